@@ -1,0 +1,104 @@
+//! The compiler's one error type.
+//!
+//! Each variant says whose mistake it is: the input's, ours for not supporting a valid program, the target's, or a
+//! bug of ours. The command line turns the first into exit status 2 and the second into 3.
+
+use crate::hlo::SourceLocation;
+use std::fmt;
+
+/// Where in a program an error was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// Name of the instruction, where there is one.
+    pub instruction: Option<String>,
+    /// Position in the source, where there is one.
+    pub location: SourceLocation,
+    /// Length of the offending text, in characters, 0 where unknown.
+    pub length: u32,
+}
+
+/// What went wrong while a program was read, checked, compiled or interpreted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The text is not HLO: unexpected character, missing bracket, unknown opcode or attribute.
+    Syntax {
+        /// Where.
+        site: Site,
+        /// What was expected and what was found.
+        message: String,
+    },
+    /// The program reads as HLO but breaks a rule.
+    Invalid {
+        /// Where.
+        site: Site,
+        /// The rule's id, such as `dot.contracting-sizes`.
+        constraint: &'static str,
+        /// What was expected and what was found.
+        message: String,
+    },
+    /// The program is valid, but this version cannot run it.
+    Unsupported {
+        /// Where.
+        site: Site,
+        /// The feature that is missing.
+        feature: String,
+    },
+    /// The program failed while it ran: wrong number of arguments, a failed service.
+    Execution {
+        /// Where.
+        site: Site,
+        /// What happened.
+        message: String,
+    },
+    /// The target machine is unknown or lacks something.
+    Target(String),
+    /// A bug in Brolga.
+    Internal(String),
+}
+
+/// A result with the compiler's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Where the error was found, for the variants that concern a program.
+    pub fn site(&self) -> Option<&Site> {
+        match self {
+            Error::Syntax { site, .. }
+            | Error::Invalid { site, .. }
+            | Error::Unsupported { site, .. }
+            | Error::Execution { site, .. } => Some(site),
+            Error::Target(_) | Error::Internal(_) => None,
+        }
+    }
+
+    /// The message without the place.
+    pub fn message(&self) -> String {
+        match self {
+            Error::Syntax { message, .. } | Error::Execution { message, .. } => message.clone(),
+            Error::Invalid { constraint, message, .. } => format!("{message} [{constraint}]"),
+            Error::Unsupported { feature, .. } => format!("not supported yet: {feature}"),
+            Error::Target(message) => format!("target: {message}"),
+            Error::Internal(message) => format!("bug in Brolga: {message}"),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(site) = self.site() {
+            if site.location.line > 0 {
+                write!(f, "line {}", site.location.line)?;
+                if site.location.column > 0 {
+                    write!(f, ", column {}", site.location.column)?;
+                }
+                f.write_str(": ")?;
+            }
+            if let Some(name) = &site.instruction {
+                write!(f, "instruction '{name}': ")?;
+            }
+        }
+        f.write_str(&self.message())
+    }
+}
+
+impl std::error::Error for Error {}

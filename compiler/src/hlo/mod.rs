@@ -1,0 +1,237 @@
+//! The graph IR: modules of computations of instructions.
+//!
+//! Problem: every reader (text, later protobuf and StableHLO), the builder, the passes and code generation need one
+//! form of a tensor program. Invariant: a module that [`Module::verify`](crate::shape::verify) accepts has, in every
+//! computation, operands before their users in [`Computation::order`], one root, parameters numbered from 0 without
+//! gaps, and shapes that the rules of [`crate::shape`] confirm. Ids are dense and never reused; a removed
+//! instruction merely leaves `order`.
+
+mod attr;
+mod opcode;
+
+pub use attr::{AttrKey, AttrKind, AttrValue, Attrs, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
+pub use opcode::{Arity, Category, Opcode};
+
+use brolga_runtime::{Literal, Shape};
+use cranelift_entity::{PrimaryMap, entity_impl};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Names a computation of a module.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ComputationId(u32);
+entity_impl!(ComputationId, "computation");
+
+/// Names an instruction of a computation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InstructionId(u32);
+entity_impl!(InstructionId, "instruction");
+
+/// Where something stands in a source text; lines and columns count from 1, 0 means unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SourceLocation {
+    /// Line.
+    pub line: u32,
+    /// Column, in characters.
+    pub column: u32,
+}
+
+/// One instruction.
+#[derive(Clone, Debug)]
+pub struct Instruction {
+    /// Its name, unique in the computation, without `%`.
+    pub name: String,
+    /// What it yields.
+    pub shape: Shape,
+    /// The operation.
+    pub opcode: Opcode,
+    /// The operands.
+    pub operands: Vec<InstructionId>,
+    /// Everything else, called computations and metadata included.
+    pub attrs: Attrs,
+    /// Where it stands in the source.
+    pub location: SourceLocation,
+}
+
+impl Instruction {
+    /// The value of a constant.
+    pub fn literal(&self) -> Option<&Arc<Literal>> {
+        self.attrs.literal(AttrKey::Literal)
+    }
+
+    /// The number of a parameter.
+    pub fn parameter_number(&self) -> Option<usize> {
+        self.attrs.int(AttrKey::ParameterNumber).and_then(|n| usize::try_from(n).ok())
+    }
+
+    /// True where the instruction must stay although nobody uses its result.
+    pub fn has_side_effect(&self) -> bool {
+        match self.opcode {
+            Opcode::CustomCall => self.attrs.bool(AttrKey::CustomCallHasSideEffect).unwrap_or(false),
+            op => op.has_side_effect(),
+        }
+    }
+}
+
+/// One computation: a function.
+#[derive(Clone, Debug)]
+pub struct Computation {
+    /// Its name, unique in the module, without `%`.
+    pub name: String,
+    /// Storage of instructions, those that were removed included.
+    pub instructions: PrimaryMap<InstructionId, Instruction>,
+    /// The live instructions, operands before users.
+    pub order: Vec<InstructionId>,
+    /// The result.
+    pub root: InstructionId,
+    /// `execution_thread="..."` and whatever else the text says after the closing brace.
+    pub trailing: String,
+    /// Where it stands in the source.
+    pub location: SourceLocation,
+}
+
+impl Computation {
+    /// The parameters, by number.
+    pub fn parameters(&self) -> Vec<InstructionId> {
+        let mut out: Vec<_> =
+            self.order.iter().copied().filter(|&i| self.instructions[i].opcode == Opcode::Parameter).collect();
+        out.sort_by_key(|&i| self.instructions[i].parameter_number());
+        out
+    }
+
+    /// The shape of the result.
+    pub fn result_shape(&self) -> &Shape {
+        &self.instructions[self.root].shape
+    }
+
+    /// Who uses each instruction, once for each operand position.
+    pub fn users(&self) -> cranelift_entity::SecondaryMap<InstructionId, Vec<InstructionId>> {
+        let mut users = cranelift_entity::SecondaryMap::new();
+        for &id in &self.order {
+            for &operand in &self.instructions[id].operands {
+                let list: &mut Vec<_> = &mut users[operand];
+                list.push(id);
+            }
+        }
+        users
+    }
+
+    /// A name not used yet, `base` itself or `base.N`.
+    pub fn fresh_name(&self, base: &str) -> String {
+        let used: HashSet<&str> = self.order.iter().map(|&i| self.instructions[i].name.as_str()).collect();
+        if !used.contains(base) {
+            return base.to_owned();
+        }
+        (1..).map(|n| format!("{base}.{n}")).find(|n| !used.contains(n.as_str())).unwrap_or_default()
+    }
+
+    /// True where two live instructions share no id but their order is a post-order: used by debug assertions.
+    pub fn is_post_order(&self) -> bool {
+        let mut seen = HashSet::new();
+        self.order.iter().all(|&id| {
+            let ready = self.instructions[id].operands.iter().all(|o| seen.contains(o));
+            ready && seen.insert(id)
+        })
+    }
+}
+
+/// How a parameter and a result share memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AliasKind {
+    /// The result may take the parameter's memory.
+    May,
+    /// It must.
+    Must,
+}
+
+/// One entry of `input_output_alias`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Alias {
+    /// Path to the leaf of the result.
+    pub output_index: Vec<usize>,
+    /// Parameter number.
+    pub parameter: usize,
+    /// Path to the leaf of the parameter.
+    pub parameter_index: Vec<usize>,
+    /// May or must.
+    pub kind: AliasKind,
+}
+
+/// What the `HloModule` line says besides the name.
+#[derive(Clone, Debug, Default)]
+pub struct ModuleConfig {
+    /// `entry_computation_layout`: shapes with layouts of the parameters and the result.
+    pub entry_layout: Option<(Vec<Shape>, Shape)>,
+    /// `input_output_alias`.
+    pub aliases: Vec<Alias>,
+    /// `is_scheduled=true`.
+    pub is_scheduled: bool,
+    /// `replica_count`, 1 where absent.
+    pub replica_count: Option<i64>,
+    /// `num_partitions`, 1 where absent.
+    pub num_partitions: Option<i64>,
+    /// Other `name=value` pairs, kept as read, in source order.
+    pub other: Vec<(String, String)>,
+}
+
+/// A program.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Its name.
+    pub name: String,
+    /// Storage of computations, those that were removed included.
+    pub computations: PrimaryMap<ComputationId, Computation>,
+    /// The live computations, callees before callers.
+    pub order: Vec<ComputationId>,
+    /// Where execution starts.
+    pub entry: ComputationId,
+    /// Module attributes.
+    pub config: ModuleConfig,
+}
+
+impl Module {
+    /// The entry computation.
+    pub fn entry(&self) -> &Computation {
+        &self.computations[self.entry]
+    }
+
+    /// One instruction.
+    pub fn instruction(&self, computation: ComputationId, id: InstructionId) -> &Instruction {
+        &self.computations[computation].instructions[id]
+    }
+
+    /// Drops computations that the entry does not reach, and puts callees before callers. Returns `false`, and
+    /// changes nothing, where calls are recursive.
+    pub fn sort_computations(&mut self) -> bool {
+        // Iterative depth-first search: call depth comes from input and must not exhaust the stack.
+        let mut state: cranelift_entity::SecondaryMap<ComputationId, u8> = cranelift_entity::SecondaryMap::new();
+        let mut order = Vec::new();
+        let mut stack = vec![(self.entry, false)];
+        while let Some((id, done)) = stack.pop() {
+            if done {
+                state[id] = 2;
+                order.push(id);
+                continue;
+            }
+            match state[id] {
+                1 => return false,
+                2 => continue,
+                _ => {}
+            }
+            state[id] = 1;
+            stack.push((id, true));
+            let computation = &self.computations[id];
+            for &i in computation.order.iter().rev() {
+                for callee in computation.instructions[i].attrs.called().into_iter().rev() {
+                    match state[callee] {
+                        0 => stack.push((callee, false)),
+                        1 => return false,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        self.order = order;
+        true
+    }
+}

@@ -1,0 +1,24 @@
+//! First floor of Brolga: HLO in, object bytes out.
+//!
+//! The rooms stand here in the order that data flows through them; `docs/architecture.md` in the repository describes
+//! each. Every arrow points down this list.
+
+pub mod text;
+
+pub mod builder;
+pub mod hlo;
+pub mod shape;
+
+pub mod interp;
+pub mod passes;
+
+pub mod fusion;
+pub mod kernel;
+pub mod memory;
+
+pub mod codegen;
+pub mod object;
+
+mod error;
+
+pub use error::{Error, Result, Site};

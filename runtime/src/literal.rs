@@ -1,0 +1,242 @@
+//! Literals: values held by the host.
+//!
+//! Problem: inputs, outputs, constants and the interpreter all need one form of array data. Invariant: elements lie
+//! in logical row-major order, dense, in the storage form of their type (one byte each for types under a byte: `s4`
+//! sign-extended, `u4` zero-extended, `f4e2m1fn` in the low nibble, `pred` 0 or 1), 8-byte aligned.
+
+use crate::{ArrayShape, ElementType, Shape};
+use half::{bf16, f16};
+use num_complex::Complex;
+
+/// A Rust type whose bytes are the storage form of one [`ElementType`].
+pub trait NativeType: bytemuck::Pod + PartialEq + std::fmt::Debug + Send + Sync {
+    /// The element type stored this way by default.
+    const TYPE: ElementType;
+}
+
+macro_rules! native {
+    ($($rust:ty => $ty:ident),*) => { $(impl NativeType for $rust { const TYPE: ElementType = ElementType::$ty; })* };
+}
+native!(i8 => S8, i16 => S16, i32 => S32, i64 => S64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+        f16 => F16, bf16 => BF16, f32 => F32, f64 => F64, Complex<f32> => C64, Complex<f64> => C128);
+
+/// A dense row-major array.
+#[derive(Clone)]
+pub struct ArrayLiteral {
+    shape: ArrayShape,
+    words: Vec<u64>,
+}
+
+impl ArrayLiteral {
+    /// All elements zero (their bytes are). `shape`'s layout is dropped: literals are row-major.
+    ///
+    /// # Panics
+    /// Where the size in bytes overflows; readers check shapes first with [`ArrayShape::checked_elements`].
+    pub fn zeros(shape: &ArrayShape) -> ArrayLiteral {
+        let bytes = shape
+            .checked_elements()
+            .and_then(|n| n.checked_mul(shape.ty.byte_size()))
+            .expect("the size of a literal fits the address space");
+        let shape = ArrayShape { layout: None, ..shape.clone() };
+        ArrayLiteral { shape, words: vec![0; bytes.div_ceil(8)] }
+    }
+
+    /// An array from its elements in row-major order.
+    ///
+    /// # Panics
+    /// Where the number of elements does not fit `dims`.
+    pub fn from_elements<T: NativeType>(dims: &[i64], elements: &[T]) -> ArrayLiteral {
+        let mut out = ArrayLiteral::zeros(&ArrayShape::new(T::TYPE, dims));
+        assert_eq!(out.elements(), elements.len(), "element count fits the dimensions");
+        out.as_mut_slice::<T>().copy_from_slice(elements);
+        out
+    }
+
+    /// A `pred` array from truth values in row-major order.
+    ///
+    /// # Panics
+    /// Where the number of elements does not fit `dims`.
+    pub fn from_bools(dims: &[i64], elements: &[bool]) -> ArrayLiteral {
+        let mut out = ArrayLiteral::zeros(&ArrayShape::new(ElementType::Pred, dims));
+        assert_eq!(out.elements(), elements.len(), "element count fits the dimensions");
+        for (byte, &b) in out.bytes_mut().iter_mut().zip(elements) {
+            *byte = u8::from(b);
+        }
+        out
+    }
+
+    /// An array from the bytes of its elements (storage form, row-major), or `None` where the length is wrong.
+    pub fn from_bytes(shape: &ArrayShape, bytes: &[u8]) -> Option<ArrayLiteral> {
+        if shape.checked_elements()?.checked_mul(shape.ty.byte_size())? != bytes.len() {
+            return None;
+        }
+        let mut out = ArrayLiteral::zeros(shape);
+        out.bytes_mut().copy_from_slice(bytes);
+        Some(out)
+    }
+
+    /// A rank-0 array.
+    pub fn scalar<T: NativeType>(value: T) -> ArrayLiteral {
+        ArrayLiteral::from_elements(&[], &[value])
+    }
+
+    /// The shape; it has no layout.
+    pub fn shape(&self) -> &ArrayShape {
+        &self.shape
+    }
+
+    /// The element type.
+    pub fn ty(&self) -> ElementType {
+        self.shape.ty
+    }
+
+    /// The dimensions.
+    pub fn dims(&self) -> &[i64] {
+        &self.shape.dims
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.elements()
+    }
+
+    /// The elements' bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.shape.byte_size()]
+    }
+
+    /// The elements' bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let len = self.shape.byte_size();
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..len]
+    }
+
+    /// The elements as a Rust type of the same size (`u8` for `pred` and the narrow types, `u16` for `bf16` bits too).
+    ///
+    /// # Panics
+    /// Where `T` has another size than the element type.
+    pub fn as_slice<T: NativeType>(&self) -> &[T] {
+        assert_eq!(size_of::<T>(), self.ty().byte_size(), "element size of {}", self.ty());
+        bytemuck::cast_slice(self.bytes())
+    }
+
+    /// As [`ArrayLiteral::as_slice`], mutable.
+    ///
+    /// # Panics
+    /// Where `T` has another size than the element type.
+    pub fn as_mut_slice<T: NativeType>(&mut self) -> &mut [T] {
+        assert_eq!(size_of::<T>(), self.ty().byte_size(), "element size of {}", self.ty());
+        bytemuck::cast_slice_mut(self.bytes_mut())
+    }
+
+    /// The same elements under other dimensions.
+    ///
+    /// # Panics
+    /// Where the number of elements differs.
+    pub fn reshaped(mut self, dims: &[i64]) -> ArrayLiteral {
+        let shape = ArrayShape::new(self.ty(), dims);
+        assert_eq!(shape.elements(), self.elements(), "a reshape keeps the number of elements");
+        self.shape = shape;
+        self
+    }
+
+    /// The same bytes under another element type of the same size.
+    ///
+    /// # Panics
+    /// Where the sizes differ.
+    pub fn with_type(mut self, ty: ElementType) -> ArrayLiteral {
+        assert_eq!(ty.byte_size(), self.ty().byte_size(), "element sizes of {ty} and {}", self.ty());
+        self.shape.ty = ty;
+        self
+    }
+}
+
+/// Bitwise equality of shape and elements.
+impl PartialEq for ArrayLiteral {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape == other.shape && self.bytes() == other.bytes()
+    }
+}
+impl Eq for ArrayLiteral {}
+
+impl std::fmt::Debug for ArrayLiteral {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.bytes();
+        write!(f, "{} {:02x?}", self.shape, &bytes[..bytes.len().min(64)])
+    }
+}
+
+/// A value: an array, a tuple of values, or a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Literal {
+    /// An array.
+    Array(ArrayLiteral),
+    /// A tuple.
+    Tuple(Vec<Literal>),
+    /// An ordering token, which holds nothing.
+    Token,
+}
+
+impl Literal {
+    /// A rank-0 array.
+    pub fn scalar<T: NativeType>(value: T) -> Literal {
+        Literal::Array(ArrayLiteral::scalar(value))
+    }
+
+    /// All-zero value of the given shape; `None` for opaque shapes.
+    pub fn zeros(shape: &Shape) -> Option<Literal> {
+        Some(match shape {
+            Shape::Array(a) | Shape::Buffer(a) => Literal::Array(ArrayLiteral::zeros(a)),
+            Shape::Tuple(elements) => Literal::Tuple(elements.iter().map(Literal::zeros).collect::<Option<_>>()?),
+            Shape::Token => Literal::Token,
+            Shape::Opaque => return None,
+        })
+    }
+
+    /// The value's shape, without layouts.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Literal::Array(a) => Shape::Array(a.shape.clone()),
+            Literal::Tuple(elements) => Shape::Tuple(elements.iter().map(Literal::shape).collect()),
+            Literal::Token => Shape::Token,
+        }
+    }
+
+    /// The array, where this is one.
+    pub fn as_array(&self) -> Option<&ArrayLiteral> {
+        match self {
+            Literal::Array(a) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The arrays, depth first; tokens are skipped.
+    pub fn arrays(&self) -> Vec<&ArrayLiteral> {
+        match self {
+            Literal::Array(a) => vec![a],
+            Literal::Tuple(elements) => elements.iter().flat_map(Literal::arrays).collect(),
+            Literal::Token => Vec::new(),
+        }
+    }
+}
+
+impl From<ArrayLiteral> for Literal {
+    fn from(a: ArrayLiteral) -> Literal {
+        Literal::Array(a)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_round_trip() {
+        let a = ArrayLiteral::from_elements(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]);
+        assert_eq!(a.as_slice::<f32>(), &[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(ArrayLiteral::from_bytes(a.shape(), a.bytes()), Some(a.clone()));
+        assert_eq!(ArrayLiteral::from_bytes(a.shape(), &a.bytes()[1..]), None);
+        let odd = ArrayLiteral::from_bools(&[3], &[true, false, true]);
+        assert_eq!(odd.bytes(), &[1, 0, 1]);
+    }
+}
