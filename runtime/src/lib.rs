@@ -6,11 +6,14 @@
 mod element_type;
 mod layout;
 mod literal;
+pub mod narrow;
+mod scalar;
 mod shape;
 
 pub use element_type::{ElementType, Kind, UnknownElementType};
 pub use layout::Layout;
 pub use literal::{ArrayLiteral, Literal, NativeType};
+pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};
 
 pub use half;
