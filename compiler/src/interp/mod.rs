@@ -1,1 +1,165 @@
-//! See docs/architecture.md.
+//! The interpreter: a module and literals in, a literal out.
+//!
+//! Problem: the compiler needs an answer that is obviously right, to compare generated code with and to fold
+//! constants. Invariant: every operation of HLO has one plain implementation here, which computes floats in `f64` and
+//! rounds once, treats integers as two's complement of their width, and never panics on a verified module: what
+//! cannot be done is an error naming the instruction.
+//!
+//! Algorithm: [`context`] walks a computation in post-order and keeps the value of each instruction, shared by
+//! reference count, until its last use. Operations on whole values (tuples, calls, loops) are in [`control`]; all
+//! others take `fn op(cx, inst, operands) -> Result<Literal>` and live in a file per family. Reducers and comparators
+//! run through [`region`], which flattens a scalar computation once into a list of scalar operations.
+//!
+//! A bounded-dynamic value is a literal of its true size; see [`dynamic`]. The Rust stack grows only with the static
+//! nesting of calls, which [`MAX_CALL_DEPTH`] limits; loops do not grow it.
+
+mod batch_norm;
+mod context;
+mod contraction;
+mod control;
+mod convolution;
+mod dynamic;
+mod elementwise;
+mod fft;
+mod gather_scatter;
+mod linalg;
+mod movement;
+mod random;
+mod reduction;
+mod region;
+mod sort;
+mod value;
+
+pub use context::{Host, MAX_CALL_DEPTH, MAX_VALUE_BYTES, NoHost, Options};
+
+use crate::hlo::{Category, Instruction, Module, Opcode};
+use crate::{Error, Result, Site};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
+use context::Context;
+use value::Value;
+
+/// Runs a module on the literals of its parameters, as one device alone.
+///
+/// Bounded-dynamic parameters may be passed at any size up to the bound, and such results come back at their true
+/// size.
+pub fn run(module: &Module, args: &[Literal], options: &Options) -> Result<Literal> {
+    run_with(module, args, options, &mut NoHost)
+}
+
+/// As [`run`], with a host that answers custom calls, feeds and what concerns several devices.
+pub fn run_with(module: &Module, args: &[Literal], options: &Options, host: &mut dyn Host) -> Result<Literal> {
+    let entry = module.entry();
+    let parameters = entry.parameters();
+    let fail = |message: String| Error::Execution { site: Site::default(), message };
+    if parameters.len() != args.len() {
+        return Err(fail(format!("the program takes {} arguments, found {}", parameters.len(), args.len())));
+    }
+    for (number, (&id, arg)) in parameters.iter().zip(args).enumerate() {
+        let want = &entry.instructions[id].shape;
+        if !accepts(want, arg) {
+            return Err(fail(format!("argument {number} must be {want:#}, found {}", arg.shape())));
+        }
+    }
+    let cx = Context::new(module, options, host);
+    let result = cx.run(module.entry, args.iter().cloned().map(Value::from).collect())?;
+    Ok(result.into_literal())
+}
+
+/// Evaluates one instruction, whose operands' values are given: what constant folding asks.
+///
+/// Operations that reach outside (custom calls, feeds, collectives) fail; parameters have no value.
+pub fn evaluate(module: &Module, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    let mut host = NoHost;
+    let cx = Context::new(module, &Options::default(), &mut host);
+    if control::handles(inst.opcode) {
+        let operands = operands.iter().map(|&o| Value::from(o.clone())).collect();
+        return Ok(control::step(&cx, inst, operands)?.into_literal());
+    }
+    op(&cx, inst, operands)
+}
+
+/// Whether `value` may be passed where `shape` is declared: dynamic dimensions take any size up to the bound.
+fn accepts(shape: &Shape, value: &Literal) -> bool {
+    match (shape, value) {
+        (Shape::Array(s) | Shape::Buffer(s), Literal::Array(a)) => {
+            s.ty == a.ty()
+                && s.rank() == a.dims().len()
+                && s.dims.iter().zip(&s.dynamic).zip(a.dims()).all(|((&d, &dynamic), &n)| n == d || dynamic && n < d)
+        }
+        (Shape::Tuple(shapes), Literal::Tuple(values)) => {
+            shapes.len() == values.len() && shapes.iter().zip(values).all(|(s, v)| accepts(s, v))
+        }
+        (Shape::Token, Literal::Token) => true,
+        _ => false,
+    }
+}
+
+/// One operation on literals. Everything but [`control`]'s operations comes through here.
+fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    if !inst.opcode.arity().allows(operands.len()) {
+        return Err(invalid(inst, format!("expected {}, found {}", inst.opcode.arity(), operands.len())));
+    }
+    let specialized = dynamic::specialize(inst, operands)?;
+    let inst = specialized.as_ref().unwrap_or(inst);
+    match inst.opcode {
+        Opcode::Dot | Opcode::RaggedDot | Opcode::ScaledDot => contraction::op(cx, inst, operands),
+        Opcode::Convolution => convolution::op(cx, inst, operands),
+        Opcode::Cholesky | Opcode::TriangularSolve => linalg::op(cx, inst, operands),
+        Opcode::Fft => fft::op(cx, inst, operands),
+        Opcode::Gather | Opcode::Scatter => gather_scatter::op(cx, inst, operands),
+        Opcode::Sort | Opcode::TopK => sort::op(cx, inst, operands),
+        Opcode::Rng | Opcode::RngBitGenerator => random::op(cx, inst, operands),
+        Opcode::BatchNormGrad | Opcode::BatchNormInference | Opcode::BatchNormTraining => {
+            batch_norm::op(cx, inst, operands)
+        }
+        opcode => match opcode.category() {
+            Category::Elementwise => elementwise::op(cx, inst, operands),
+            Category::Movement => movement::op(cx, inst, operands),
+            Category::Reduction => reduction::op(cx, inst, operands),
+            _ => Err(unsupported(inst, format!("'{opcode}' in the interpreter"))),
+        },
+    }
+}
+
+fn site(inst: &Instruction) -> Site {
+    Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 }
+}
+
+/// The program failed while it ran.
+fn execution(inst: &Instruction, message: impl Into<String>) -> Error {
+    Error::Execution { site: site(inst), message: message.into() }
+}
+
+/// The program is valid but this is beyond the interpreter.
+fn unsupported(inst: &Instruction, feature: impl Into<String>) -> Error {
+    Error::Unsupported { site: site(inst), feature: feature.into() }
+}
+
+/// The instruction breaks a rule that verification should have caught.
+fn invalid(inst: &Instruction, message: impl Into<String>) -> Error {
+    Error::Invalid { site: site(inst), constraint: "interp.instruction", message: message.into() }
+}
+
+/// The instruction's operand `index`, an array.
+fn array<'a>(inst: &Instruction, operands: &[&'a Literal], index: usize) -> Result<&'a ArrayLiteral> {
+    operands
+        .get(index)
+        .and_then(|o| o.as_array())
+        .ok_or_else(|| invalid(inst, format!("operand {index} must be an array")))
+}
+
+/// The instruction's result shape, an array.
+fn result_shape(inst: &Instruction) -> Result<&ArrayShape> {
+    inst.shape.as_array().ok_or_else(|| invalid(inst, format!("expected an array result, found {}", inst.shape)))
+}
+
+/// A new array of zeros, refused where it is larger than [`MAX_VALUE_BYTES`].
+fn new_array(inst: &Instruction, shape: &ArrayShape) -> Result<ArrayLiteral> {
+    let fits = shape.checked_elements().and_then(|n| n.checked_mul(shape.ty.byte_size()));
+    match fits {
+        Some(bytes) if bytes <= MAX_VALUE_BYTES => {
+            Ok(ArrayLiteral::zeros(&ArrayShape::new(shape.ty, shape.dims.clone())))
+        }
+        _ => Err(unsupported(inst, format!("a value of {MAX_VALUE_BYTES} bytes or more ({shape})"))),
+    }
+}

@@ -1,0 +1,203 @@
+//! The walk over a computation, and what every operation may ask of its surroundings.
+//!
+//! Invariant: a value lives from its instruction to its last use. Algorithm: for each computation, once, the list of
+//! values that die at each position is worked out ([`Plan`]); the walk takes operands that die out of the
+//! environment, so that an operation holding the only reference may work in place.
+
+use super::region::{Code, Region};
+use super::value::Value;
+use super::{control, invalid, op, unsupported};
+use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::{Error, Result, Site};
+use brolga_runtime::Literal;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// How deep calls may nest. Each level costs Rust stack, of which a thread may have as little as 2 MiB.
+pub const MAX_CALL_DEPTH: usize = 128;
+
+/// The largest value the interpreter will make, in bytes.
+pub const MAX_VALUE_BYTES: usize = 1 << 33;
+
+/// What a caller may choose.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where `rng` and `rng-get-and-update-state` start.
+    pub seed: u64,
+}
+
+/// What a program may ask of the world around it. Every method has a default that refuses or stands alone.
+pub trait Host {
+    /// Answers a custom call that is not one of the interpreter's own.
+    fn custom_call(&mut self, inst: &Instruction, _operands: &[&Literal]) -> Result<Literal> {
+        let target = inst.attrs.str(crate::hlo::AttrKey::CustomCallTarget).unwrap_or_default();
+        Err(unsupported(inst, format!("custom call target '{target}' in the interpreter")))
+    }
+
+    /// This device's replica number.
+    fn replica_id(&self) -> u32 {
+        0
+    }
+
+    /// This device's partition number.
+    fn partition_id(&self) -> u32 {
+        0
+    }
+
+    /// Runs a collective among several devices; `None` where this device is alone.
+    fn collective(&mut self, _inst: &Instruction, _operands: &[&Literal]) -> Option<Result<Literal>> {
+        None
+    }
+
+    /// The next value of an infeed; its shape is the first element of the instruction's.
+    fn infeed(&mut self, inst: &Instruction) -> Result<Literal> {
+        Err(unsupported(inst, "infeed without a host"))
+    }
+
+    /// Takes the value of an outfeed.
+    fn outfeed(&mut self, inst: &Instruction, _value: &Literal) -> Result<()> {
+        Err(unsupported(inst, "outfeed without a host"))
+    }
+
+    /// Takes a value sent over a channel.
+    fn send(&mut self, inst: &Instruction, _value: &Literal) -> Result<()> {
+        Err(unsupported(inst, "send without a host"))
+    }
+
+    /// The value received over a channel; its shape is the first element of the instruction's.
+    fn recv(&mut self, inst: &Instruction) -> Result<Literal> {
+        Err(unsupported(inst, "recv without a host"))
+    }
+}
+
+/// The host that refuses everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHost;
+
+impl Host for NoHost {}
+
+/// When each value of a computation dies.
+struct Plan {
+    /// By position in the order: values whose last use is there, the position's own where nobody uses it.
+    dying: Vec<Vec<InstructionId>>,
+}
+
+impl Plan {
+    fn new(computation: &Computation) -> Plan {
+        let mut dying = vec![Vec::new(); computation.order.len()];
+        let mut seen = HashSet::from([computation.root]);
+        for (position, &id) in computation.order.iter().enumerate().rev() {
+            for &operand in std::iter::once(&id).chain(&computation.instructions[id].operands) {
+                if seen.insert(operand) {
+                    dying[position].push(operand);
+                }
+            }
+        }
+        Plan { dying }
+    }
+}
+
+/// What an operation sees besides its operands.
+pub(super) struct Context<'a> {
+    /// The program.
+    pub(super) module: &'a Module,
+    /// The state of `rng` and `rng-get-and-update-state`.
+    pub(super) rng: Cell<u128>,
+    host: RefCell<&'a mut dyn Host>,
+    depth: Cell<usize>,
+    plans: RefCell<HashMap<ComputationId, Rc<Plan>>>,
+    regions: RefCell<HashMap<ComputationId, Rc<Code>>>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(module: &'a Module, options: &Options, host: &'a mut dyn Host) -> Context<'a> {
+        Context {
+            module,
+            rng: Cell::new(u128::from(options.seed)),
+            host: RefCell::new(host),
+            depth: Cell::new(0),
+            plans: RefCell::default(),
+            regions: RefCell::default(),
+        }
+    }
+
+    /// Calls a computation.
+    pub(super) fn call(&self, computation: ComputationId, args: Vec<Literal>) -> Result<Literal> {
+        Ok(self.run(computation, args.into_iter().map(Value::from).collect())?.into_literal())
+    }
+
+    /// The scalar evaluator of a reducer or comparator.
+    pub(super) fn region(&self, computation: ComputationId) -> Region<'_, 'a> {
+        let code = self.regions.borrow().get(&computation).cloned();
+        let code = code.unwrap_or_else(|| {
+            let code = Rc::new(Code::new(self.module, computation));
+            self.regions.borrow_mut().insert(computation, code.clone());
+            code
+        });
+        Region::new(self, computation, code)
+    }
+
+    /// Asks the host.
+    pub(super) fn with_host<T>(&self, inst: &Instruction, ask: impl FnOnce(&mut dyn Host) -> Result<T>) -> Result<T> {
+        match self.host.try_borrow_mut() {
+            Ok(mut host) => ask(&mut **host),
+            Err(_) => Err(unsupported(inst, "a host that calls back into the program it serves")),
+        }
+    }
+
+    /// Runs a computation.
+    pub(super) fn run(&self, id: ComputationId, args: Vec<Value>) -> Result<Value> {
+        let computation = &self.module.computations[id];
+        if self.depth.get() >= MAX_CALL_DEPTH {
+            let site = Site { instruction: None, location: computation.location, length: 0 };
+            let feature = format!("calls nested deeper than {MAX_CALL_DEPTH}, at computation '{}'", computation.name);
+            return Err(Error::Unsupported { site, feature });
+        }
+        self.depth.set(self.depth.get() + 1);
+        let result = self.walk(computation, id, args);
+        self.depth.set(self.depth.get() - 1);
+        result
+    }
+
+    fn walk(&self, computation: &Computation, id: ComputationId, args: Vec<Value>) -> Result<Value> {
+        let plan = self.plans.borrow_mut().entry(id).or_insert_with(|| Rc::new(Plan::new(computation))).clone();
+        let mut values: Vec<Option<Value>> = vec![None; computation.instructions.len()];
+        let mut args: Vec<Option<Value>> = args.into_iter().map(Some).collect();
+        for (&id, dying) in computation.order.iter().zip(&plan.dying) {
+            let inst = &computation.instructions[id];
+            let value = match inst.opcode {
+                Opcode::Parameter => inst
+                    .parameter_number()
+                    .and_then(|n| args.get_mut(n)?.take())
+                    .ok_or_else(|| invalid(inst, "no argument for this parameter"))?,
+                _ => self.step(inst, &mut values, dying)?,
+            };
+            values[id.as_u32() as usize] = Some(value);
+            for dead in dying {
+                values[dead.as_u32() as usize] = None;
+            }
+        }
+        values
+            .get_mut(computation.root.as_u32() as usize)
+            .and_then(Option::take)
+            .ok_or_else(|| Error::Internal(format!("computation '{}' has no root value", computation.name)))
+    }
+
+    fn step(&self, inst: &Instruction, values: &mut [Option<Value>], dying: &[InstructionId]) -> Result<Value> {
+        // The last mention of an operand that dies here takes it, so that it may be the only reference.
+        let mut operands = Vec::with_capacity(inst.operands.len());
+        for (i, operand) in inst.operands.iter().enumerate() {
+            let slot = values.get_mut(operand.as_u32() as usize);
+            let last = dying.contains(operand) && !inst.operands[i + 1..].contains(operand);
+            let value = slot.and_then(|slot| if last { slot.take() } else { slot.clone() });
+            operands.push(value.ok_or_else(|| invalid(inst, format!("operand {i} has no value yet")))?);
+        }
+        if control::handles(inst.opcode) {
+            return control::step(self, inst, operands);
+        }
+        let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
+        let operands: Vec<&Literal> = shared.iter().map(|l| &**l).collect();
+        op(self, inst, &operands).map(Value::from)
+    }
+}
