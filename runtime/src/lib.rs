@@ -3,6 +3,7 @@
 //!
 //! A binary that links precompiled kernels depends on this crate alone.
 
+pub mod abi;
 mod element_type;
 mod layout;
 mod literal;

@@ -1,1 +1,16 @@
-//! See docs/architecture.md.
+//! From compiled functions and constant data to the bytes of an object file, and the files that go with it.
+//!
+//! Problem: codegen compiles functions one by one, on several threads. What ships is one relocatable object that a
+//! linker, the in-memory loader and a C or Rust caller all understand.
+//!
+//! Invariant: the same [`ObjectInput`] and target give the same bytes. Only the entry function and the descriptor are
+//! visible outside; the only undefined symbols are the imports, which are custom calls. A reference that would need a
+//! library function is an error here, not a surprise at link time.
+//!
+//! Algorithm: declare every symbol in order, append functions to `.text` and data to `.rodata` or `.data`, turn
+//! each relocation into the format's own (and, on x86-64, each access through the global offset table to something in
+//! this object into a direct one), write, then hash the file and put the hash into the descriptor.
+
+mod input;
+
+pub use input::{CodeReloc, CompiledFunction, DataInit, DataObject, DataReloc, ObjectInput, Target, namespace};

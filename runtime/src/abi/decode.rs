@@ -1,0 +1,273 @@
+//! Reading a descriptor: every offset, size, name and shape is checked, nothing panics.
+
+use super::descriptor::{
+    ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DescriptorInfo, HASH_OFFSET,
+    HEADER_SIZE, LEAF_SIZE, Leaf, MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant, Services,
+};
+use super::{ABI_VERSION, IsaFeatures, leaf_byte_size, storage_bits};
+use crate::{ArrayShape, ElementType, Layout};
+
+/// Why bytes are not a descriptor that this version can use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DescriptorError {
+    /// Made for another version of the interface.
+    #[error("the program was compiled for version {found} of the interface, this runtime has version {ABI_VERSION}")]
+    AbiVersion {
+        /// The program's version.
+        found: u32,
+    },
+    /// Not a descriptor at all, or a damaged one.
+    #[error("the program's descriptor is malformed: {0}")]
+    Malformed(&'static str),
+}
+
+type Result<T> = std::result::Result<T, DescriptorError>;
+
+fn bad<T>(what: &'static str) -> Result<T> {
+    Err(DescriptorError::Malformed(what))
+}
+
+/// Checked reads from the blob.
+#[derive(Clone, Copy)]
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(self, at: usize, len: usize) -> Result<&'a [u8]> {
+        at.checked_add(len)
+            .and_then(|end| self.0.get(at..end))
+            .ok_or(DescriptorError::Malformed("an offset points outside"))
+    }
+
+    fn array<const N: usize>(self, at: usize) -> Result<[u8; N]> {
+        self.bytes(at, N)?.try_into().or(bad("an offset points outside"))
+    }
+
+    fn u32(self, at: usize) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.array(at)?))
+    }
+
+    fn size(self, at: usize) -> Result<usize> {
+        Ok(self.u32(at)? as usize)
+    }
+
+    fn u64(self, at: usize) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array(at)?))
+    }
+
+    fn text(self, at: usize) -> Result<String> {
+        let bytes = self.bytes(self.size(at)?, self.size(at + 4)?)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => bad("a name is not UTF-8"),
+        }
+    }
+
+    /// The start of each record of the table whose count and offset stand at `at`.
+    fn table(self, at: usize, record: usize) -> Result<impl Iterator<Item = usize>> {
+        let (count, start) = (self.size(at)?, self.size(at + 4)?);
+        if count > MAX_LEAVES {
+            return bad("a table is too long");
+        }
+        self.bytes(start, count * record)?;
+        Ok((0..count).map(move |i| start + i * record))
+    }
+
+    fn leaf(self, at: usize) -> Result<Leaf> {
+        let code = u8::try_from(self.u32(at)?).or(bad("unknown element type"))?;
+        let Some(ty) = ElementType::from_code(code) else {
+            return bad("unknown element type");
+        };
+        let rank = self.size(at + 4)?;
+        if rank > MAX_RANK {
+            return bad("a rank is too large");
+        }
+        let (dims, _) = self.bytes(self.size(at + 16)?, 8 * rank)?.as_chunks::<8>();
+        let dims: Vec<i64> = dims.iter().map(|d| i64::from_le_bytes(*d)).collect();
+        let dynamic: Vec<bool> = self.bytes(self.size(at + 20)?, rank)?.iter().map(|&d| d != 0).collect();
+        let (order, _) = self.bytes(self.size(at + 24)?, 4 * rank)?.as_chunks::<4>();
+        let order: Vec<usize> = order.iter().map(|d| u32::from_le_bytes(*d) as usize).collect();
+        let mut seen = vec![false; rank];
+        for &d in &order {
+            match seen.get_mut(d) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return bad("a layout is not a permutation"),
+            }
+        }
+        if dims.iter().any(|&d| d < 0) {
+            return bad("a dimension is negative");
+        }
+        let mut layout = Layout { minor_to_major: order, ..Layout::default() };
+        let bits = self.u32(at + 32)?;
+        if bits != 8 * ty.byte_size() as u32 {
+            if bits == 0 || bits > 128 {
+                return bad("an element has no size");
+            }
+            layout.element_size_in_bits = i64::from(bits);
+        }
+        let plain = layout.is_row_major() && layout.element_size_in_bits == 0;
+        let shape = ArrayShape { ty, dims, dynamic, layout: (!plain).then_some(layout) };
+        if leaf_byte_size(&shape) != Some(self.u64(at + 8)?) || storage_bits(&shape) != bits {
+            return bad("a shape and its size disagree");
+        }
+        Ok(Leaf { name: self.text(at + 40)?, shape })
+    }
+}
+
+impl DescriptorInfo {
+    /// Reads the descriptor at the start of `bytes`; what follows it is ignored.
+    ///
+    /// # Errors
+    /// Where the bytes are not a descriptor of this version of the interface.
+    pub fn decode(bytes: &[u8]) -> Result<DescriptorInfo> {
+        let head = Reader(bytes);
+        if head.u32(8)? != MAGIC {
+            return bad("the magic word is missing");
+        }
+        let found = head.u32(4)?;
+        if found != ABI_VERSION {
+            return Err(DescriptorError::AbiVersion { found });
+        }
+        let size = head.size(0)?;
+        if size < HEADER_SIZE || head.size(12)? < HEADER_SIZE {
+            return bad("it is too short");
+        }
+        let r = Reader(head.bytes(0, size)?);
+        let Some(architecture) = Architecture::from_code(r.u32(72)?) else {
+            return bad("unknown architecture");
+        };
+        let Some(variant) = NumericVariant::from_code(r.u32(76)?) else {
+            return bad("unknown numeric variant");
+        };
+        let parameters: Vec<Leaf> = r.table(80, LEAF_SIZE)?.map(|at| r.leaf(at)).collect::<Result<_>>()?;
+        let results: Vec<Leaf> = r.table(88, LEAF_SIZE)?.map(|at| r.leaf(at)).collect::<Result<_>>()?;
+        let mut aliases = Vec::new();
+        for at in r.table(96, ALIAS_SIZE)? {
+            let alias = Alias { parameter: r.u32(at)?, result: r.u32(at + 4)?, must: r.u32(at + 8)? != 0 };
+            let pair = (parameters.get(alias.parameter as usize), results.get(alias.result as usize));
+            match pair {
+                (Some(p), Some(q)) if p.byte_size() == q.byte_size() => aliases.push(alias),
+                _ => return bad("an aliased pair does not fit"),
+            }
+        }
+        let mut custom_calls = Vec::new();
+        for at in r.table(104, CUSTOM_CALL_SIZE)? {
+            let Some(abi) = CustomCallAbi::from_code(r.u32(at + 8)?) else {
+                return bad("unknown kind of custom call");
+            };
+            custom_calls.push(CustomCallInfo { symbol: r.text(at)?, abi, line: r.u32(at + 12)? });
+        }
+        let workspace_per_worker = r.u64(64)?;
+        if workspace_per_worker % 64 != 0 {
+            return bad("the workspace of a worker is not a multiple of 64");
+        }
+        Ok(DescriptorInfo {
+            module_name: r.text(112)?,
+            entry: r.text(120)?,
+            architecture,
+            features: IsaFeatures(r.u64(32)?),
+            variant,
+            hash: r.array(HASH_OFFSET)?,
+            workspace_fixed: r.u64(56)?,
+            workspace_per_worker,
+            parameters,
+            results,
+            aliases,
+            needed_services: Services(r.u64(40)?),
+            optional_services: Services(r.u64(48)?),
+            custom_calls,
+        })
+    }
+
+    /// Reads the descriptor that `raw` points to, such as a linked-in `NAME_descriptor`.
+    ///
+    /// # Safety
+    /// `raw` points to a descriptor: as many readable bytes as its first word says, at least 16.
+    ///
+    /// # Errors
+    /// As [`DescriptorInfo::decode`].
+    pub unsafe fn decode_raw(raw: *const u8) -> Result<DescriptorInfo> {
+        // SAFETY: the caller promises 16 bytes at least.
+        let head = Reader(unsafe { std::slice::from_raw_parts(raw, 16) });
+        if head.u32(8)? != MAGIC {
+            return bad("the magic word is missing");
+        }
+        // SAFETY: the caller promises as many bytes as the first word says.
+        let bytes = unsafe { std::slice::from_raw_parts(raw, head.size(0)?.max(16)) };
+        DescriptorInfo::decode(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn sample() -> DescriptorInfo {
+        let mut d = DescriptorInfo::new("mlp", Architecture::X86_64);
+        let mut column = ArrayShape::new(ElementType::F32, [2, 3]);
+        column.layout = Some(Layout { minor_to_major: vec![0, 1], ..Layout::default() });
+        let mut packed = ArrayShape::new(ElementType::S4, [7]);
+        packed.layout = Some(Layout { element_size_in_bits: 4, ..Layout::row_major(1) });
+        let mut dynamic = ArrayShape::new(ElementType::BF16, [5, 1]);
+        dynamic.dynamic = vec![true, false];
+        d.parameters = vec![
+            Leaf { name: "x".into(), shape: column.clone() },
+            Leaf::new(packed),
+            Leaf::new(ArrayShape::new(ElementType::Pred, [])),
+        ];
+        d.results = vec![Leaf::new(dynamic), Leaf::new(column)];
+        d.aliases = vec![Alias { parameter: 0, result: 1, must: true }];
+        d.features = IsaFeatures::AVX;
+        d.workspace_fixed = 100;
+        d.workspace_per_worker = 64;
+        d.hash = [7; 16];
+        d.custom_calls =
+            vec![CustomCallInfo { symbol: "my_call".into(), abi: CustomCallAbi::StatusReturning, line: 12 }];
+        d
+    }
+
+    #[test]
+    fn round_trips() {
+        let d = sample();
+        let blob = d.encode().unwrap();
+        assert_eq!(blob.len() % 8, 0);
+        assert_eq!(DescriptorInfo::decode(&blob).unwrap(), d);
+        // SAFETY: the blob is a whole descriptor.
+        assert_eq!(unsafe { DescriptorInfo::decode_raw(blob.as_ptr()) }.unwrap(), d);
+        assert_eq!(d.workspace_size(3), Some(128 + 3 * 64));
+    }
+
+    #[test]
+    fn damage_is_refused_or_harmless() {
+        let blob = sample().encode().unwrap();
+        for len in 0..blob.len() {
+            assert!(DescriptorInfo::decode(&blob[..len]).is_err(), "cut at {len}");
+        }
+        let mut state = 1u64;
+        for _ in 0..20_000 {
+            let mut other = blob.clone();
+            for _ in 0..3 {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let at = (state >> 33) as usize % other.len();
+                other[at] = (state >> 20) as u8;
+            }
+            if let Ok(d) = DescriptorInfo::decode(&other) {
+                assert!(d.encode().is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn other_versions_are_named() {
+        let mut blob = sample().encode().unwrap();
+        blob[4] = 99;
+        assert_eq!(DescriptorInfo::decode(&blob), Err(DescriptorError::AbiVersion { found: 99 }));
+    }
+
+    #[test]
+    fn oversized_shapes_cannot_be_encoded() {
+        let mut d = sample();
+        d.results = vec![Leaf::new(ArrayShape::new(ElementType::F32, [i64::MAX]))];
+        assert_eq!(d.encode(), None);
+    }
+}
