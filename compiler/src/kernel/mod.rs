@@ -1,1 +1,4 @@
 //! See docs/architecture.md.
+
+pub mod body;
+pub mod index;

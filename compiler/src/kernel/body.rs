@@ -1,0 +1,575 @@
+//! Straight-line bodies: what a row loop computes for each element.
+//!
+//! A body is a list of nodes in single-assignment form. A node stands for «W elements of a lane type»; the emitter
+//! chooses W and splits it into registers. Only a few lane types exist: narrow integers are carried in [`Lane::I32`]
+//! (sign- or zero-extended, always in range), 16-bit and 8-bit floats in [`Lane::F32`], truth values in masks. Loads and
+//! stores convert; everything between is primitive, so that an emitter needs no knowledge of HLO: transcendental
+//! functions are expanded into these nodes by [`super::math`].
+
+use super::index::Ix;
+use std::collections::HashMap;
+
+/// The type of the elements that a node stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lane {
+    /// 32-bit integer, no sign of its own.
+    I32,
+    /// 64-bit integer, no sign of its own.
+    I64,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+    /// Truth value beside 32-bit lanes.
+    M32,
+    /// Truth value beside 64-bit lanes.
+    M64,
+}
+
+impl Lane {
+    /// Width in bits.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Lane::I32 | Lane::F32 | Lane::M32 => 32,
+            Lane::I64 | Lane::F64 | Lane::M64 => 64,
+        }
+    }
+
+    /// The integer lane of the same width.
+    pub const fn integer(self) -> Lane {
+        if self.bits() == 32 { Lane::I32 } else { Lane::I64 }
+    }
+
+    /// The mask lane of the same width.
+    pub const fn mask(self) -> Lane {
+        if self.bits() == 32 { Lane::M32 } else { Lane::M64 }
+    }
+
+    /// True for the two float lanes.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Lane::F32 | Lane::F64)
+    }
+
+    /// True for the two mask lanes.
+    pub const fn is_mask(self) -> bool {
+        matches!(self, Lane::M32 | Lane::M64)
+    }
+}
+
+/// How an element lies in memory and becomes a lane, or the reverse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mem {
+    /// One byte, sign-extended to [`Lane::I32`].
+    S8,
+    /// One byte, zero-extended to [`Lane::I32`].
+    U8,
+    /// Two bytes, sign-extended to [`Lane::I32`].
+    S16,
+    /// Two bytes, zero-extended to [`Lane::I32`].
+    U16,
+    /// Four bytes, [`Lane::I32`].
+    I32,
+    /// Eight bytes, [`Lane::I64`].
+    I64,
+    /// Four bytes, [`Lane::F32`].
+    F32,
+    /// Eight bytes, [`Lane::F64`].
+    F64,
+}
+
+impl Mem {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> i64 {
+        match self {
+            Mem::S8 | Mem::U8 => 1,
+            Mem::S16 | Mem::U16 => 2,
+            Mem::I32 | Mem::F32 => 4,
+            Mem::I64 | Mem::F64 => 8,
+        }
+    }
+
+    /// The lane that a load yields and a store takes.
+    pub const fn lane(self) -> Lane {
+        match self {
+            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 | Mem::I32 => Lane::I32,
+            Mem::I64 => Lane::I64,
+            Mem::F32 => Lane::F32,
+            Mem::F64 => Lane::F64,
+        }
+    }
+}
+
+/// Names a node of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// Comparison conditions on floats; `Uno` is true where either side is NaN, the others are false there but `Ne`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FloatCond {
+    /// Equal.
+    Eq,
+    /// Not equal, or unordered.
+    Ne,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Le,
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Ge,
+    /// Unordered.
+    Uno,
+}
+
+/// Comparison conditions on integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum IntCond {
+    Eq,
+    Ne,
+    SLt,
+    SLe,
+    SGt,
+    SGe,
+    ULt,
+    ULe,
+    UGt,
+    UGe,
+}
+
+/// A primitive operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// The same value in every element: the bits of the lane, or 0/1 for masks.
+    Const(u64),
+    /// An argument of a combiner or an expansion under test.
+    Arg(u32),
+    /// A load: buffer number of the kernel, memory form, element offset.
+    Load(u32, Mem, Ix),
+    /// A load from a row buffer, at the vector axis' index.
+    Row(u32),
+    /// The final value of an accumulator of an earlier stage.
+    Result(u32),
+    /// An integer index expression as a value.
+    Index(Ix),
+
+    /// Float negation (flips the sign bit).
+    FNeg,
+    /// Float magnitude (clears the sign bit).
+    FAbs,
+    /// Correctly rounded square root.
+    Sqrt,
+    /// Toward minus infinity.
+    Floor,
+    /// Toward plus infinity.
+    Ceil,
+    /// Toward zero.
+    Trunc,
+    /// To nearest, ties to even.
+    Nearest,
+    /// Bitwise complement of integers; logical not of masks.
+    Not,
+    /// Leading zero bits, of the lane's width.
+    Clz,
+    /// Set bits.
+    Popcnt,
+
+    /// Float sum.
+    FAdd,
+    /// Float difference.
+    FSub,
+    /// Float product.
+    FMul,
+    /// Float quotient.
+    FDiv,
+    /// `a * b + c`, rounded once.
+    Fma,
+    /// `a < b ? a : b`: the second operand where either is NaN.
+    FMinPseudo,
+    /// `a > b ? a : b`: the second operand where either is NaN.
+    FMaxPseudo,
+
+    /// Wrapping sum.
+    IAdd,
+    /// Wrapping difference.
+    ISub,
+    /// Wrapping product.
+    IMul,
+    /// High half of the signed product.
+    SMulHi,
+    /// High half of the unsigned product.
+    UMulHi,
+    /// Signed quotient; the divisor is neither 0 nor -1 with the minimum above it (the lowering sees to that).
+    SDiv,
+    /// Unsigned quotient; the divisor is not 0.
+    UDiv,
+    /// Signed remainder; as for [`Op::SDiv`].
+    SRem,
+    /// Unsigned remainder; the divisor is not 0.
+    URem,
+    /// Signed minimum.
+    SMin,
+    /// Signed maximum.
+    SMax,
+    /// Unsigned minimum.
+    UMin,
+    /// Unsigned maximum.
+    UMax,
+    /// Bitwise and, of integers or masks.
+    And,
+    /// Bitwise or, of integers or masks.
+    Or,
+    /// Bitwise exclusive or, of integers or masks.
+    Xor,
+    /// Left shift by a constant below the width.
+    ShlImm(u8),
+    /// Logical right shift by a constant below the width.
+    LShrImm(u8),
+    /// Arithmetic right shift by a constant below the width.
+    AShrImm(u8),
+    /// Left shift; the amount is below the width.
+    Shl,
+    /// Logical right shift; the amount is below the width.
+    LShr,
+    /// Arithmetic right shift; the amount is below the width.
+    AShr,
+
+    /// Float comparison, to the mask of the operand's width.
+    FCmp(FloatCond),
+    /// Integer comparison, to the mask of the operand's width.
+    ICmp(IntCond),
+    /// Mask, then, else: the mask has the width of the others (which may be masks).
+    Select,
+
+    /// The same bits in another lane of the same width (not to or from masks).
+    Bitcast,
+    /// Signed integer to float: `I32` to `F32` or `F64`, `I64` to `F32` or `F64`.
+    SToF,
+    /// Unsigned integer to float: as [`Op::SToF`].
+    UToF,
+    /// Float to signed integer, toward zero, saturating, NaN to 0: `F32` to `I32`/`I64`, `F64` to `I32`/`I64`.
+    FToS,
+    /// Float to unsigned integer, toward zero, saturating, NaN to 0: as [`Op::FToS`].
+    FToU,
+    /// `F32` to `I32` toward zero where the value is known to fit (one instruction on x86).
+    FToSFast,
+    /// `F32` to `F64`.
+    Promote,
+    /// `F64` to `F32`, to nearest even.
+    Demote,
+    /// `I32` to `I64` with the sign.
+    SExt,
+    /// `I32` to `I64` with zeros.
+    UExt,
+    /// `I64` to `I32`.
+    Wrap,
+    /// A mask of the other width.
+    MaskCast,
+    /// A mask as integer 0 or 1 of the same width.
+    MaskToInt,
+}
+
+/// A node: an operation, its arguments and the lane it yields.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// The operation.
+    pub op: Op,
+    /// The arguments; as many as the operation takes.
+    pub args: Vec<NodeId>,
+    /// What it yields.
+    pub lane: Lane,
+}
+
+/// A straight-line body; equal nodes are one node.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    nodes: Vec<Node>,
+    known: HashMap<Node, NodeId>,
+}
+
+/// Whether expansions may use fused multiply-add: the two numeric variants of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Variant {
+    /// With FMA (the default target, x86-64-v3, and aarch64).
+    #[default]
+    Fma,
+    /// Without.
+    NoFma,
+}
+
+macro_rules! unary { ($($(#[$doc:meta])* $name:ident $op:ident;)*) => { $($(#[$doc])*
+    pub fn $name(&mut self, a: NodeId) -> NodeId { let lane = self.lane(a); self.push(Op::$op, &[a], lane) })* } }
+macro_rules! binary { ($($(#[$doc:meta])* $name:ident $op:ident;)*) => { $($(#[$doc])*
+    pub fn $name(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        debug_assert_eq!(self.lane(a), self.lane(b), stringify!($name));
+        let lane = self.lane(a); self.push(Op::$op, &[a, b], lane) })* } }
+
+impl Body {
+    /// An empty body.
+    pub fn new() -> Body {
+        Body::default()
+    }
+
+    /// All nodes, arguments before users.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// One node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The lane of a node.
+    pub fn lane(&self, id: NodeId) -> Lane {
+        self.node(id).lane
+    }
+
+    /// The bits of a constant node.
+    pub fn constant_bits(&self, id: NodeId) -> Option<u64> {
+        match self.node(id).op {
+            Op::Const(bits) => Some(bits),
+            _ => None,
+        }
+    }
+
+    /// Adds a node, or finds the equal one.
+    pub fn push(&mut self, op: Op, args: &[NodeId], lane: Lane) -> NodeId {
+        let node = Node { op, args: args.to_vec(), lane };
+        if let Some(&id) = self.known.get(&node) {
+            return id;
+        }
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(node.clone());
+        self.known.insert(node, id);
+        id
+    }
+
+    /// A constant by its bits.
+    pub fn bits(&mut self, lane: Lane, bits: u64) -> NodeId {
+        self.push(Op::Const(bits), &[], lane)
+    }
+    /// A 32-bit integer.
+    pub fn i32(&mut self, v: i32) -> NodeId {
+        self.bits(Lane::I32, u64::from(v as u32))
+    }
+    /// A 64-bit integer.
+    pub fn i64(&mut self, v: i64) -> NodeId {
+        self.bits(Lane::I64, v as u64)
+    }
+    /// A 32-bit float.
+    pub fn f32(&mut self, v: f32) -> NodeId {
+        self.bits(Lane::F32, u64::from(v.to_bits()))
+    }
+    /// A 64-bit float.
+    pub fn f64(&mut self, v: f64) -> NodeId {
+        self.bits(Lane::F64, v.to_bits())
+    }
+    /// A float constant of either width; `f64` values are rounded for [`Lane::F32`].
+    pub fn float(&mut self, lane: Lane, v: f64) -> NodeId {
+        if lane == Lane::F32 { self.f32(v as f32) } else { self.f64(v) }
+    }
+    /// An integer constant of either width.
+    pub fn int(&mut self, lane: Lane, v: i64) -> NodeId {
+        if lane.bits() == 32 { self.i32(v as i32) } else { self.i64(v) }
+    }
+    /// An argument.
+    pub fn arg(&mut self, index: u32, lane: Lane) -> NodeId {
+        self.push(Op::Arg(index), &[], lane)
+    }
+
+    unary! {
+        /// See [`Op::FNeg`].
+        fneg FNeg;
+        /// See [`Op::FAbs`].
+        fabs FAbs;
+        /// See [`Op::Sqrt`].
+        sqrt Sqrt;
+        /// See [`Op::Floor`].
+        floor Floor;
+        /// See [`Op::Ceil`].
+        ceil Ceil;
+        /// See [`Op::Trunc`].
+        trunc Trunc;
+        /// See [`Op::Nearest`].
+        nearest Nearest;
+        /// See [`Op::Not`].
+        not Not;
+        /// See [`Op::Clz`].
+        clz Clz;
+        /// See [`Op::Popcnt`].
+        popcnt Popcnt;
+    }
+    binary! {
+        /// See [`Op::FAdd`].
+        fadd FAdd;
+        /// See [`Op::FSub`].
+        fsub FSub;
+        /// See [`Op::FMul`].
+        fmul FMul;
+        /// See [`Op::FDiv`].
+        fdiv FDiv;
+        /// See [`Op::FMinPseudo`].
+        fmin_pseudo FMinPseudo;
+        /// See [`Op::FMaxPseudo`].
+        fmax_pseudo FMaxPseudo;
+        /// See [`Op::IAdd`].
+        iadd IAdd;
+        /// See [`Op::ISub`].
+        isub ISub;
+        /// See [`Op::IMul`].
+        imul IMul;
+        /// See [`Op::SMulHi`].
+        smulhi SMulHi;
+        /// See [`Op::UMulHi`].
+        umulhi UMulHi;
+        /// See [`Op::SDiv`].
+        sdiv SDiv;
+        /// See [`Op::UDiv`].
+        udiv UDiv;
+        /// See [`Op::SRem`].
+        srem SRem;
+        /// See [`Op::URem`].
+        urem URem;
+        /// See [`Op::SMin`].
+        smin SMin;
+        /// See [`Op::SMax`].
+        smax SMax;
+        /// See [`Op::UMin`].
+        umin UMin;
+        /// See [`Op::UMax`].
+        umax UMax;
+        /// See [`Op::And`].
+        and And;
+        /// See [`Op::Or`].
+        or Or;
+        /// See [`Op::Xor`].
+        xor Xor;
+        /// See [`Op::Shl`].
+        shl Shl;
+        /// See [`Op::LShr`].
+        lshr LShr;
+        /// See [`Op::AShr`].
+        ashr AShr;
+    }
+
+    /// See [`Op::Fma`].
+    pub fn fma(&mut self, a: NodeId, b: NodeId, c: NodeId) -> NodeId {
+        let lane = self.lane(a);
+        self.push(Op::Fma, &[a, b, c], lane)
+    }
+    /// `a * b + c` with one rounding or two, as the variant says.
+    pub fn mul_add(&mut self, variant: Variant, a: NodeId, b: NodeId, c: NodeId) -> NodeId {
+        match variant {
+            Variant::Fma => self.fma(a, b, c),
+            Variant::NoFma => {
+                let product = self.fmul(a, b);
+                self.fadd(product, c)
+            }
+        }
+    }
+    /// See [`Op::ShlImm`].
+    pub fn shl_imm(&mut self, a: NodeId, by: u8) -> NodeId {
+        let lane = self.lane(a);
+        self.push(Op::ShlImm(by), &[a], lane)
+    }
+    /// See [`Op::LShrImm`].
+    pub fn lshr_imm(&mut self, a: NodeId, by: u8) -> NodeId {
+        let lane = self.lane(a);
+        self.push(Op::LShrImm(by), &[a], lane)
+    }
+    /// See [`Op::AShrImm`].
+    pub fn ashr_imm(&mut self, a: NodeId, by: u8) -> NodeId {
+        let lane = self.lane(a);
+        self.push(Op::AShrImm(by), &[a], lane)
+    }
+    /// See [`Op::FCmp`].
+    pub fn fcmp(&mut self, cond: FloatCond, a: NodeId, b: NodeId) -> NodeId {
+        debug_assert_eq!(self.lane(a), self.lane(b), "fcmp");
+        let lane = self.lane(a).mask();
+        self.push(Op::FCmp(cond), &[a, b], lane)
+    }
+    /// See [`Op::ICmp`].
+    pub fn icmp(&mut self, cond: IntCond, a: NodeId, b: NodeId) -> NodeId {
+        debug_assert_eq!(self.lane(a), self.lane(b), "icmp");
+        let lane = self.lane(a).mask();
+        self.push(Op::ICmp(cond), &[a, b], lane)
+    }
+    /// See [`Op::Select`]; the mask is cast to the width of the values where it has another.
+    pub fn select(&mut self, mask: NodeId, then: NodeId, other: NodeId) -> NodeId {
+        debug_assert_eq!(self.lane(then), self.lane(other), "select");
+        let lane = self.lane(then);
+        let mask = self.mask_cast(mask, lane.mask());
+        self.push(Op::Select, &[mask, then, other], lane)
+    }
+    /// See [`Op::MaskCast`]; nothing where the width is right already.
+    pub fn mask_cast(&mut self, mask: NodeId, lane: Lane) -> NodeId {
+        if self.lane(mask) == lane { mask } else { self.push(Op::MaskCast, &[mask], lane) }
+    }
+    /// See [`Op::MaskToInt`].
+    pub fn mask_to_int(&mut self, mask: NodeId) -> NodeId {
+        let lane = self.lane(mask).integer();
+        self.push(Op::MaskToInt, &[mask], lane)
+    }
+    /// See [`Op::Bitcast`]; nothing where the lane is right already.
+    pub fn bitcast(&mut self, a: NodeId, lane: Lane) -> NodeId {
+        debug_assert_eq!(self.lane(a).bits(), lane.bits(), "bitcast");
+        if self.lane(a) == lane { a } else { self.push(Op::Bitcast, &[a], lane) }
+    }
+    /// A conversion that names its result lane: [`Op::SToF`], [`Op::UToF`], [`Op::FToS`], [`Op::FToU`],
+    /// [`Op::FToSFast`], [`Op::Promote`], [`Op::Demote`], [`Op::SExt`], [`Op::UExt`], [`Op::Wrap`].
+    pub fn convert(&mut self, op: Op, a: NodeId, lane: Lane) -> NodeId {
+        self.push(op, &[a], lane)
+    }
+
+    /// Copies the nodes that `roots` need from `other`, with `args` in place of its [`Op::Arg`] nodes, and returns
+    /// the copies of the roots.
+    pub fn inline(&mut self, other: &Body, args: &[NodeId], roots: &[NodeId]) -> Vec<NodeId> {
+        let mut map: Vec<Option<NodeId>> = vec![None; other.nodes.len()];
+        let mut needed = vec![false; other.nodes.len()];
+        for root in roots {
+            needed[root.0 as usize] = true;
+        }
+        for i in (0..other.nodes.len()).rev() {
+            if needed[i] {
+                other.nodes[i].args.iter().for_each(|a| needed[a.0 as usize] = true);
+            }
+        }
+        for (i, node) in other.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+            map[i] = Some(match node.op {
+                Op::Arg(n) => args[n as usize],
+                _ => {
+                    let mapped: Vec<NodeId> = node.args.iter().map(|a| map[a.0 as usize].unwrap_or(*a)).collect();
+                    self.push(node.op.clone(), &mapped, node.lane)
+                }
+            });
+        }
+        roots.iter().map(|r| map[r.0 as usize].unwrap_or(*r)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_nodes_are_one_node() {
+        let mut b = Body::new();
+        let (x, one) = (b.arg(0, Lane::F32), b.f32(1.0));
+        let y = b.fadd(x, one);
+        assert_eq!(b.fadd(x, one), y);
+        assert_eq!(b.nodes().len(), 3);
+    }
+
+    #[test]
+    fn inlining_substitutes_arguments() {
+        let mut inner = Body::new();
+        let (x, y) = (inner.arg(0, Lane::F32), inner.arg(1, Lane::F32));
+        let sum = inner.fadd(x, y);
+        let mut outer = Body::new();
+        let (p, q) = (outer.f32(1.0), outer.f32(2.0));
+        let out = outer.inline(&inner, &[p, q], &[sum]);
+        assert_eq!(outer.node(out[0]).args, [p, q]);
+    }
+}

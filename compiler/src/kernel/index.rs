@@ -1,0 +1,386 @@
+//! Index maps: integer expressions in the loop variables.
+//!
+//! Problem: transpose, broadcast, slice, reverse and reshape cost nothing when they only change how an operand is
+//! indexed. Invariant: an [`Ix`] is kept in one canonical form, a constant plus terms sorted by atom with no zero
+//! coefficient, so that equal maps compare equal. Algorithm: sums and products distribute at once; division and
+//! remainder are simplified with the ranges of the variables, and `k*n*(x/n) + k*(x%n)` is folded back to `k*x`, which
+//! removes the div/mod that a reshape between equal layouts would leave.
+
+use super::body::NodeId;
+use std::fmt;
+
+/// A loop variable: a number of the phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Axis(pub u32);
+
+/// What a coefficient multiplies.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Atom {
+    /// A loop variable and its extent: it runs from 0 to the extent, exclusive.
+    Axis(Axis, i64),
+    /// Floor division by a positive constant.
+    Div(Box<Ix>, i64),
+    /// Remainder by a positive constant, never negative.
+    Mod(Box<Ix>, i64),
+    /// An `I64` node of the body with its smallest and largest value: a loaded offset.
+    Value(NodeId, i64, i64),
+}
+
+/// A canonical integer expression.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ix {
+    /// The constant part.
+    pub constant: i64,
+    /// Coefficients and atoms, sorted by atom.
+    pub terms: Vec<(Atom, i64)>,
+}
+
+impl Ix {
+    /// A constant.
+    pub fn constant(value: i64) -> Ix {
+        Ix { constant: value, terms: Vec::new() }
+    }
+
+    /// A loop variable. One that runs over a single value is that value, 0.
+    pub fn axis(axis: Axis, extent: i64) -> Ix {
+        if extent == 1 { Ix::constant(0) } else { Ix::atom(Atom::Axis(axis, extent)) }
+    }
+
+    /// A loaded offset known to lie between `low` and `high`.
+    pub fn value(node: NodeId, low: i64, high: i64) -> Ix {
+        if low == high { Ix::constant(low) } else { Ix::atom(Atom::Value(node, low, high)) }
+    }
+
+    fn atom(atom: Atom) -> Ix {
+        Ix { constant: 0, terms: vec![(atom, 1)] }
+    }
+
+    /// The value, where the expression is constant.
+    pub fn as_constant(&self) -> Option<i64> {
+        self.terms.is_empty().then_some(self.constant)
+    }
+
+    /// Sum.
+    pub fn add(&self, other: &Ix) -> Ix {
+        let mut out = self.clone();
+        out.constant = out.constant.wrapping_add(other.constant);
+        for (atom, coefficient) in &other.terms {
+            out.add_term(atom, *coefficient);
+        }
+        out.fold_div_mod();
+        out
+    }
+
+    /// Sum with a constant.
+    pub fn offset(&self, by: i64) -> Ix {
+        Ix { constant: self.constant.wrapping_add(by), terms: self.terms.clone() }
+    }
+
+    /// Product with a constant.
+    pub fn scale(&self, by: i64) -> Ix {
+        if by == 0 {
+            return Ix::constant(0);
+        }
+        let terms = self.terms.iter().map(|(a, c)| (a.clone(), c.wrapping_mul(by))).collect();
+        Ix { constant: self.constant.wrapping_mul(by), terms }
+    }
+
+    fn add_term(&mut self, atom: &Atom, coefficient: i64) {
+        match self.terms.binary_search_by(|(a, _)| a.cmp(atom)) {
+            Ok(i) => {
+                self.terms[i].1 = self.terms[i].1.wrapping_add(coefficient);
+                if self.terms[i].1 == 0 {
+                    self.terms.remove(i);
+                }
+            }
+            Err(i) if coefficient != 0 => self.terms.insert(i, (atom.clone(), coefficient)),
+            Err(_) => {}
+        }
+    }
+
+    /// Folds `k*n*(x/n) + k*(x%n)` into `k*x`, until nothing more folds.
+    fn fold_div_mod(&mut self) {
+        'again: loop {
+            for (i, (atom, k)) in self.terms.iter().enumerate() {
+                let Atom::Mod(x, n) = atom else { continue };
+                let wanted = k.wrapping_mul(*n);
+                let partner = self
+                    .terms
+                    .iter()
+                    .position(|(a, c)| *c == wanted && matches!(a, Atom::Div(y, m) if m == n && y == x));
+                if let Some(j) = partner {
+                    let whole = x.scale(*k);
+                    let (first, second) = (i.max(j), i.min(j));
+                    self.terms.remove(first);
+                    self.terms.remove(second);
+                    self.constant = self.constant.wrapping_add(whole.constant);
+                    for (atom, coefficient) in &whole.terms {
+                        self.add_term(atom, *coefficient);
+                    }
+                    continue 'again;
+                }
+            }
+            return;
+        }
+    }
+
+    /// Smallest and largest value, from the extents.
+    pub fn range(&self) -> (i64, i64) {
+        let mut low = self.constant;
+        let mut high = self.constant;
+        for (atom, c) in &self.terms {
+            let (a, b) = match atom {
+                Atom::Axis(_, extent) => (0, (extent - 1).max(0)),
+                Atom::Div(x, n) => {
+                    let (a, b) = x.range();
+                    (a.div_euclid(*n), b.div_euclid(*n))
+                }
+                Atom::Mod(_, n) => (0, n - 1),
+                Atom::Value(_, low, high) => (*low, *high),
+            };
+            let (a, b) = (a.saturating_mul(*c), b.saturating_mul(*c));
+            low = low.saturating_add(a.min(b));
+            high = high.saturating_add(a.max(b));
+        }
+        (low, high)
+    }
+
+    /// Splits into a part whose coefficients are multiples of `n` and the rest.
+    fn split_multiples(&self, n: i64) -> (Ix, Ix) {
+        let (mut whole, mut rest) = (Ix::default(), Ix::default());
+        whole.constant = self.constant.div_euclid(n) * n;
+        rest.constant = self.constant.rem_euclid(n);
+        for (atom, c) in &self.terms {
+            if c % n == 0 {
+                whole.terms.push((atom.clone(), *c));
+            } else {
+                rest.terms.push((atom.clone(), *c));
+            }
+        }
+        (whole, rest)
+    }
+
+    /// Floor division by a positive constant.
+    pub fn div(&self, n: i64) -> Ix {
+        debug_assert!(n > 0, "division by {n}");
+        if n == 1 {
+            return self.clone();
+        }
+        let (whole, rest) = self.split_multiples(n);
+        let quotient =
+            Ix { constant: whole.constant / n, terms: whole.terms.into_iter().map(|(a, c)| (a, c / n)).collect() };
+        let (low, high) = rest.range();
+        if low.div_euclid(n) == high.div_euclid(n) {
+            return quotient.offset(low.div_euclid(n));
+        }
+        // (x/m)/n = x/(m*n)
+        if let [(Atom::Div(x, m), 1)] = rest.terms.as_slice()
+            && rest.constant == 0
+            && let Some(mn) = m.checked_mul(n)
+        {
+            return quotient.add(&x.div(mn));
+        }
+        // All coefficients share a factor with n: (g*x + r)/(g*m) = x/m where 0 <= r < g.
+        let g = rest.terms.iter().fold(n, |g, (_, c)| gcd(g, c.abs()));
+        if g > 1 {
+            let reduced = Ix {
+                constant: rest.constant.div_euclid(g),
+                terms: rest.terms.iter().map(|(a, c)| (a.clone(), c / g)).collect(),
+            };
+            return quotient.add(&reduced.div(n / g));
+        }
+        quotient.add(&Ix::atom(Atom::Div(Box::new(rest), n)))
+    }
+
+    /// Remainder by a positive constant, never negative.
+    pub fn rem(&self, n: i64) -> Ix {
+        debug_assert!(n > 0, "remainder by {n}");
+        if n == 1 {
+            return Ix::constant(0);
+        }
+        let (_, rest) = self.split_multiples(n);
+        let (low, high) = rest.range();
+        if low.div_euclid(n) == high.div_euclid(n) {
+            return rest.offset(-low.div_euclid(n) * n);
+        }
+        // (g*x + r) % (g*m) = g*(x % m) + r where 0 <= r < g.
+        let g = rest.terms.iter().fold(n, |g, (_, c)| gcd(g, c.abs()));
+        if g > 1 {
+            let reduced = Ix {
+                constant: rest.constant.div_euclid(g),
+                terms: rest.terms.iter().map(|(a, c)| (a.clone(), c / g)).collect(),
+            };
+            return reduced.rem(n / g).scale(g).offset(rest.constant.rem_euclid(g));
+        }
+        Ix::atom(Atom::Mod(Box::new(rest), n))
+    }
+
+    /// The coefficient of `axis` where the expression is linear in it (0 where it does not occur); `None` where the
+    /// axis stands inside a division or remainder.
+    pub fn stride(&self, axis: Axis) -> Option<i64> {
+        let mut stride = 0;
+        for (atom, c) in &self.terms {
+            match atom {
+                Atom::Axis(a, _) if *a == axis => stride += c,
+                Atom::Div(x, _) | Atom::Mod(x, _) if x.mentions(axis) => return None,
+                _ => {}
+            }
+        }
+        Some(stride)
+    }
+
+    /// Whether `axis` occurs.
+    pub fn mentions(&self, axis: Axis) -> bool {
+        self.terms.iter().any(|(atom, _)| match atom {
+            Atom::Axis(a, _) => *a == axis,
+            Atom::Div(x, _) | Atom::Mod(x, _) => x.mentions(axis),
+            Atom::Value(..) => false,
+        })
+    }
+
+    /// Calls `visit` for every loaded offset.
+    pub fn for_each_value(&self, visit: &mut impl FnMut(NodeId)) {
+        for (atom, _) in &self.terms {
+            match atom {
+                Atom::Value(node, _, _) => visit(*node),
+                Atom::Div(x, _) | Atom::Mod(x, _) => x.for_each_value(visit),
+                Atom::Axis(..) => {}
+            }
+        }
+    }
+
+    /// Whether a division or remainder is left.
+    pub fn has_div_mod(&self) -> bool {
+        self.terms.iter().any(|(atom, _)| matches!(atom, Atom::Div(..) | Atom::Mod(..)))
+    }
+
+    /// The expression with every occurrence of each axis replaced by what `replace` says.
+    pub fn substitute(&self, replace: &impl Fn(Axis) -> Option<Ix>) -> Ix {
+        let mut out = Ix::constant(self.constant);
+        for (atom, c) in &self.terms {
+            let value = match atom {
+                Atom::Axis(a, _) => replace(*a).unwrap_or_else(|| Ix::atom(atom.clone())),
+                Atom::Div(x, n) => x.substitute(replace).div(*n),
+                Atom::Mod(x, n) => x.substitute(replace).rem(*n),
+                Atom::Value(..) => Ix::atom(atom.clone()),
+            };
+            out = out.add(&value.scale(*c));
+        }
+        out
+    }
+
+    /// The value at the given loop variables and loaded offsets.
+    pub fn eval(&self, axis: &impl Fn(Axis) -> i64, value: &impl Fn(NodeId) -> i64) -> i64 {
+        self.terms.iter().fold(self.constant, |sum, (atom, c)| {
+            let v = match atom {
+                Atom::Axis(a, _) => axis(*a),
+                Atom::Div(x, n) => x.eval(axis, value).div_euclid(*n),
+                Atom::Mod(x, n) => x.eval(axis, value).rem_euclid(*n),
+                Atom::Value(node, _, _) => value(*node),
+            };
+            sum + c * v
+        })
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The offset, in elements, of a row-major array at the given index.
+pub fn linearize(index: &[Ix], dims: &[i64]) -> Ix {
+    let strides = brolga_runtime::row_major_strides(dims);
+    index.iter().zip(strides).fold(Ix::default(), |sum, (i, s)| sum.add(&i.scale(s)))
+}
+
+/// The index into a row-major array at the given offset.
+pub fn delinearize(offset: &Ix, dims: &[i64]) -> Vec<Ix> {
+    let strides = brolga_runtime::row_major_strides(dims);
+    dims.iter()
+        .zip(strides)
+        .enumerate()
+        .map(|(i, (&d, s))| {
+            let q = offset.div(s.max(1));
+            // The first dimension needs no remainder: the offset is in range.
+            if i == 0 && q.range().1 < d { q } else { q.rem(d.max(1)) }
+        })
+        .collect()
+}
+
+impl fmt::Display for Ix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (atom, c) in &self.terms {
+            let sign = match (first, *c < 0) {
+                (true, true) => "-",
+                (true, false) => "",
+                (false, true) => " - ",
+                (false, false) => " + ",
+            };
+            f.write_str(sign)?;
+            if c.unsigned_abs() != 1 {
+                write!(f, "{}*", c.unsigned_abs())?;
+            }
+            match atom {
+                Atom::Axis(a, _) => write!(f, "i{}", a.0)?,
+                Atom::Div(x, n) => write!(f, "(({x}) / {n})")?,
+                Atom::Mod(x, n) => write!(f, "(({x}) % {n})")?,
+                Atom::Value(node, _, _) => write!(f, "%{}", node.0)?,
+            }
+            first = false;
+        }
+        match (first, self.constant) {
+            (true, c) => write!(f, "{c}"),
+            (false, 0) => Ok(()),
+            (false, c) if c < 0 => write!(f, " - {}", c.unsigned_abs()),
+            (false, c) => write!(f, " + {c}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes(extents: &[i64]) -> Vec<Ix> {
+        extents.iter().enumerate().map(|(i, &e)| Ix::axis(Axis(i as u32), e)).collect()
+    }
+
+    #[test]
+    fn reshapes_between_equal_layouts_vanish() {
+        let index = axes(&[4, 6, 5]);
+        let flat = linearize(&index, &[4, 6, 5]);
+        let other = delinearize(&flat, &[24, 5]);
+        assert_eq!(linearize(&other, &[24, 5]), flat);
+        assert!(!other[0].has_div_mod() && !other[1].has_div_mod());
+        assert_eq!(delinearize(&flat, &[4, 6, 5]), index);
+    }
+
+    #[test]
+    fn splits_keep_their_meaning() {
+        let index = axes(&[6, 35]);
+        let flat = linearize(&index, &[6, 35]);
+        for dims in [&[14, 15][..], &[2, 3, 5, 7], &[210], &[3, 70], &[10, 21]] {
+            let other = delinearize(&flat, dims);
+            let back = linearize(&other, dims);
+            for i in 0..6 {
+                for j in 0..35 {
+                    let at = |ix: &Ix| ix.eval(&|a: Axis| [i, j][a.0 as usize], &|_| 0);
+                    assert_eq!(at(&back), i * 35 + j, "{dims:?}");
+                    for (ix, &d) in other.iter().zip(dims) {
+                        assert!((0..d).contains(&at(ix)), "{dims:?}: {ix}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strides_are_seen_through_sums() {
+        let index = axes(&[8, 16]);
+        let transposed = linearize(&[index[1].clone(), index[0].clone()], &[16, 8]);
+        assert_eq!(transposed.stride(Axis(0)), Some(1));
+        assert_eq!(transposed.stride(Axis(1)), Some(8));
+        assert_eq!(index[1].div(3).stride(Axis(1)), None);
+    }
+}
