@@ -1,10 +1,240 @@
-//! Filled by its own change.
+//! `dot`, `ragged-dot` and `scaled-dot`: sums of products over contracted dimensions.
+//!
+//! Problem: an operand's dimensions fall into batch, free and contracted ones, in any order. Invariant: each operand is
+//! seen through three lists of element offsets, one for each role, so that element (b, m, k) of the left operand
+//! lies at `batch[b] + free[m] + contracted[k]`. Algorithm: `out[b, m, n]` is summed over `k` ascending, in `f64`,
+//! `Complex<f64>` or wrapping `i64`, and rounded once. The requested precision and algorithm ask for less, so they
+//! are not needed here.
 
-use super::{Context, unsupported};
+use super::dense::{Domain, Number, accumulators, dimensions, offsets, pick, read_indices, remaining};
+use super::{Context, array, invalid, result_shape, unsupported};
 use crate::Result;
-use crate::hlo::Instruction;
-use brolga_runtime::Literal;
+use crate::hlo::{AttrKey, Instruction, Opcode};
+use brolga_runtime::num_complex::Complex;
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
 
-pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, _operands: &[&Literal]) -> Result<Literal> {
-    Err(unsupported(inst, format!("'{}' in the interpreter", inst.opcode)))
+/// Evaluates `dot`, `ragged-dot` or `scaled-dot`.
+pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    let lhs = array(inst, operands, 0)?;
+    let rhs = array(inst, operands, 1)?;
+    let shape = result_shape(inst)?;
+    let domain = Domain::of(&[lhs.ty(), rhs.ty(), shape.ty]);
+    let out = match inst.opcode {
+        Opcode::ScaledDot => {
+            let lhs_scale = array(inst, operands, 2)?;
+            let rhs_scale = array(inst, operands, 3)?;
+            let lhs_values = scaled(inst, lhs, lhs_scale)?;
+            let rhs_values = scaled(inst, rhs, rhs_scale)?;
+            product(inst, shape, (&lhs_values, lhs.shape()), (&rhs_values, rhs.shape()))?
+        }
+        Opcode::RaggedDot => {
+            let groups = array(inst, operands, 2)?;
+            match domain {
+                Domain::Integer => ragged::<i64>(inst, shape, lhs, rhs, groups)?,
+                Domain::Real => ragged::<f64>(inst, shape, lhs, rhs, groups)?,
+                Domain::Complex => ragged::<Complex<f64>>(inst, shape, lhs, rhs, groups)?,
+            }
+        }
+        _ if operands.len() > 2 => {
+            return Err(unsupported(inst, "dot with a sparse operand"));
+        }
+        _ => match domain {
+            Domain::Integer => dot::<i64>(inst, shape, lhs, rhs)?,
+            Domain::Real => dot::<f64>(inst, shape, lhs, rhs)?,
+            Domain::Complex => dot::<Complex<f64>>(inst, shape, lhs, rhs)?,
+        },
+    };
+    Ok(out.into())
+}
+
+/// Which dimension of an operand plays which part.
+struct Roles {
+    batch: Vec<usize>,
+    free: Vec<usize>,
+    contracted: Vec<usize>,
+}
+
+impl Roles {
+    fn of_lhs(inst: &Instruction, rank: usize) -> Result<Roles> {
+        Roles::new(inst, rank, AttrKey::LhsBatchDims, AttrKey::LhsContractingDims, &[])
+    }
+
+    /// `groups` are dimensions of the right operand of a ragged dot that play none of the three parts.
+    fn of_rhs(inst: &Instruction, rank: usize, groups: &[usize]) -> Result<Roles> {
+        Roles::new(inst, rank, AttrKey::RhsBatchDims, AttrKey::RhsContractingDims, groups)
+    }
+
+    fn new(inst: &Instruction, rank: usize, batch: AttrKey, contracted: AttrKey, groups: &[usize]) -> Result<Roles> {
+        let batch = dimensions(inst, inst.attrs.ints_or_empty(batch), rank)?;
+        let contracted = dimensions(inst, inst.attrs.ints_or_empty(contracted), rank)?;
+        let free = remaining(rank, &[&batch, &contracted, groups]);
+        Ok(Roles { batch, free, contracted })
+    }
+
+    /// The offsets, with one stride given for each dimension.
+    fn side(&self, dims: &[i64], strides: &[i64]) -> Side {
+        let along = |which: &[usize]| offsets(&pick(dims, which), &pick(strides, which));
+        Side { batch: along(&self.batch), free: along(&self.free), contracted: along(&self.contracted) }
+    }
+}
+
+/// Element offsets of an operand, one list for each part.
+struct Side {
+    batch: Vec<usize>,
+    free: Vec<usize>,
+    contracted: Vec<usize>,
+}
+
+fn check_sizes(inst: &Instruction, shape: &ArrayShape, l: &Side, r: &Side, copies: usize) -> Result<()> {
+    if l.batch.len() != r.batch.len() || l.contracted.len() != r.contracted.len() {
+        return Err(invalid(inst, "batch and contracting sizes of the operands must agree"));
+    }
+    let count = [copies, l.batch.len(), l.free.len(), r.free.len()].into_iter().try_fold(1usize, usize::checked_mul);
+    if count != shape.checked_elements() {
+        return Err(invalid(inst, format!("the operands do not yield {shape}")));
+    }
+    Ok(())
+}
+
+fn dot<T: Number>(
+    inst: &Instruction,
+    shape: &ArrayShape,
+    lhs: &ArrayLiteral,
+    rhs: &ArrayLiteral,
+) -> Result<ArrayLiteral> {
+    product(inst, shape, (&T::read(lhs), lhs.shape()), (&T::read(rhs), rhs.shape()))
+}
+
+fn product<T: Number>(
+    inst: &Instruction,
+    shape: &ArrayShape,
+    (lhs, lhs_shape): (&[T], &ArrayShape),
+    (rhs, rhs_shape): (&[T], &ArrayShape),
+) -> Result<ArrayLiteral> {
+    let l = Roles::of_lhs(inst, lhs_shape.rank())?.side(&lhs_shape.dims, &lhs_shape.strides());
+    let r = Roles::of_rhs(inst, rhs_shape.rank(), &[])?.side(&rhs_shape.dims, &rhs_shape.strides());
+    check_sizes(inst, shape, &l, &r, 1)?;
+    let width = r.free.len();
+    let mut out = accumulators::<T>(inst, shape)?;
+    let mut rows = out.chunks_exact_mut(width.max(1));
+    for (&lhs_batch, &rhs_batch) in l.batch.iter().zip(&r.batch) {
+        // The right matrix in k-major order, so that the innermost loop below runs over neighbours.
+        let mut packed = Vec::with_capacity(r.contracted.len() * width);
+        for &k in &r.contracted {
+            packed.extend(r.free.iter().map(|&n| rhs[rhs_batch + k + n]));
+        }
+        for &m in &l.free {
+            let Some(row) = rows.next() else { break };
+            for (&k, weights) in l.contracted.iter().zip(packed.chunks_exact(width.max(1))) {
+                let a = lhs[lhs_batch + m + k];
+                for (sum, &b) in row.iter_mut().zip(weights) {
+                    *sum = sum.plus_product(a, b);
+                }
+            }
+        }
+    }
+    T::write(inst, shape, &out)
+}
+
+/// The elements of `values`, each times the scale of its block. A dimension of the scale array divides that of the
+/// values; a scalar scales everything.
+fn scaled(inst: &Instruction, values: &ArrayLiteral, scale: &ArrayLiteral) -> Result<Vec<f64>> {
+    let mut out = f64::read(values);
+    let factors = f64::read(scale);
+    if scale.dims().is_empty() {
+        out.iter_mut().for_each(|v| *v *= factors.first().copied().unwrap_or(1.0));
+        return Ok(out);
+    }
+    let fits = |(&size, &blocks): (&i64, &i64)| size == 0 || (blocks > 0 && size % blocks == 0);
+    if scale.dims().len() != values.dims().len() || !values.dims().iter().zip(scale.dims()).all(fits) {
+        return Err(invalid(inst, format!("scales {} do not divide {}", scale.shape(), values.shape())));
+    }
+    let mut which = vec![0usize];
+    for ((&size, &blocks), &stride) in values.dims().iter().zip(scale.dims()).zip(&scale.shape().strides()) {
+        let block = if size == 0 { 1 } else { size / blocks };
+        which = which.iter().flat_map(|&base| (0..size).map(move |i| base + (i / block * stride) as usize)).collect();
+    }
+    out.iter_mut().zip(which).for_each(|(v, i)| *v *= factors[i]);
+    Ok(out)
+}
+
+/// A dot whose left operand is cut, along one ragged dimension, into consecutive groups of the sizes that the third
+/// operand gives. Where that dimension is free, each group meets its own right matrix; where it is contracted, each
+/// group makes its own result; where it is a batch dimension, nothing but rows past the last group changes. Rows past
+/// the last group count as zero.
+fn ragged<T: Number>(
+    inst: &Instruction,
+    shape: &ArrayShape,
+    lhs: &ArrayLiteral,
+    rhs: &ArrayLiteral,
+    group_sizes: &ArrayLiteral,
+) -> Result<ArrayLiteral> {
+    let lhs_rank = lhs.dims().len();
+    let rhs_groups = dimensions(inst, inst.attrs.ints_or_empty(AttrKey::RhsGroupDims), rhs.dims().len())?;
+    let ragged = dimensions(inst, inst.attrs.ints_or_empty(AttrKey::LhsRaggedDims), lhs_rank)?;
+    let &[ragged] = ragged.as_slice() else {
+        return Err(invalid(inst, "ragged-dot takes one ragged dimension"));
+    };
+    let roles = Roles::of_lhs(inst, lhs_rank)?;
+    let before = |list: &[usize]| -> Vec<usize> { list.iter().copied().take_while(|&d| d != ragged).collect() };
+    let contracted = roles.contracted.contains(&ragged);
+    let prefix = if roles.batch.contains(&ragged) {
+        before(&roles.batch)
+    } else {
+        let inner = if contracted { &roles.contracted } else { &roles.free };
+        [roles.batch.clone(), before(inner)].concat()
+    };
+
+    // Where along the ragged dimension an element lies, and which list of group sizes governs it.
+    let unit = |d: usize| i64::from(d == ragged);
+    let position = roles.side(lhs.dims(), &(0..lhs_rank).map(unit).collect::<Vec<_>>());
+    let size_strides = group_sizes.shape().strides();
+    let Some((&group_count, size_prefix)) = group_sizes.dims().split_last() else {
+        return Err(invalid(inst, "group sizes must have a dimension"));
+    };
+    let mut governing = vec![0i64; lhs_rank];
+    if !size_prefix.is_empty() {
+        if size_prefix != pick(lhs.dims(), &prefix) {
+            return Err(invalid(inst, format!("group sizes {} do not fit {}", group_sizes.shape(), lhs.shape())));
+        }
+        prefix.iter().zip(&size_strides).for_each(|(&d, &stride)| governing[d] = stride);
+    }
+    let governing = roles.side(lhs.dims(), &governing);
+    let sizes = read_indices(group_sizes);
+    let group_count = usize::try_from(group_count).unwrap_or(0);
+    let group_of = |list: usize, position: usize| {
+        let ends = sizes[list..list + group_count].iter().scan(0i64, |end, &size| {
+            *end = end.saturating_add(size.max(0));
+            Some(*end)
+        });
+        ends.enumerate().find(|&(_, end)| (position as i64) < end).map(|(group, _)| group)
+    };
+
+    let l = roles.side(lhs.dims(), &lhs.shape().strides());
+    let r = Roles::of_rhs(inst, rhs.dims().len(), &rhs_groups)?.side(rhs.dims(), &rhs.shape().strides());
+    check_sizes(inst, shape, &l, &r, if contracted { group_count } else { 1 })?;
+    let rhs_group_stride = match rhs_groups.as_slice() {
+        &[d] if rhs.dims()[d] == group_count as i64 => rhs.shape().strides()[d] as usize,
+        [] => 0,
+        _ => return Err(invalid(inst, "the right operand has one group dimension, of as many groups")),
+    };
+    let result_group_stride = if contracted { l.batch.len() * l.free.len() * r.free.len() } else { 0 };
+    let (a, b) = (T::read(lhs), T::read(rhs));
+    let mut out = accumulators::<T>(inst, shape)?;
+    for (bi, (&lhs_batch, &rhs_batch)) in l.batch.iter().zip(&r.batch).enumerate() {
+        for (mi, &m) in l.free.iter().enumerate() {
+            for (ki, (&lhs_k, &rhs_k)) in l.contracted.iter().zip(&r.contracted).enumerate() {
+                let list = governing.batch[bi] + governing.free[mi] + governing.contracted[ki];
+                let at = position.batch[bi] + position.free[mi] + position.contracted[ki];
+                let Some(group) = group_of(list, at) else { continue };
+                let value = a[lhs_batch + m + lhs_k];
+                let rhs_base = rhs_batch + rhs_k + group * rhs_group_stride;
+                let row = group * result_group_stride + (bi * l.free.len() + mi) * r.free.len();
+                for (ni, &n) in r.free.iter().enumerate() {
+                    out[row + ni] = out[row + ni].plus_product(value, b[rhs_base + n]);
+                }
+            }
+        }
+    }
+    T::write(inst, shape, &out)
 }

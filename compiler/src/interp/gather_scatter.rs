@@ -1,10 +1,231 @@
-//! Filled by its own change.
+//! `gather` and `scatter`.
+//!
+//! Problem: each index vector names a box in the operand; its dimensions and those of the index array lie
+//! interleaved in the result (of a gather) or the updates (of a scatter). Invariant: a [`Plan`] holds, for every index
+//! vector, where its components lie, which box of the batching dimensions it belongs to, and where its box starts in
+//! the result; and for every position in the box, its offset in the operand and in the result. Gathers clamp a box
+//! into the operand. Scatters skip each element that falls outside, and apply updates in row-major order.
 
-use super::{Context, unsupported};
+use super::dense::{dimensions, offsets, pick, read_indices, remaining, result_shapes};
+use super::{Context, array, invalid, new_array, result_shape};
 use crate::Result;
-use crate::hlo::Instruction;
-use brolga_runtime::Literal;
+use crate::hlo::{AttrKey, Instruction, Opcode};
+use brolga_runtime::{ArrayLiteral, Literal};
 
-pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, _operands: &[&Literal]) -> Result<Literal> {
-    Err(unsupported(inst, format!("'{}' in the interpreter", inst.opcode)))
+/// Evaluates `gather` or `scatter`.
+pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    match inst.opcode {
+        Opcode::Gather => gather(inst, operands),
+        _ => scatter(cx, inst, operands),
+    }
+}
+
+/// The attributes of the two operations under one name each.
+struct Keys {
+    /// Dimensions of the result (updates) that run over the box.
+    window: AttrKey,
+    /// Dimensions of the operand, of box size 1, that the result lacks.
+    dropped: AttrKey,
+    /// Dimensions of the operand that run along with dimensions of the indices.
+    batching: AttrKey,
+    /// Those dimensions of the indices.
+    indices_batching: AttrKey,
+    /// Which dimension of the operand each index component counts.
+    map: AttrKey,
+}
+
+const GATHER: Keys = Keys {
+    window: AttrKey::OffsetDims,
+    dropped: AttrKey::CollapsedSliceDims,
+    batching: AttrKey::OperandBatchingDims,
+    indices_batching: AttrKey::StartIndicesBatchingDims,
+    map: AttrKey::StartIndexMap,
+};
+
+const SCATTER: Keys = Keys {
+    window: AttrKey::UpdateWindowDims,
+    dropped: AttrKey::InsertedWindowDims,
+    batching: AttrKey::InputBatchingDims,
+    indices_batching: AttrKey::ScatterIndicesBatchingDims,
+    map: AttrKey::ScatterDimsToOperandDims,
+};
+
+struct Plan {
+    /// All index components.
+    indices: Vec<i64>,
+    /// Where the first component of each index vector lies in `indices`.
+    vectors: Vec<usize>,
+    /// Distance between the components of an index vector.
+    component_stride: usize,
+    /// Which operand dimension each component counts.
+    map: Vec<usize>,
+    /// For each index vector, the operand offset that its batching dimensions contribute.
+    batching: Vec<usize>,
+    /// For each index vector, where its box starts in the result.
+    boxes: Vec<usize>,
+    /// The operand's dimensions that the box runs over.
+    window_dims: Vec<usize>,
+    /// The sizes of the box along them.
+    window_sizes: Vec<i64>,
+    /// For each position in the box, its offset in the operand from the box's start.
+    window_operand: Vec<usize>,
+    /// For each position in the box, its offset in the result from the box's start.
+    window_result: Vec<usize>,
+}
+
+impl Plan {
+    /// `result` are the dimensions of the result of a gather, or of the updates of a scatter.
+    fn new(
+        inst: &Instruction,
+        keys: &Keys,
+        operand: &ArrayLiteral,
+        indices: &ArrayLiteral,
+        result: &ArrayLiteral,
+    ) -> Result<Plan> {
+        let list = |key: AttrKey, rank: usize| dimensions(inst, inst.attrs.ints_or_empty(key), rank);
+        let (rank, index_rank, result_rank) = (operand.dims().len(), indices.dims().len(), result.dims().len());
+        let result_window = list(keys.window, result_rank)?;
+        let dropped = list(keys.dropped, rank)?;
+        let batching_dims = list(keys.batching, rank)?;
+        let indices_batching = list(keys.indices_batching, index_rank)?;
+        let map = list(keys.map, rank)?;
+        let vector_dim = inst.attrs.int(AttrKey::IndexVectorDim).and_then(|d| usize::try_from(d).ok());
+        let vector_dim = vector_dim
+            .filter(|&d| d <= index_rank)
+            .ok_or_else(|| invalid(inst, "index_vector_dim must be at most the rank of the indices"))?;
+
+        let window_dims = remaining(rank, &[&dropped, &batching_dims]);
+        let index_dims = remaining(index_rank, &[&[vector_dim]]);
+        let result_batch = remaining(result_rank, &[&result_window]);
+        let operand_strides = operand.shape().strides();
+        let (index_strides, result_strides) = (indices.shape().strides(), result.shape().strides());
+        let batch_sizes = pick(indices.dims(), &index_dims);
+        // One entry for each dimension of the indices: what a step along it adds to the operand offset.
+        let mut batching_strides = vec![0i64; index_rank];
+        for (&o, &i) in batching_dims.iter().zip(&indices_batching) {
+            batching_strides[i] = operand_strides[o];
+            if operand.dims()[o] != indices.dims()[i] {
+                return Err(invalid(inst, "batching dimensions of operand and indices must agree"));
+            }
+        }
+        let components = indices.dims().get(vector_dim).copied().unwrap_or(1);
+        let good = batch_sizes == pick(result.dims(), &result_batch)
+            && result_window.len() == window_dims.len()
+            && batching_dims.len() == indices_batching.len()
+            && components == map.len() as i64;
+        if !good {
+            return Err(invalid(inst, "operand, indices and result must fit each other"));
+        }
+        let window_sizes = pick(result.dims(), &result_window);
+        Ok(Plan {
+            indices: read_indices(indices),
+            vectors: offsets(&batch_sizes, &pick(&index_strides, &index_dims)),
+            component_stride: index_strides.get(vector_dim).map_or(0, |&s| s as usize),
+            map,
+            batching: offsets(&batch_sizes, &pick(&batching_strides, &index_dims)),
+            boxes: offsets(&batch_sizes, &pick(&result_strides, &result_batch)),
+            window_operand: offsets(&window_sizes, &pick(&operand_strides, &window_dims)),
+            window_result: offsets(&window_sizes, &pick(&result_strides, &result_window)),
+            window_dims,
+            window_sizes,
+        })
+    }
+
+    /// For index vector `v`, the start along each dimension of an operand of the given rank, as indexed.
+    fn start(&self, v: usize, rank: usize) -> Vec<i64> {
+        let mut start = vec![0i64; rank];
+        for (k, &d) in self.map.iter().enumerate() {
+            start[d] = self.indices[self.vectors[v] + k * self.component_stride];
+        }
+        start
+    }
+}
+
+fn gather(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    let operand = array(inst, operands, 0)?;
+    let indices = array(inst, operands, 1)?;
+    let mut out = new_array(inst, result_shape(inst)?)?;
+    let plan = Plan::new(inst, &GATHER, operand, indices, &out)?;
+    let sizes = inst.attrs.ints_or_empty(AttrKey::SliceSizes);
+    let dims = operand.dims();
+    let fits = sizes.len() == dims.len()
+        && sizes.iter().zip(dims).all(|(&size, &dim)| 0 <= size && size <= dim)
+        && pick(sizes, &plan.window_dims) == plan.window_sizes;
+    if !fits {
+        return Err(invalid(inst, format!("slice_sizes {sizes:?} do not fit {}", operand.shape())));
+    }
+    let strides = operand.shape().strides();
+    let width = operand.ty().byte_size();
+    if plan.window_operand.is_empty() || operand.elements() == 0 {
+        return Ok(out.into());
+    }
+    let (source, target) = (operand.bytes(), out.bytes_mut());
+    for (v, &box_start) in plan.boxes.iter().enumerate() {
+        let start = plan.start(v, dims.len());
+        let clamped = start.iter().zip(dims).zip(sizes).map(|((&s, &dim), &size)| s.clamp(0, dim - size));
+        let base: i64 = clamped.zip(&strides).map(|(s, &stride)| s * stride).sum();
+        let base = base as usize + plan.batching[v];
+        for (&from, &to) in plan.window_operand.iter().zip(&plan.window_result) {
+            let (from, to) = ((base + from) * width, (box_start + to) * width);
+            target[to..to + width].copy_from_slice(&source[from..from + width]);
+        }
+    }
+    Ok(out.into())
+}
+
+fn scatter(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    let count = operands.len() / 2;
+    let arrays = (0..operands.len()).map(|k| array(inst, operands, k)).collect::<Result<Vec<_>>>()?;
+    if arrays.len() != 2 * count + 1 || count == 0 {
+        return Err(invalid(inst, "scatter takes N operands, the indices, and N updates"));
+    }
+    let (indices, updates) = (arrays[count], &arrays[count + 1..]);
+    let same = |list: &[&ArrayLiteral]| list.iter().all(|a| a.dims() == list[0].dims());
+    if !same(&arrays[..count]) || !same(updates) {
+        return Err(invalid(inst, "operands, and updates, must have the same dimensions"));
+    }
+    if count > 1 {
+        result_shapes(inst, count)?;
+    }
+    let plan = Plan::new(inst, &SCATTER, arrays[0], indices, updates[0])?;
+    let computation = inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| invalid(inst, "to_apply is missing"))?;
+    let region = cx.region(computation);
+    let mut out: Vec<ArrayLiteral> = arrays[..count].iter().map(|&a| a.clone()).collect();
+    let dims = arrays[0].dims();
+    let strides = arrays[0].shape().strides();
+    // The position within the box along each of its dimensions, for each position of the box.
+    let units = |d: usize| (0..plan.window_sizes.len()).map(|e| i64::from(e == d)).collect::<Vec<_>>();
+    let within: Vec<Vec<usize>> =
+        (0..plan.window_sizes.len()).map(|d| offsets(&plan.window_sizes, &units(d))).collect();
+    let mut arguments = Vec::with_capacity(2 * count);
+    let mut results = Vec::with_capacity(count);
+    for (v, &box_start) in plan.boxes.iter().enumerate() {
+        let start = plan.start(v, dims.len());
+        let dropped_inside = (0..dims.len()).all(|d| plan.window_dims.contains(&d) || (0..dims[d]).contains(&start[d]));
+        let start_offset: i128 = start.iter().zip(&strides).map(|(&s, &t)| i128::from(s) * i128::from(t)).sum();
+        for (p, (&in_operand, &in_update)) in plan.window_operand.iter().zip(&plan.window_result).enumerate() {
+            let inside = dropped_inside
+                && plan.window_dims.iter().zip(&within).all(|(&d, list)| {
+                    let at = i128::from(start[d]) + list[p] as i128;
+                    at >= 0 && at < i128::from(dims[d])
+                });
+            if !inside {
+                continue;
+            }
+            // Within bounds, so the sum is a valid offset.
+            let at = (start_offset + in_operand as i128) as usize + plan.batching[v];
+            arguments.clear();
+            arguments.extend(out.iter().map(|a| a.get(at)));
+            arguments.extend(updates.iter().map(|u| u.get(box_start + in_update)));
+            region.eval_into(&arguments, &mut results)?;
+            if results.len() != count {
+                return Err(invalid(inst, format!("the update computation must yield {count} values")));
+            }
+            out.iter_mut().zip(&results).for_each(|(a, &value)| a.set(at, value));
+        }
+    }
+    if count == 1 {
+        return Ok(out.swap_remove(0).into());
+    }
+    Ok(Literal::Tuple(out.into_iter().map(Literal::Array).collect()))
 }

@@ -1,10 +1,112 @@
-//! Filled by its own change.
+//! `cholesky` and `triangular-solve`.
+//!
+//! Invariant: only the triangle that `lower` names is read, whatever stands in the other one; the other triangle of a
+//! Cholesky factor is zero. Arithmetic is `f64` or `Complex<f64>`, rounded once. A matrix that is not positive
+//! definite yields a factor of NaN.
 
-use super::{Context, unsupported};
+use super::dense::Field;
+use super::{Context, array, invalid, result_shape};
 use crate::Result;
-use crate::hlo::Instruction;
-use brolga_runtime::Literal;
+use crate::hlo::{AttrKey, Instruction, Opcode};
+use brolga_runtime::num_complex::Complex;
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
 
-pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, _operands: &[&Literal]) -> Result<Literal> {
-    Err(unsupported(inst, format!("'{}' in the interpreter", inst.opcode)))
+/// Evaluates `cholesky` or `triangular-solve`.
+pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    let a = array(inst, operands, 0)?;
+    let shape = result_shape(inst)?;
+    let out = match (inst.opcode, shape.ty.is_complex()) {
+        (Opcode::Cholesky, false) => cholesky::<f64>(inst, shape, a)?,
+        (Opcode::Cholesky, true) => cholesky::<Complex<f64>>(inst, shape, a)?,
+        (_, false) => triangular_solve::<f64>(inst, shape, a, array(inst, operands, 1)?)?,
+        (_, true) => triangular_solve::<Complex<f64>>(inst, shape, a, array(inst, operands, 1)?)?,
+    };
+    Ok(out.into())
+}
+
+/// Size of the square matrices that `a` is a batch of.
+fn matrix_size(inst: &Instruction, a: &ArrayLiteral) -> Result<usize> {
+    match a.dims() {
+        [.., rows, columns] if rows == columns => Ok(*rows as usize),
+        _ => Err(invalid(inst, format!("{} is not a batch of square matrices", a.shape()))),
+    }
+}
+
+fn cholesky<T: Field>(inst: &Instruction, shape: &ArrayShape, a: &ArrayLiteral) -> Result<ArrayLiteral> {
+    let n = matrix_size(inst, a)?;
+    let lower = inst.attrs.bool(AttrKey::Lower).unwrap_or(false);
+    let mut out = T::read(a);
+    for matrix in out.chunks_exact_mut((n * n).max(1)) {
+        // The upper factor of A is the adjoint of the lower factor, computed from the adjoint of the upper triangle.
+        let read = |i: usize, j: usize| if lower { matrix[i * n + j] } else { matrix[j * n + i].conjugate() };
+        let mut l = vec![T::ZERO; n * n];
+        let mut definite = true;
+        for j in 0..n {
+            let below =
+                |l: &[T], i: usize| (0..j).fold(read(i, j), |sum, k| sum - l[i * n + k] * l[j * n + k].conjugate());
+            let pivot = if j < n { below(&l, j).real() } else { 0.0 };
+            definite &= pivot > 0.0;
+            let diagonal = pivot.sqrt();
+            l[j * n + j] = T::from_real(diagonal);
+            for i in j + 1..n {
+                l[i * n + j] = below(&l, i) / T::from_real(diagonal);
+            }
+        }
+        for i in 0..n {
+            for j in 0..=i {
+                let value = if definite { l[i * n + j] } else { T::from_real(f64::NAN) };
+                let (kept, mirror) = (i * n + j, j * n + i);
+                if i != j {
+                    matrix[if lower { mirror } else { kept }] = T::ZERO;
+                }
+                matrix[if lower { kept } else { mirror }] = if lower { value } else { value.conjugate() };
+            }
+        }
+    }
+    T::write(inst, shape, &out)
+}
+
+fn triangular_solve<T: Field>(
+    inst: &Instruction,
+    shape: &ArrayShape,
+    a: &ArrayLiteral,
+    b: &ArrayLiteral,
+) -> Result<ArrayLiteral> {
+    let n = matrix_size(inst, a)?;
+    let flag = |key| inst.attrs.bool(key).unwrap_or(false);
+    let (left, lower, unit) = (flag(AttrKey::LeftSide), flag(AttrKey::Lower), flag(AttrKey::UnitDiagonal));
+    let transpose = inst.attrs.word(AttrKey::TransposeA).unwrap_or("NO_TRANSPOSE");
+    let (transposed, adjoint) = (transpose != "NO_TRANSPOSE", transpose == "ADJOINT");
+    let &[.., rows, columns] = b.dims() else {
+        return Err(invalid(inst, "the right-hand side must be a batch of matrices"));
+    };
+    let (rows, columns) = (rows as usize, columns as usize);
+    let rank = b.dims().len();
+    let fits = a.dims().len() == rank && a.dims()[..rank - 2] == b.dims()[..rank - 2];
+    if !fits || n != if left { rows } else { columns } {
+        return Err(invalid(inst, format!("{} and {} do not fit", a.shape(), b.shape())));
+    }
+    // x * op(a) = b is op(a)^T * x^T = b^T: the right side swaps the indices of the matrix once more.
+    let swapped = transposed != !left;
+    let forward = lower != swapped;
+    let (step, vectors, vector_step) = if left { (columns, columns, 1) } else { (1, rows, columns) };
+    let matrices = T::read(a);
+    let mut out = T::read(b);
+    let batches = matrices.chunks_exact((n * n).max(1)).zip(out.chunks_exact_mut((rows * columns).max(1)));
+    for (matrix, x) in batches {
+        let element = |i: usize, j: usize| {
+            let value = if swapped { matrix[j * n + i] } else { matrix[i * n + j] };
+            if adjoint { value.conjugate() } else { value }
+        };
+        for v in 0..vectors {
+            let at = |i: usize| v * vector_step + i * step;
+            for turn in 0..n {
+                let i = if forward { turn } else { n - 1 - turn };
+                let known = if forward { 0..i } else { i + 1..n };
+                let rest = known.fold(x[at(i)], |sum, j| sum - element(i, j) * x[at(j)]);
+                x[at(i)] = if unit { rest } else { rest / element(i, i) };
+            }
+        }
+    }
+    T::write(inst, shape, &out)
 }

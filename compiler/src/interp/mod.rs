@@ -18,6 +18,7 @@ mod context;
 mod contraction;
 mod control;
 mod convolution;
+mod dense;
 mod dynamic;
 mod elementwise;
 mod fft;

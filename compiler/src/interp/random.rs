@@ -1,10 +1,254 @@
-//! Filled by its own change.
+//! `rng` and `rng-bit-generator`.
+//!
+//! Problem: a program and its compiled form must draw the same bits from the same state, and the two named
+//! algorithms must give the bits that XLA gives. Invariant: both are counter-based: block `c` under key `k` is a pure
+//! function, so the state is only (key, counter) and advances by the number of blocks drawn. The functions are
+//! Threefry-2x32-20 and Philox-4x32-10 (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, SC 2011).
+//!
+//! The order in which blocks fill an array: Philox words fill it in row-major order. A Threefry block is two words:
+//! for 64-bit elements they make one element; for narrower ones they are neighbours along the first dimension of
+//! even size, or else the first of the largest size, where the last word of an odd row is dropped. Types under 32
+//! bits keep the low bits of a 32-bit draw.
 
-use super::{Context, unsupported};
+use super::dense::{Number, result_shapes};
+use super::{Context, array, invalid, new_array, result_shape, unsupported};
 use crate::Result;
-use crate::hlo::Instruction;
-use brolga_runtime::Literal;
+use crate::hlo::{AttrKey, Instruction, Opcode};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar};
 
-pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, _operands: &[&Literal]) -> Result<Literal> {
-    Err(unsupported(inst, format!("'{}' in the interpreter", inst.opcode)))
+/// Evaluates `rng` or `rng-bit-generator`.
+pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    match inst.opcode {
+        Opcode::Rng => distribution(cx, inst, operands),
+        _ => bits(inst, operands),
+    }
+}
+
+/// The Threefry-2x32 function with twenty rounds.
+fn threefry(key: u64, counter: u64) -> [u32; 2] {
+    const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
+    const PARITY: u32 = 0x1bd1_1bda;
+    let keys = [key as u32, (key >> 32) as u32];
+    let schedule = [keys[0], keys[1], keys[0] ^ keys[1] ^ PARITY];
+    let mut x = (counter as u32).wrapping_add(schedule[0]);
+    let mut y = ((counter >> 32) as u32).wrapping_add(schedule[1]);
+    for group in 0..5 {
+        for rotation in ROTATIONS[group % 2] {
+            x = x.wrapping_add(y);
+            y = y.rotate_left(rotation) ^ x;
+        }
+        x = x.wrapping_add(schedule[(group + 1) % 3]);
+        y = y.wrapping_add(schedule[(group + 2) % 3]).wrapping_add(group as u32 + 1);
+    }
+    [x, y]
+}
+
+/// The Philox-4x32 function with ten rounds.
+fn philox(key: u64, counter: u128) -> [u32; 4] {
+    const WEYL: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
+    const MULTIPLIERS: [u64; 2] = [0xd251_1f53, 0xcd9e_8d57];
+    let mut keys = [key as u32, (key >> 32) as u32];
+    let mut x = [0, 32, 64, 96].map(|shift| (counter >> shift) as u32);
+    for _ in 0..10 {
+        let first = u64::from(x[0]) * MULTIPLIERS[0];
+        let second = u64::from(x[2]) * MULTIPLIERS[1];
+        x = [
+            (second >> 32) as u32 ^ x[1] ^ keys[0],
+            second as u32,
+            (first >> 32) as u32 ^ x[3] ^ keys[1],
+            first as u32,
+        ];
+        keys = [keys[0].wrapping_add(WEYL[0]), keys[1].wrapping_add(WEYL[1])];
+    }
+    x
+}
+
+/// Two words as one element, the first in the low half.
+fn join(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// `count` draws of 64 or 32 bits from Philox, and the counter after them.
+fn philox_draws(key: u64, counter: u128, count: usize, wide: bool) -> (Vec<u64>, u128) {
+    let blocks = if wide { count.div_ceil(2) } else { count.div_ceil(4) };
+    let draws = (0..blocks as u128).flat_map(|i| {
+        let [a, b, c, d] = philox(key, counter.wrapping_add(i));
+        let list = if wide { [join(a, b), join(c, d), 0, 0] } else { [a, b, c, d].map(u64::from) };
+        list.into_iter().take(if wide { 2 } else { 4 })
+    });
+    (draws.take(count).collect(), counter.wrapping_add(blocks as u128))
+}
+
+/// Draws for an array of the given dimensions from Threefry, and the counter after them.
+fn threefry_draws(key: u64, counter: u64, dims: &[i64], wide: bool) -> (Vec<u64>, u64) {
+    let count: usize = dims.iter().product::<i64>() as usize;
+    let block = |i: usize| threefry(key, counter.wrapping_add(i as u64));
+    if wide {
+        let draws = (0..count).map(|i| block(i)).map(|[low, high]| join(low, high)).collect();
+        return (draws, counter.wrapping_add(count as u64));
+    }
+    // The dimension along which the two words of a block are neighbours.
+    let largest = dims.iter().copied().max().unwrap_or(1);
+    let split = dims.iter().position(|d| d % 2 == 0).or_else(|| dims.iter().position(|&d| d == largest));
+    let (size, inner) = match split {
+        Some(d) => (dims[d] as usize, dims[d + 1..].iter().product::<i64>() as usize),
+        None => (1, 1),
+    };
+    let pairs = size.div_ceil(2);
+    let outer = if size * inner == 0 { 0 } else { count / (size * inner) };
+    let draws = (0..count).map(|i| {
+        let (row, at, rest) = (i / (size * inner), i / inner % size, i % inner);
+        u64::from(block((row * pairs + at / 2) * inner + rest)[at % 2])
+    });
+    (draws.collect(), counter.wrapping_add((outer * pairs * inner) as u64))
+}
+
+/// `rng-bit-generator`: the next state and an array of random bits.
+fn bits(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    let state = array(inst, operands, 0)?;
+    let shapes = result_shapes(inst, 2)?;
+    let shape = shapes[1];
+    if state.ty() != ElementType::U64 || state.shape().rank() != 1 || shapes[0].dims != state.dims() {
+        return Err(unsupported(inst, format!("a generator state of {}", state.shape())));
+    }
+    let mut words = state.as_slice::<u64>().to_vec();
+    let wide = match shape.ty.bits() {
+        64 => true,
+        1..=32 => false,
+        _ => return Err(unsupported(inst, format!("random bits of type {}", shape.ty))),
+    };
+    let mut out = new_array(inst, shape)?;
+    let count = out.elements();
+    let draws = match (inst.attrs.raw(AttrKey::Algorithm).unwrap_or("rng_default"), words.as_mut_slice()) {
+        ("rng_three_fry", [key, counter, ..]) => {
+            let (draws, next) = threefry_draws(*key, *counter, &shape.dims, wide);
+            *counter = next;
+            draws
+        }
+        ("rng_philox" | "rng_default", [key, low, high, ..]) => {
+            let counter = u128::from(*low) | u128::from(*high) << 64;
+            let (draws, next) = philox_draws(*key, counter, count, wide);
+            (*low, *high) = (next as u64, (next >> 64) as u64);
+            draws
+        }
+        // A state of two words has only the low half of the counter; the key stands in for the high half.
+        ("rng_philox" | "rng_default", [key, low]) => {
+            let counter = u128::from(*low) | u128::from(*key) << 64;
+            let (draws, next) = philox_draws(*key, counter, count, wide);
+            *low = next as u64;
+            draws
+        }
+        (algorithm, _) => {
+            return Err(unsupported(inst, format!("algorithm '{algorithm}' with a state of {}", state.shape())));
+        }
+    };
+    let width = shape.ty.byte_size();
+    for (i, draw) in draws.into_iter().enumerate() {
+        if shape.ty.is_integer() || shape.ty == ElementType::Pred {
+            out.set(i, Scalar::UInt(draw));
+        } else {
+            // Bits, not numbers, for a float type.
+            out.bytes_mut()[i * width..(i + 1) * width].copy_from_slice(&draw.to_le_bytes()[..width]);
+        }
+    }
+    let state = ArrayLiteral::from_elements(state.dims(), &words);
+    Ok(Literal::Tuple(vec![state.into(), out.into()]))
+}
+
+/// `rng`: numbers of a distribution, from the state that the context holds, which advances.
+fn distribution(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    /// Makes the stream of `rng` another than that of a `rng-bit-generator` with key 0.
+    const KEY: u64 = 0x9d2c_5680_efc6_0000;
+    let shape = result_shape(inst)?;
+    let parameter = |k: usize| -> Result<Scalar> {
+        let a = array(inst, operands, k)?;
+        if a.elements() == 1 { Ok(a.get(0)) } else { Err(invalid(inst, format!("operand {k} must be a scalar"))) }
+    };
+    let mut out = new_array(inst, shape)?;
+    let count = out.elements();
+    let kind = inst.attrs.word(AttrKey::Distribution).unwrap_or("rng_uniform");
+    let wanted = if kind == "rng_normal" { count.div_ceil(2) * 2 } else { count };
+    let (draws, next) = philox_draws(KEY, cx.rng.get(), wanted, true);
+    cx.rng.set(next);
+    match kind {
+        "rng_normal" => {
+            let (mean, deviation) = (parameter(0)?.as_f64(), parameter(1)?.as_f64());
+            for (pair, draws) in draws.chunks_exact(2).enumerate() {
+                // Box and Muller; 1 - u keeps the logarithm's argument off zero.
+                let radius = (-2.0 * (1.0 - unit(draws[0], 53)).ln()).sqrt();
+                let (sin, cos) = (2.0 * std::f64::consts::PI * unit(draws[1], 53)).sin_cos();
+                for (i, z) in [(2 * pair, radius * cos), (2 * pair + 1, radius * sin)] {
+                    if i < count {
+                        out.set(i, Scalar::Float(mean + deviation * z));
+                    }
+                }
+            }
+        }
+        "rng_bernoulli" => {
+            let p = parameter(0)?.as_f64();
+            for (i, draw) in draws.into_iter().enumerate() {
+                out.set(i, Scalar::Int(i64::from(unit(draw, 53) < p)));
+            }
+        }
+        _ if shape.ty.is_float() => {
+            let (low, high) = (parameter(0)?.as_f64(), parameter(1)?.as_f64());
+            for (i, draw) in draws.into_iter().enumerate() {
+                out.set(i, Scalar::Float(low + unit(draw, significand(shape)) * (high - low)));
+                // Rounding may reach the end of the half-open interval.
+                if out.get(i).as_f64() >= high {
+                    out.set(i, Scalar::Float(low));
+                }
+            }
+        }
+        _ => {
+            let (low, high) = (i64::from_scalar(parameter(0)?), i64::from_scalar(parameter(1)?));
+            let range = (high as u64).wrapping_sub(low as u64);
+            for (i, draw) in draws.into_iter().enumerate() {
+                let offset = draw.checked_rem(range).unwrap_or(0);
+                out.set(i, Scalar::Int(low.wrapping_add(offset as i64)));
+            }
+        }
+    }
+    Ok(out.into())
+}
+
+/// Bits of significand that a uniform draw of this type has.
+fn significand(shape: &ArrayShape) -> u32 {
+    match shape.ty {
+        ElementType::F64 => 53,
+        ElementType::F32 => 24,
+        ElementType::F16 => 11,
+        ElementType::BF16 => 8,
+        _ => 4,
+    }
+}
+
+/// The highest `bits` bits of a draw as a number in `[0, 1)`.
+fn unit(draw: u64, bits: u32) -> f64 {
+    (draw >> (64 - bits)) as f64 / (1u64 << bits) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The known answers published with the paper's reference implementation.
+    #[test]
+    fn block_functions_give_the_published_answers() {
+        assert_eq!(threefry(0, 0), [0x6b20_0159, 0x99ba_4efe]);
+        assert_eq!(threefry(u64::MAX, u64::MAX), [0x1cb9_96fc, 0xbb00_2be7]);
+        assert_eq!(philox(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(philox(u64::MAX, u128::MAX), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+    }
+
+    #[test]
+    fn threefry_counts_blocks_and_drops_the_odd_word() {
+        assert_eq!(threefry_draws(42, 7, &[4, 5], false).1, 17);
+        assert_eq!(threefry_draws(42, 7, &[7], false).1, 11);
+        assert_eq!(threefry_draws(42, 7, &[4, 5], true).1, 27);
+        assert_eq!(threefry_draws(3, 3, &[], true).1, 4);
+        let (draws, _) = threefry_draws(42, 7, &[3], false);
+        assert_eq!(draws[..2], threefry(42, 7).map(u64::from));
+        assert_eq!(draws[2], u64::from(threefry(42, 8)[0]));
+    }
 }
