@@ -1,0 +1,172 @@
+//! The `HloModule` line, and the tables of stack frames that may follow it.
+
+use super::cursor::Cursor;
+use super::shapes;
+use crate::Result;
+use crate::hlo::{Alias, AliasKind, ModuleConfig};
+use brolga_runtime::Shape;
+
+/// Tables of source positions that newer texts carry between the header and the computations; they are kept as read.
+pub(super) const TABLES: [&str; 4] = ["FileNames", "FunctionNames", "FileLocations", "StackFrames"];
+
+/// Where the parts stand that are checked once the entry is known.
+#[derive(Default)]
+pub(super) struct HeaderPositions {
+    /// Start and end of the value of `entry_computation_layout`.
+    pub entry_layout: (usize, usize),
+}
+
+/// Reads the header: the name of the module and its attributes. A text may start with a computation instead.
+pub(super) fn header(c: &mut Cursor<'_>) -> Result<(String, ModuleConfig, HeaderPositions)> {
+    let mut config = ModuleConfig::default();
+    let mut positions = HeaderPositions::default();
+    let start = c.start();
+    if c.word() != Some("HloModule") {
+        c.rewind(start);
+        let computation = c.eat("ENTRY") || c.name("'HloModule'").is_ok() && matches!(c.peek(), Some(b'{' | b'('));
+        c.rewind(start);
+        if !computation {
+            return Err(c.expected("'HloModule'"));
+        }
+        return Ok(("module".to_owned(), config, positions));
+    }
+    let name = c.name("the name of the module")?.to_owned();
+    let mut seen = Vec::new();
+    while c.eat(",") {
+        let start = c.start();
+        let Some(key) = c.word() else { return Err(c.expected("a module attribute")) };
+        if seen.contains(&key) {
+            return Err(c.error(start, format!("expected each module attribute once, found '{key}' again")));
+        }
+        seen.push(key);
+        c.expect("=")?;
+        match key {
+            "entry_computation_layout" => {
+                let at = c.start();
+                config.entry_layout = Some(entry_layout(c)?);
+                positions.entry_layout = (at, c.pos());
+            }
+            "input_output_alias" => config.aliases = aliases(c)?,
+            "is_scheduled" => config.is_scheduled = boolean(c)?,
+            "replica_count" => config.replica_count = Some(count(c)?),
+            "num_partitions" => config.num_partitions = Some(count(c)?),
+            _ => config.other.push((key.to_owned(), c.raw("a value")?.to_owned())),
+        }
+    }
+    tables(c, &mut config)?;
+    Ok((name, config, positions))
+}
+
+/// `true` or `false`.
+pub(super) fn boolean(c: &mut Cursor<'_>) -> Result<bool> {
+    let start = c.start();
+    match c.word() {
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        _ => {
+            c.rewind(start);
+            Err(c.expected("'true' or 'false'"))
+        }
+    }
+}
+
+fn count(c: &mut Cursor<'_>) -> Result<i64> {
+    let start = c.start();
+    let value = c.int("a count")?;
+    if value < 1 {
+        return Err(c.error(start, format!("expected a count of at least 1, found '{value}'")));
+    }
+    Ok(value)
+}
+
+fn entry_layout(c: &mut Cursor<'_>) -> Result<(Vec<Shape>, Shape)> {
+    c.expect("{")?;
+    c.expect("(")?;
+    let mut parameters = Vec::new();
+    if !c.eat(")") {
+        loop {
+            parameters.push(shapes::shape(c)?);
+            if !c.eat(",") {
+                break;
+            }
+        }
+        c.expect(")")?;
+    }
+    c.expect("->")?;
+    let result = shapes::shape(c)?;
+    c.expect("}")?;
+    Ok((parameters, result))
+}
+
+/// `{1,0}`: a path to a leaf of a shape.
+fn index(c: &mut Cursor<'_>) -> Result<Vec<usize>> {
+    let mut out = Vec::new();
+    c.expect("{")?;
+    if !c.eat("}") {
+        loop {
+            out.push(c.size("the index of a tuple element")?);
+            if !c.eat(",") {
+                break;
+            }
+        }
+        c.expect("}")?;
+    }
+    Ok(out)
+}
+
+/// `{ {0}: (1, {}, may-alias), {1}: 2 }`
+fn aliases(c: &mut Cursor<'_>) -> Result<Vec<Alias>> {
+    let mut out = Vec::new();
+    c.expect("{")?;
+    if c.eat("}") {
+        return Ok(out);
+    }
+    loop {
+        let output_index = index(c)?;
+        c.expect(":")?;
+        let mut alias = Alias { output_index, parameter: 0, parameter_index: Vec::new(), kind: AliasKind::May };
+        if c.eat("(") {
+            alias.parameter = c.size("a parameter number")?;
+            c.expect(",")?;
+            alias.parameter_index = index(c)?;
+            if c.eat(",") {
+                let start = c.start();
+                alias.kind = match c.word() {
+                    Some("may-alias") => AliasKind::May,
+                    Some("must-alias") => AliasKind::Must,
+                    _ => {
+                        c.rewind(start);
+                        return Err(c.expected("'may-alias' or 'must-alias'"));
+                    }
+                };
+            }
+            c.expect(")")?;
+        } else {
+            alias.parameter = c.size("a parameter number")?;
+        }
+        out.push(alias);
+        if !c.eat(",") {
+            break;
+        }
+    }
+    c.expect("}")?;
+    Ok(out)
+}
+
+fn tables(c: &mut Cursor<'_>, config: &mut ModuleConfig) -> Result<()> {
+    loop {
+        let start = c.start();
+        let word = c.word().unwrap_or_default();
+        let Some(table) = TABLES.iter().find(|t| **t == word) else {
+            c.rewind(start);
+            return Ok(());
+        };
+        let mut rows = String::new();
+        while c.peek().is_some_and(|b| b.is_ascii_digit()) {
+            let number = c.int("the number of a row")?;
+            let value = c.raw("a row")?;
+            rows.push_str(&format!("{number} {value}\n"));
+        }
+        config.other.push(((*table).to_owned(), rows));
+    }
+}

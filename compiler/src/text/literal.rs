@@ -1,0 +1,125 @@
+//! Literals: the argument of `constant`, and what a value prints as.
+//!
+//! Algorithm: the shape is known before the value, so the braces are read against its dimensions. Elements are
+//! appended as they come: storage grows with the text, never with what the shape promises.
+
+use super::cursor::Cursor;
+use super::{number, shapes};
+use crate::Result;
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
+
+/// What stands in place of a large constant that was left out.
+pub(super) const ELIDED: &str = "{...}";
+
+/// Reads the value of a literal of the given shape.
+pub(super) fn literal(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
+    match shape {
+        Shape::Array(array) => self::array(c, array).map(Literal::Array),
+        Shape::Tuple(elements) => {
+            c.enter("tuple literals")?;
+            c.expect("(")?;
+            let mut out = Vec::with_capacity(elements.len());
+            for (i, element) in elements.iter().enumerate() {
+                if i > 0 {
+                    c.expect(",")?;
+                }
+                shape_prefix(c, element)?;
+                out.push(literal(c, element)?);
+            }
+            c.expect(")")?;
+            c.leave();
+            Ok(Literal::Tuple(out))
+        }
+        Shape::Token => {
+            c.eat("token[]");
+            Ok(Literal::Token)
+        }
+        Shape::Opaque | Shape::Buffer(_) => Err(c.expected(&format!("no literal of shape {shape}"))),
+    }
+}
+
+/// Elements of a tuple may repeat their shape, `(f32[] 1, s32[2] {1, 2})`.
+fn shape_prefix(c: &mut Cursor<'_>, shape: &Shape) -> Result<()> {
+    if matches!(shape, Shape::Token) || c.peek() == Some(b'(') || !shapes::at_shape(c) {
+        return Ok(());
+    }
+    let start = c.start();
+    let found = shapes::shape(c)?;
+    if found.same_ignoring_layout(shape) {
+        return Ok(());
+    }
+    Err(c.error(start, format!("expected a literal of shape {shape:#}, found '{found:#}'")))
+}
+
+fn array(c: &mut Cursor<'_>, shape: &ArrayShape) -> Result<ArrayLiteral> {
+    let start = c.start();
+    // An array without elements may be written with all its braces or with one pair.
+    let mut bytes = Vec::new();
+    if !(shape.elements() == 0 && c.eat("{") && c.eat("}")) {
+        c.rewind(start);
+        dense(c, shape, 0, &mut bytes)?;
+    }
+    match ArrayLiteral::from_bytes(shape, &bytes) {
+        Some(out) => Ok(out),
+        None => Err(c.error(start, format!("expected {} elements", shape.elements()))),
+    }
+}
+
+fn dense(c: &mut Cursor<'_>, shape: &ArrayShape, dimension: usize, out: &mut Vec<u8>) -> Result<()> {
+    // As deep as the rank, which is limited.
+    let Some(&size) = shape.dims.get(dimension) else { return number::element(c, shape.ty, out) };
+    c.expect("{")?;
+    for i in 0..size {
+        if i > 0 && !c.eat(",") || c.peek() == Some(b'}') {
+            return Err(c.expected(&format!("{size} elements in dimension {dimension} of the literal, after {i}")));
+        }
+        dense(c, shape, dimension + 1, out)?;
+    }
+    if c.eat("}") {
+        return Ok(());
+    }
+    Err(c.expected(&format!("'}}' after {size} elements in dimension {dimension} of the literal")))
+}
+
+/// The text of a value as `constant` takes it: `{ {1, 2}, {3, 4} }` for arrays, `(1, {2, 3})` for tuples.
+pub fn literal_to_string(literal: &Literal) -> String {
+    let mut out = String::new();
+    print_literal(&mut out, literal);
+    out
+}
+
+pub(super) fn print_literal(out: &mut String, literal: &Literal) {
+    match literal {
+        Literal::Token => out.push_str("token[]"),
+        Literal::Tuple(elements) => {
+            out.push('(');
+            for (i, element) in elements.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                print_literal(out, element);
+            }
+            out.push(')');
+        }
+        Literal::Array(array) if array.elements() == 0 => out.push_str("{}"),
+        Literal::Array(array) => print_dimension(out, array, 0, array.bytes()),
+    }
+}
+
+/// Prints the part of an array that `bytes` holds; not empty.
+fn print_dimension(out: &mut String, array: &ArrayLiteral, dimension: usize, bytes: &[u8]) {
+    let Some(&size) = array.dims().get(dimension) else {
+        return match (array.ty(), array.dims()) {
+            (brolga_runtime::ElementType::Pred, []) => out.push_str(if bytes == [0] { "false" } else { "true" }),
+            (ty, _) => number::print_element(out, ty, bytes),
+        };
+    };
+    let part = bytes.len() / usize::try_from(size).unwrap_or(1).max(1);
+    let blank = if dimension + 1 < array.dims().len() { " " } else { "" };
+    out.push('{');
+    out.push_str(blank);
+    for (i, element) in bytes.chunks_exact(part.max(1)).enumerate() {
+        out.push_str(if i > 0 { ", " } else { "" });
+        print_dimension(out, array, dimension + 1, element);
+    }
+    out.push_str(blank);
+    out.push('}');
+}

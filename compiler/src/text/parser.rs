@@ -1,0 +1,499 @@
+//! Modules, computations and instructions.
+//!
+//! Asynchronous forms may be written with sugar: `negate-start(x)` stands for an `async-start` that calls a computation
+//! of its own, which holds the parameters and the `negate`. The sugar is undone here, so that the rest of the compiler
+//! knows one form only.
+
+use super::cursor::Cursor;
+use super::header::{self, HeaderPositions};
+use super::{literal, shapes};
+use crate::hlo::{
+    AttrKey, AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, Module, ModuleConfig, Opcode,
+    SourceLocation,
+};
+use crate::{Error, Result};
+use brolga_runtime::Shape;
+use cranelift_entity::PrimaryMap;
+use std::collections::{HashMap, HashSet};
+
+pub(super) struct Parser<'a> {
+    pub(super) cursor: Cursor<'a>,
+    computations: PrimaryMap<ComputationId, Computation>,
+    names: HashMap<&'a str, ComputationId>,
+    /// Computations whose body is being read, outermost first.
+    open: Vec<&'a str>,
+    /// Computations that the text does not name, with the name that they would like to have.
+    unnamed: Vec<(ComputationId, &'static str)>,
+}
+
+/// The computation being read.
+#[derive(Default)]
+pub(super) struct Scope<'a> {
+    instructions: PrimaryMap<InstructionId, Instruction>,
+    names: HashMap<&'a str, InstructionId>,
+    root: Option<InstructionId>,
+    /// Instructions written as operands of others, which have no name yet.
+    unnamed: Vec<InstructionId>,
+    /// Parameters, with where their numbers stand.
+    parameters: Vec<(usize, (usize, usize), &'a str)>,
+}
+
+/// What an opcode word means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// Itself.
+    Plain(Opcode),
+    /// `X-start`.
+    Start(Opcode),
+    /// `X-update` or `X-done`: `async-update` or `async-done`.
+    Follow(Opcode),
+}
+
+impl Head {
+    fn from_word(word: &str) -> Option<Head> {
+        let wrapped = |suffix| word.strip_suffix(suffix).and_then(Opcode::from_name);
+        Opcode::from_name(word)
+            .map(Head::Plain)
+            .or_else(|| wrapped("-start").map(Head::Start))
+            .or_else(|| wrapped("-update").map(|_| Head::Follow(Opcode::AsyncUpdate)))
+            .or_else(|| wrapped("-done").map(|_| Head::Follow(Opcode::AsyncDone)))
+    }
+
+    /// The operation whose row says what operands and attributes the text takes.
+    fn row(self) -> Opcode {
+        match self {
+            Head::Plain(op) | Head::Start(op) | Head::Follow(op) => op,
+        }
+    }
+
+    fn admits(self, key: AttrKey) -> bool {
+        let row = self.row();
+        row.required_attrs().contains(&key)
+            || row.optional_attrs().contains(&key)
+            || AttrKey::COMMON.contains(&key)
+            || matches!(self, Head::Start(_)) && key == AttrKey::AsyncExecutionThread
+    }
+}
+
+/// A signature `(a: f32[2]) -> f32[]`, with where it stands.
+type Signature = (Vec<Shape>, Shape, (usize, usize));
+
+pub(super) fn parse_module(source: &str) -> Result<Module> {
+    let mut cursor = Cursor::new(source)?;
+    let (name, config, positions) = header::header(&mut cursor)?;
+    let mut parser = Parser {
+        cursor,
+        computations: PrimaryMap::new(),
+        names: HashMap::new(),
+        open: Vec::new(),
+        unnamed: Vec::new(),
+    };
+    let mut entry = None;
+    while parser.cursor.peek().is_some() {
+        let start = parser.cursor.start();
+        let is_entry = parser.cursor.word() == Some("ENTRY");
+        if !is_entry {
+            parser.cursor.rewind(start);
+        } else if entry.is_some() {
+            return Err(parser.cursor.error(start, "expected one ENTRY computation, found a second".to_owned()));
+        }
+        let id = parser.computation()?;
+        if is_entry {
+            entry = Some(id);
+        }
+    }
+    let Some(entry) = entry else { return Err(parser.cursor.expected("an ENTRY computation")) };
+    parser.finish(name, config, positions, entry)
+}
+
+impl<'a> Parser<'a> {
+    fn finish(
+        mut self,
+        name: String,
+        config: ModuleConfig,
+        positions: HeaderPositions,
+        entry: ComputationId,
+    ) -> Result<Module> {
+        let mut used: HashSet<String> = self.names.keys().map(|n| (*n).to_owned()).collect();
+        for (id, base) in std::mem::take(&mut self.unnamed) {
+            self.computations[id].name = fresh(&mut used, base);
+        }
+        // Callees come before callers in the text, and those made on the way right before their users.
+        let order = self.computations.keys().collect();
+        let module = Module { name, computations: self.computations, order, entry, config };
+        if let Some((parameters, result)) = &module.config.entry_layout {
+            let (start, end) = positions.entry_layout;
+            check_signature(module.entry(), parameters, result, same_dimensions)
+                .map_err(|message| self.cursor.error_span(start, end, message))?;
+        }
+        Ok(module)
+    }
+
+    /// Reads a computation at the top level, after `ENTRY`.
+    fn computation(&mut self) -> Result<ComputationId> {
+        let start = self.cursor.start();
+        let name = self.cursor.name("the name of a computation")?;
+        if self.names.contains_key(name) {
+            return Err(self.cursor.error(start, format!("expected a new computation name, found '{name}' again")));
+        }
+        let location = self.cursor.locate(start);
+        let signature = if self.cursor.peek() == Some(b'(') { Some(self.signature()?) } else { None };
+        self.open.push(name);
+        let mut computation = self.body(location)?;
+        self.open.pop();
+        computation.name = name.to_owned();
+        if let Some((parameters, result, (start, end))) = signature {
+            check_signature(&computation, &parameters, &result, Shape::same_ignoring_layout)
+                .map_err(|message| self.cursor.error_span(start, end, message))?;
+        }
+        while self.cursor.eat(",") {
+            let Some(key) = self.cursor.word() else { return Err(self.cursor.expected("a computation attribute")) };
+            self.cursor.expect("=")?;
+            let value = self.cursor.raw("a value")?;
+            let comma = if computation.trailing.is_empty() { "" } else { ", " };
+            computation.trailing.push_str(&format!("{comma}{key}={value}"));
+        }
+        let id = self.computations.push(computation);
+        self.names.insert(name, id);
+        Ok(id)
+    }
+
+    fn signature(&mut self) -> Result<Signature> {
+        let c = &mut self.cursor;
+        let start = c.start();
+        let mut parameters = Vec::new();
+        c.expect("(")?;
+        if !c.eat(")") {
+            loop {
+                c.name("the name of a parameter")?;
+                c.expect(":")?;
+                parameters.push(shapes::shape(c)?);
+                if !c.eat(",") {
+                    break;
+                }
+            }
+            c.expect(")")?;
+        }
+        c.expect("->")?;
+        let result = shapes::shape(c)?;
+        Ok((parameters, result, (start, c.pos())))
+    }
+
+    /// Reads the instructions between braces. The caller names the computation.
+    fn body(&mut self, location: SourceLocation) -> Result<Computation> {
+        self.cursor.expect("{")?;
+        let mut scope = Scope::default();
+        let mut last = None;
+        while !self.cursor.eat("}") {
+            last = Some(self.named_instruction(&mut scope)?);
+        }
+        // As elsewhere, the last instruction is the result where none is marked.
+        let Some(root) = scope.root.or(last) else {
+            let end = self.cursor.pos();
+            return Err(self.cursor.error_span(end - 1, end, "expected an instruction, found '}'".to_owned()));
+        };
+        self.check_parameters(&scope)?;
+        let mut used: HashSet<String> = if scope.unnamed.is_empty() {
+            HashSet::new()
+        } else {
+            scope.names.keys().map(|n| (*n).to_owned()).collect()
+        };
+        for id in std::mem::take(&mut scope.unnamed) {
+            let base = scope.instructions[id].opcode.name();
+            scope.instructions[id].name = fresh(&mut used, base);
+        }
+        let order = scope.instructions.keys().collect();
+        let instructions = scope.instructions;
+        Ok(Computation { name: String::new(), instructions, order, root, trailing: String::new(), location })
+    }
+
+    /// Parameter numbers must be 0, 1, ... in any order.
+    fn check_parameters(&self, scope: &Scope<'a>) -> Result<()> {
+        let count = scope.parameters.len();
+        let mut seen = vec![false; count];
+        for &(number, (start, end), name) in &scope.parameters {
+            let message = match seen.get_mut(number) {
+                Some(s) if !*s => {
+                    *s = true;
+                    continue;
+                }
+                Some(_) => format!("expected each parameter number once, found '{number}' again"),
+                None => format!("expected a parameter number below {count}, found '{number}'"),
+            };
+            let mut error = self.cursor.error_span(start, end, message);
+            if let Error::Syntax { site, .. } = &mut error {
+                site.instruction = Some(name.to_owned());
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// `ROOT name = shape opcode(...), ...`
+    fn named_instruction(&mut self, scope: &mut Scope<'a>) -> Result<InstructionId> {
+        let start = self.cursor.start();
+        let is_root = self.cursor.word() == Some("ROOT");
+        if !is_root {
+            self.cursor.rewind(start);
+        } else if scope.root.is_some() {
+            return Err(self.cursor.error(start, "expected one ROOT, found a second".to_owned()));
+        }
+        let start = self.cursor.start();
+        let name = self.cursor.name("an instruction or '}'")?;
+        // An inline computation stands inside of an instruction of another.
+        let outer = self.cursor.instruction.replace(name);
+        if scope.names.contains_key(name) {
+            return Err(self.cursor.error(start, format!("expected a new instruction name, found '{name}' again")));
+        }
+        let location = self.cursor.locate(start);
+        self.cursor.expect("=")?;
+        let shape = shapes::shape(&mut self.cursor)?;
+        let mut instruction = self.instruction(scope, shape, location)?;
+        instruction.name = name.to_owned();
+        let id = scope.instructions.push(instruction);
+        scope.names.insert(name, id);
+        if is_root {
+            scope.root = Some(id);
+        }
+        self.cursor.instruction = outer;
+        Ok(id)
+    }
+
+    /// Everything after the shape. The caller names the instruction.
+    fn instruction(&mut self, scope: &mut Scope<'a>, shape: Shape, location: SourceLocation) -> Result<Instruction> {
+        let start = self.cursor.start();
+        let Some(head) = self.cursor.word().and_then(Head::from_word) else {
+            self.cursor.rewind(start);
+            return Err(self.cursor.expected("an opcode"));
+        };
+        let span = (start, self.cursor.pos());
+        let mut attrs = Attrs::new();
+        let mut operands = Vec::new();
+        self.cursor.expect("(")?;
+        match head {
+            Head::Plain(Opcode::Parameter) => {
+                let at = self.cursor.start();
+                let number = self.cursor.size("a parameter number")?;
+                let name = self.cursor.instruction.unwrap_or_default();
+                scope.parameters.push((number, (at, self.cursor.pos()), name));
+                attrs.set(AttrKey::ParameterNumber, AttrValue::Int(number as i64));
+            }
+            Head::Plain(Opcode::Constant) => {
+                let value = if self.cursor.eat(literal::ELIDED) {
+                    AttrValue::Raw(literal::ELIDED.to_owned())
+                } else {
+                    AttrValue::Literal(literal::literal(&mut self.cursor, &shape)?.into())
+                };
+                attrs.set(AttrKey::Literal, value);
+            }
+            _ => {
+                if self.cursor.peek() != Some(b')') {
+                    loop {
+                        operands.push(self.operand(scope)?);
+                        if !self.cursor.eat(",") {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        if !self.cursor.eat(")") {
+            return Err(self.cursor.expected(if operands.is_empty() { "')'" } else { "',' or ')'" }));
+        }
+        let row = head.row();
+        if !row.arity().allows(operands.len()) {
+            let message = format!("expected {} for '{row}', found '{}'", row.arity(), operands.len());
+            return Err(self.cursor.error_span(span.0, span.1, message));
+        }
+        self.attributes(scope, head, &mut attrs)?;
+        if let Some(missing) = row.required_attrs().iter().find(|key| attrs.get(**key).is_none()) {
+            let message = format!("expected attribute '{}' for '{row}', found none", missing.name());
+            return Err(self.cursor.error_span(span.0, span.1, message));
+        }
+        let instruction = Instruction { name: String::new(), shape, opcode: row, operands, attrs, location };
+        match head {
+            Head::Start(_) => self.wrap(scope, instruction, span),
+            _ => Ok(instruction),
+        }
+    }
+
+    /// `, name=value` as often as it comes.
+    fn attributes(&mut self, scope: &Scope<'a>, head: Head, attrs: &mut Attrs) -> Result<()> {
+        while self.cursor.eat(",") {
+            let start = self.cursor.start();
+            let Some(name) = self.cursor.word() else { return Err(self.cursor.expected("an attribute")) };
+            let key = AttrKey::from_name(name).filter(|key| head.admits(*key));
+            let Some(key) = key else {
+                self.cursor.rewind(start);
+                return Err(self.cursor.expected(&format!("an attribute of '{}'", head.row())));
+            };
+            if attrs.get(key).is_some() {
+                return Err(self.cursor.error(start, format!("expected each attribute once, found '{name}' again")));
+            }
+            self.cursor.expect("=")?;
+            let value = self.attribute_value(scope, key)?;
+            attrs.set(key, value);
+        }
+        Ok(())
+    }
+
+    /// An operand: a name, with or without its shape, or a whole instruction after its shape.
+    fn operand(&mut self, scope: &mut Scope<'a>) -> Result<InstructionId> {
+        let start = self.cursor.start();
+        let shape = if shapes::at_shape(&mut self.cursor) { Some(shapes::shape(&mut self.cursor)?) } else { None };
+        let Some(shape) = shape else { return self.instruction_reference(scope) };
+        let after = self.cursor.start();
+        if self.cursor.word().is_some() && self.cursor.peek() == Some(b'(') {
+            self.cursor.rewind(after);
+            self.cursor.enter("nested instructions")?;
+            let location = self.cursor.locate(start);
+            let instruction = self.instruction(scope, shape, location)?;
+            self.cursor.leave();
+            let id = scope.instructions.push(instruction);
+            scope.unnamed.push(id);
+            return Ok(id);
+        }
+        self.cursor.rewind(after);
+        let id = self.instruction_reference(scope)?;
+        let actual = &scope.instructions[id].shape;
+        if !shape.same_ignoring_layout(actual) {
+            let name = &scope.instructions[id].name;
+            let message = format!("expected shape {actual:#} of operand '{name}', found '{shape:#}'");
+            return Err(self.cursor.error(start, message));
+        }
+        Ok(id)
+    }
+
+    /// The name of an instruction defined above.
+    pub(super) fn instruction_reference(&mut self, scope: &Scope<'a>) -> Result<InstructionId> {
+        let start = self.cursor.start();
+        let name = self.cursor.name("the name of an instruction")?;
+        scope
+            .names
+            .get(name)
+            .copied()
+            .ok_or_else(|| self.cursor.error(start, format!("expected an instruction defined above, found '{name}'")))
+    }
+
+    /// The name of a computation defined above, or a whole computation in braces.
+    pub(super) fn computation_reference(&mut self) -> Result<ComputationId> {
+        if self.cursor.peek() == Some(b'{') {
+            self.cursor.enter("inline computations")?;
+            let start = self.cursor.start();
+            let location = self.cursor.locate(start);
+            let computation = self.body(location)?;
+            self.cursor.leave();
+            let id = self.computations.push(computation);
+            self.unnamed.push((id, "inline"));
+            return Ok(id);
+        }
+        let start = self.cursor.start();
+        let name = self.cursor.name("the name of a computation")?;
+        if let Some(id) = self.names.get(name) {
+            return Ok(*id);
+        }
+        let message = if self.open.contains(&name) {
+            format!("expected a computation defined above, found '{name}', which would call itself")
+        } else {
+            format!("expected a computation defined above, found '{name}'")
+        };
+        Err(self.cursor.error(start, message))
+    }
+
+    /// Undoes the sugar of `X-start`: the operation moves into a computation of its own.
+    fn wrap(&mut self, scope: &Scope<'a>, mut inner: Instruction, span: (usize, usize)) -> Result<Instruction> {
+        let result = match &inner.shape {
+            Shape::Tuple(elements) => elements.get(1).cloned(),
+            _ => None,
+        };
+        let Some(result) = result else {
+            let message = format!(
+                "expected a tuple of operands, result and context for '{}-start', found '{:#}'",
+                inner.opcode, inner.shape
+            );
+            return Err(self.cursor.error_span(span.0, span.1, message));
+        };
+        let mut outer = Instruction {
+            name: String::new(),
+            shape: std::mem::replace(&mut inner.shape, result),
+            opcode: Opcode::AsyncStart,
+            operands: std::mem::take(&mut inner.operands),
+            attrs: Attrs::new(),
+            location: inner.location,
+        };
+        for &key in AttrKey::COMMON.iter().chain(&[AttrKey::AsyncExecutionThread]) {
+            if let Some(value) = inner.attrs.remove(key) {
+                outer.attrs.set(key, value);
+            }
+        }
+        let mut instructions = PrimaryMap::new();
+        for (i, &operand) in outer.operands.iter().enumerate() {
+            inner.operands.push(instructions.push(Instruction {
+                name: format!("param_{i}"),
+                shape: scope.instructions[operand].shape.clone(),
+                opcode: Opcode::Parameter,
+                operands: Vec::new(),
+                attrs: Attrs::new().with(AttrKey::ParameterNumber, AttrValue::Int(i as i64)),
+                location: inner.location,
+            }));
+        }
+        inner.name = inner.opcode.name().to_owned();
+        let location = inner.location;
+        let root = instructions.push(inner);
+        let trailing = match outer.attrs.str(AttrKey::AsyncExecutionThread) {
+            Some(thread) => format!("execution_thread={}", super::cursor::quote(thread)),
+            None => String::new(),
+        };
+        let order = instructions.keys().collect();
+        let computation = Computation { name: String::new(), instructions, order, root, trailing, location };
+        let id = self.computations.push(computation);
+        self.unnamed.push((id, "async_wrapped"));
+        outer.attrs.set(AttrKey::Calls, AttrValue::Computation(id));
+        Ok(outer)
+    }
+}
+
+/// A name that is not in `used`, `base` itself or `base.N`; it is added.
+fn fresh(used: &mut HashSet<String>, base: &str) -> String {
+    let mut name = base.to_owned();
+    let mut n = used.len();
+    while !used.insert(name.clone()) {
+        name = format!("{base}.{n}");
+        n += 1;
+    }
+    name
+}
+
+/// Equal in everything but layouts and element types: `entry_computation_layout` is about layouts, and XLA prints
+/// modules whose element types it changed without changing them there.
+fn same_dimensions(a: &Shape, b: &Shape) -> bool {
+    match (a, b) {
+        (Shape::Array(a), Shape::Array(b)) => a.dims == b.dims,
+        (Shape::Tuple(a), Shape::Tuple(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_dimensions(a, b)),
+        _ => a.same_ignoring_layout(b),
+    }
+}
+
+/// The shapes that a text repeats must agree with the computation that it describes.
+fn check_signature(
+    computation: &Computation,
+    parameters: &[Shape],
+    result: &Shape,
+    agree: fn(&Shape, &Shape) -> bool,
+) -> Result<(), String> {
+    let actual = computation.parameters();
+    if actual.len() != parameters.len() {
+        return Err(format!("expected {} parameters as in the body, found '{}'", actual.len(), parameters.len()));
+    }
+    for (i, (id, shape)) in actual.into_iter().zip(parameters).enumerate() {
+        let actual = &computation.instructions[id].shape;
+        if !agree(actual, shape) {
+            return Err(format!("expected shape {actual:#} of parameter {i} as in the body, found '{shape:#}'"));
+        }
+    }
+    let actual = computation.result_shape();
+    if !agree(actual, result) {
+        return Err(format!("expected shape {actual:#} of the result as in the body, found '{result:#}'"));
+    }
+    Ok(())
+}

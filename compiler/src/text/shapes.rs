@@ -1,0 +1,224 @@
+//! Shapes and layouts.
+
+use super::MAX_RANK;
+use super::cursor::Cursor;
+use crate::Result;
+use brolga_runtime::{ArrayShape, ElementType, Layout, Shape};
+
+/// Reads a shape.
+pub(super) fn shape(c: &mut Cursor<'_>) -> Result<Shape> {
+    let start = c.start();
+    if c.eat("(") {
+        c.enter("tuple shapes")?;
+        let mut elements = Vec::new();
+        if !c.eat(")") {
+            loop {
+                elements.push(shape(c)?);
+                if !c.eat(",") {
+                    break;
+                }
+            }
+            c.expect(")")?;
+        }
+        c.leave();
+        return Ok(Shape::Tuple(elements));
+    }
+    let Some(word) = c.word() else { return Err(c.expected("a shape")) };
+    match word {
+        "token" | "opaque" => {
+            c.expect("[")?;
+            c.expect("]")?;
+            Ok(if word == "token" { Shape::Token } else { Shape::Opaque })
+        }
+        "b" if c.byte() == Some(b'(') => {
+            c.expect("(")?;
+            let inner = array_shape(c)?;
+            c.expect(")")?;
+            Ok(Shape::Buffer(inner))
+        }
+        _ => {
+            c.rewind(start);
+            array_shape(c).map(Shape::Array)
+        }
+    }
+}
+
+/// True where a shape comes next rather than a name: for operands, whose shapes may be left out.
+pub(super) fn at_shape(c: &mut Cursor<'_>) -> bool {
+    let start = c.start();
+    let found = match c.peek() {
+        Some(b'(') => true,
+        _ => c.word().is_some_and(|word| match c.byte() {
+            Some(b'[') => true,
+            Some(b'(') => word == "b",
+            _ => false,
+        }),
+    };
+    c.rewind(start);
+    found
+}
+
+fn array_shape(c: &mut Cursor<'_>) -> Result<ArrayShape> {
+    let start = c.start();
+    let Some(word) = c.word() else { return Err(c.expected("an element type")) };
+    let Ok(ty) = word.parse::<ElementType>() else {
+        c.rewind(start);
+        return Err(c.expected("an element type"));
+    };
+    let mut out = ArrayShape::new(ty, []);
+    c.expect("[")?;
+    if !c.eat("]") {
+        loop {
+            let at = c.start();
+            if c.eat("?") {
+                return Err(c.unsupported(at, "unbounded dynamic dimensions"));
+            }
+            if out.dims.len() == MAX_RANK {
+                return Err(c.expected(&format!("at most {MAX_RANK} dimensions")));
+            }
+            let dynamic = c.eat("<=");
+            let at = c.start();
+            let size = c.int("the size of a dimension")?;
+            if size < 0 {
+                return Err(c.error(at, format!("expected the size of a dimension, found '{size}'")));
+            }
+            out.dims.push(size);
+            out.dynamic.push(dynamic);
+            if !c.eat(",") {
+                break;
+            }
+        }
+        c.expect("]")?;
+    }
+    let bytes = out.checked_elements().and_then(|n| n.checked_mul(ty.byte_size()));
+    if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
+        let text = c.since(start).to_owned();
+        return Err(c.error(start, format!("expected an array of less than 2^63 bytes, found '{text}'")));
+    }
+    if at_layout(c) {
+        out.layout = layout(c, out.rank())?;
+    }
+    Ok(out)
+}
+
+/// A brace that opens a layout, not the body of a computation: `f32[] {` or `f32[2]{0}`.
+fn at_layout(c: &mut Cursor<'_>) -> bool {
+    let start = c.pos();
+    let adjacent = c.byte() == Some(b'{');
+    let found = c.eat("{")
+        && match c.peek() {
+            Some(b':') => true,
+            Some(b'}') => adjacent,
+            Some(b) => b.is_ascii_digit(),
+            None => false,
+        };
+    c.rewind(start);
+    found
+}
+
+fn layout(c: &mut Cursor<'_>, rank: usize) -> Result<Option<Layout>> {
+    let start = c.start();
+    c.expect("{")?;
+    let mut out = Layout::default();
+    let mut seen = vec![false; rank];
+    while c.peek().is_some_and(|b| b.is_ascii_digit() || b == b'-') {
+        let at = c.start();
+        let d = c.size("a dimension number")?;
+        match seen.get_mut(d) {
+            Some(s) if !*s => *s = true,
+            _ => return Err(c.error(at, format!("expected each of the {rank} dimension numbers once, found '{d}'"))),
+        }
+        out.minor_to_major.push(d);
+        if !c.eat(",") {
+            break;
+        }
+    }
+    if c.eat(":") {
+        properties(c, &mut out)?;
+    }
+    if c.peek() != Some(b'}') {
+        return Err(c.expected("',' or '}' in a layout"));
+    }
+    c.expect("}")?;
+    if out.minor_to_major.len() != rank {
+        let found = out.minor_to_major.len();
+        return Err(c.error(start, format!("expected a layout of {rank} dimensions, found {found}")));
+    }
+    Ok(Some(out).filter(|layout| *layout != Layout::default()))
+}
+
+/// What follows the colon: letters and an argument in parentheses, again and again.
+fn properties(c: &mut Cursor<'_>, out: &mut Layout) -> Result<()> {
+    loop {
+        match c.peek() {
+            Some(b'}') | None => return Ok(()),
+            _ => {}
+        }
+        let letters = c.run(|b| b.is_ascii_alphabetic() || b == b'#' || b == b'*');
+        let Some(letters) = letters else { return Err(c.expected("a property of a layout")) };
+        if c.peek() != Some(b'(') {
+            return Err(c.expected("'('"));
+        }
+        match letters {
+            "T" => {
+                while c.peek() == Some(b'(') {
+                    out.tiles.push(tile(c)?);
+                }
+            }
+            "E" => out.element_size_in_bits = parenthesized(c)?,
+            "S" => out.memory_space = parenthesized(c)?,
+            _ => {
+                let start = c.start();
+                c.enter("layouts")?;
+                balanced(c)?;
+                c.leave();
+                let text = c.since(start);
+                let inner = text.get(1..text.len() - 1).unwrap_or_default();
+                out.other.push((letters.to_owned(), inner.to_owned()));
+            }
+        }
+    }
+}
+
+fn parenthesized(c: &mut Cursor<'_>) -> Result<i64> {
+    c.expect("(")?;
+    let value = c.int("an integer")?;
+    c.expect(")")?;
+    Ok(value)
+}
+
+fn tile(c: &mut Cursor<'_>) -> Result<Vec<Option<i64>>> {
+    c.expect("(")?;
+    let mut out = Vec::new();
+    if c.eat(")") {
+        return Ok(out);
+    }
+    loop {
+        out.push(if c.eat("*") { None } else { Some(c.int("the size of a tile")?) });
+        if !c.eat(",") {
+            break;
+        }
+    }
+    c.expect(")")?;
+    Ok(out)
+}
+
+/// One parenthesis with all that it holds.
+fn balanced(c: &mut Cursor<'_>) -> Result<()> {
+    let start = c.start();
+    let mut depth = 0usize;
+    loop {
+        match c.byte() {
+            Some(b'(') => depth += 1,
+            Some(b')') => depth = depth.saturating_sub(1),
+            Some(_) => {}
+            None => {
+                return Err(c.error_span(start, start + 1, "expected ')' for this bracket, found the end".to_owned()));
+            }
+        }
+        c.advance();
+        if depth == 0 {
+            return Ok(());
+        }
+    }
+}
