@@ -1,0 +1,198 @@
+//! The kernel IR itself: kernels, phases, nests, stages and their row loops.
+
+use super::body::{Body, Lane, Mem, NodeId};
+use super::index::{Axis, Ix};
+use brolga_runtime::ElementType;
+
+/// A loop variable with its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// The variable.
+    pub axis: Axis,
+    /// It runs from 0 to here, exclusive; at least 1.
+    pub extent: i64,
+}
+
+impl Loop {
+    /// The variable as an index expression.
+    pub fn ix(&self) -> Ix {
+        Ix::axis(self.axis, self.extent)
+    }
+}
+
+/// What a kernel does with a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It reads it.
+    Input,
+    /// It writes every element (and may read it back in later phases).
+    Output,
+    /// It writes and reads it; nobody else sees it.
+    Scratch,
+}
+
+/// A buffer that a kernel is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Element type.
+    pub ty: ElementType,
+    /// Number of elements.
+    pub elements: usize,
+    /// What happens to it.
+    pub role: Role,
+}
+
+/// A row buffer: memory of one worker, as long as the vector axis, that stays in the cache between stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowBuffer {
+    /// Lane of its elements; masks are not stored.
+    pub lane: Lane,
+    /// Number of elements.
+    pub elements: i64,
+}
+
+/// Where an accumulator lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The vector axis is reduced: W partial results in registers, element `k` going to lane `k mod W`, folded by halves
+    /// at the end; then the initial value is combined once. The values become [`super::body::Op::Result`] numbers.
+    Lanes {
+        /// Result numbers of the nest, one a component.
+        results: Vec<u32>,
+    },
+    /// The vector axis is kept: one accumulator an element, in row buffers, that start from the initial value.
+    Row {
+        /// Row buffer numbers, one a component.
+        rows: Vec<u32>,
+    },
+}
+
+/// A reduction inside a stage.
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    /// Initial values, uniform nodes of the stage's body, one a component.
+    pub init: Vec<NodeId>,
+    /// What is combined into the accumulator for each element.
+    pub values: Vec<NodeId>,
+    /// Bits that change nothing when combined, where such exist: the start of each lane.
+    pub identity: Option<Vec<u64>>,
+    /// The combiner: arguments are the accumulators, then the values.
+    pub combine: Body,
+    /// Its results, one a component.
+    pub roots: Vec<NodeId>,
+    /// Whether the values have the accumulators' form, so that two partial results combine like a result and a value.
+    /// False for a multiply-add chain, which is never split over lanes.
+    pub splits: bool,
+    /// Where the accumulators live.
+    pub place: Place,
+}
+
+/// A store to a buffer, once for each element; once for each row where neither index nor value depend on the vector
+/// axis.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// Buffer number.
+    pub buffer: u32,
+    /// Memory form.
+    pub mem: Mem,
+    /// Element offset.
+    pub index: Ix,
+    /// The stored node; its lane is that of `mem`.
+    pub value: NodeId,
+}
+
+/// Loops over the sequential axes around one row loop over the vector axis.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// Sequential axes, outermost first.
+    pub sequential: Vec<Loop>,
+    /// The vector axis.
+    pub vector: Loop,
+    /// What is computed for each element.
+    pub body: Body,
+    /// Reductions over the sequential axes, and over the vector axis too where the place says so.
+    pub accumulators: Vec<Accumulator>,
+    /// Stores to buffers.
+    pub stores: Vec<Store>,
+    /// Stores to row buffers, at the vector axis' index.
+    pub row_stores: Vec<(u32, NodeId)>,
+}
+
+/// A parallel space, and the stages that run one after another for each of its points.
+#[derive(Clone, Debug)]
+pub struct Nest {
+    /// Parallel axes, outermost first.
+    pub parallel: Vec<Loop>,
+    /// Row buffers of a worker.
+    pub rows: Vec<RowBuffer>,
+    /// The stages.
+    pub stages: Vec<Stage>,
+}
+
+impl Nest {
+    /// Number of points of the parallel space.
+    pub fn points(&self) -> i64 {
+        self.parallel.iter().map(|l| l.extent).product()
+    }
+}
+
+/// An operand of a contraction: where element (batch, row or column, k) lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panel {
+    /// Buffer number.
+    pub buffer: u32,
+    /// Element offset, in the axes of the contraction.
+    pub index: Ix,
+}
+
+/// A blocked matrix product with an epilogue: `out[b, m, n] = epilogue(sum over k of lhs[b, m, k] * rhs[b, k, n])`.
+///
+/// Every output is one chain of fused multiply-adds (two roundings in the variant without FMA) in ascending `k`.
+#[derive(Clone, Debug)]
+pub struct Contraction {
+    /// Element type of operands and accumulators: `f32` or `f64`.
+    pub ty: ElementType,
+    /// Batch axes.
+    pub batch: Vec<Loop>,
+    /// Row axis.
+    pub m: Loop,
+    /// Column axis.
+    pub n: Loop,
+    /// Contracted axis.
+    pub k: Loop,
+    /// The left operand, in `batch`, `m` and `k`.
+    pub lhs: Panel,
+    /// The right operand, in `batch`, `k` and `n`.
+    pub rhs: Panel,
+    /// What happens to each finished element: argument 0 is the sum; loads are in `batch`, `m` and `n`.
+    pub epilogue: Body,
+    /// Stores of the epilogue, in `batch`, `m` and `n`.
+    pub stores: Vec<Store>,
+    /// Scratch buffer number for unfinished sums, where k is split; `None` where the first store can hold them.
+    pub partial: Option<u32>,
+}
+
+/// One parallel phase; a barrier stands between phases.
+#[derive(Clone, Debug)]
+pub enum Phase {
+    /// Loops.
+    Nest(Nest),
+    /// A blocked contraction.
+    Contraction(Box<Contraction>),
+}
+
+/// A kernel.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Its name: that of its main output.
+    pub name: String,
+    /// Its buffers, inputs first.
+    pub buffers: Vec<Buffer>,
+    /// Its phases.
+    pub phases: Vec<Phase>,
+    /// Pairs (output buffer, input buffer) that may be the same memory: every element is read, if at all, before or
+    /// while the element of the same offset is written, and by the same iteration.
+    pub in_place: Vec<(u32, u32)>,
+    /// Source line of the main output, 0 where unknown.
+    pub line: u32,
+}
