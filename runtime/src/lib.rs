@@ -7,13 +7,18 @@ pub mod abi;
 mod element_type;
 mod layout;
 mod literal;
+#[cfg(feature = "loader")]
+pub mod loader;
 pub mod narrow;
+pub mod pool;
+mod program;
 mod scalar;
 mod shape;
 
 pub use element_type::{ElementType, Kind, UnknownElementType};
 pub use layout::Layout;
 pub use literal::{ArrayLiteral, Literal, NativeType};
+pub use program::{LoadError, Program, RunError, RunOptions, Session};
 pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};
 

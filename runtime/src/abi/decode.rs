@@ -145,7 +145,13 @@ impl DescriptorInfo {
             let alias = Alias { parameter: r.u32(at)?, result: r.u32(at + 4)?, must: r.u32(at + 8)? != 0 };
             let pair = (parameters.get(alias.parameter as usize), results.get(alias.result as usize));
             match pair {
-                (Some(p), Some(q)) if p.byte_size() == q.byte_size() => aliases.push(alias),
+                (Some(p), Some(q)) if p.byte_size() == q.byte_size() => {
+                    let taken = |other: &Alias| other.parameter == alias.parameter || other.result == alias.result;
+                    if alias.must && aliases.iter().any(|other: &Alias| other.must && taken(other)) {
+                        return bad("a buffer is aliased twice");
+                    }
+                    aliases.push(alias);
+                }
                 _ => return bad("an aliased pair does not fit"),
             }
         }

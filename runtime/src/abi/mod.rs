@@ -113,7 +113,8 @@ pub fn leaf_byte_size(shape: &ArrayShape) -> Option<u64> {
         Some(offset) => offset.checked_add(4 * shape.rank() as u64)?,
         None => data,
     };
-    (total <= i64::MAX as u64).then_some(total)
+    // Well below the address space, so that no allocation of such a buffer can overflow.
+    (total <= 1 << 60).then_some(total)
 }
 
 /// Where the true sizes of a leaf with bounded dynamic dimensions start in its buffer; `Some(None)` for static leaves

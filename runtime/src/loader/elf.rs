@@ -1,0 +1,342 @@
+//! Reading, laying out and relocating an x86-64 ELF object.
+
+use super::image::page_size;
+use crate::LoadError;
+use crate::abi::{DescriptorInfo, HASH_OFFSET, MAGIC, host_architecture};
+use object::elf as consts;
+use object::read::elf::ElfFile64;
+use object::{
+    Architecture as ObjectArchitecture, LittleEndian, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _,
+    RelocationFlags, RelocationTarget, SectionFlags, SectionIndex, SymbolIndex, SymbolSection,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Everything must be in reach of a 32-bit displacement.
+const MAX_IMAGE: usize = 1 << 30;
+/// `jmp *slot(%rip)` and two bytes of filling.
+const STUB_SIZE: usize = 8;
+const SLOT_SIZE: usize = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Text,
+    Rodata,
+    Data,
+}
+
+struct Section<'a> {
+    index: SectionIndex,
+    part: Part,
+    /// Empty for zeroed sections.
+    data: &'a [u8],
+    size: usize,
+    align: usize,
+    relocs: Vec<Reloc>,
+}
+
+struct Reloc {
+    offset: u64,
+    r_type: u32,
+    symbol: SymbolIndex,
+    addend: i64,
+}
+
+/// An object that was read and whose relocations are of known types.
+pub(super) struct Object<'a> {
+    file: ElfFile64<'a, LittleEndian>,
+    sections: Vec<Section<'a>>,
+}
+
+/// Where everything goes.
+pub(super) struct Plan {
+    pub(super) text_size: usize,
+    pub(super) rodata_size: usize,
+    pub(super) data_size: usize,
+    /// Offset and size of each section in the image.
+    placed: HashMap<SectionIndex, (usize, usize)>,
+    /// Offset of each GOT slot.
+    slots: HashMap<SymbolIndex, usize>,
+    /// Offset of each stub.
+    stubs: HashMap<SymbolIndex, usize>,
+    /// Addresses of undefined symbols.
+    externals: BTreeMap<usize, u64>,
+}
+
+fn malformed(what: impl std::fmt::Display) -> LoadError {
+    LoadError::Malformed(what.to_string())
+}
+
+fn truncated() -> LoadError {
+    malformed("an offset points outside")
+}
+
+fn align_up(value: usize, align: usize) -> Result<usize, LoadError> {
+    value.checked_next_multiple_of(align).filter(|&v| v <= MAX_IMAGE).ok_or_else(|| malformed("it is too large"))
+}
+
+impl<'a> Object<'a> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Object<'a>, LoadError> {
+        let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(malformed)?;
+        let expected = host_architecture();
+        match file.architecture() {
+            ObjectArchitecture::X86_64 if cfg!(target_arch = "x86_64") => {}
+            ObjectArchitecture::Aarch64 if cfg!(target_arch = "aarch64") => {
+                return Err(LoadError::Unsupported("running aarch64 objects from memory yet: link them".into()));
+            }
+            other => return Err(LoadError::Machine { expected, found: format!("{other:?}").to_lowercase() }),
+        }
+        if file.kind() != ObjectKind::Relocatable {
+            return Err(malformed("it is not a relocatable object"));
+        }
+        let mut sections = Vec::new();
+        for section in file.sections() {
+            let SectionFlags::Elf { sh_flags } = section.flags() else {
+                continue;
+            };
+            let has = |flag: u32| sh_flags & u64::from(flag) != 0;
+            if !has(consts::SHF_ALLOC) {
+                continue;
+            }
+            let name = section.name().map_err(malformed)?;
+            if name == ".eh_frame" {
+                continue;
+            }
+            if has(consts::SHF_TLS) {
+                return Err(LoadError::Unsupported("thread-local data".into()));
+            }
+            if has(consts::SHF_COMPRESSED) {
+                return Err(LoadError::Unsupported("compressed sections".into()));
+            }
+            let part = match (has(consts::SHF_EXECINSTR), has(consts::SHF_WRITE)) {
+                (true, false) => Part::Text,
+                (false, false) => Part::Rodata,
+                (false, true) if name.starts_with(".data.rel.ro") => Part::Rodata,
+                (false, true) => Part::Data,
+                (true, true) => return Err(LoadError::Unsupported("code that is writable".into())),
+            };
+            let align = usize::try_from(section.align().max(1)).map_err(malformed)?;
+            if !align.is_power_of_two() || align > page_size() {
+                return Err(malformed("a section's alignment is impossible"));
+            }
+            let data = section.data().map_err(malformed)?;
+            let size = usize::try_from(section.size()).ok().filter(|&s| s <= MAX_IMAGE);
+            let size = size.ok_or_else(|| malformed("it is too large"))?;
+            if data.len() > size {
+                return Err(malformed("a section is longer than its size"));
+            }
+            let mut relocs = Vec::new();
+            for (offset, reloc) in section.relocations() {
+                let RelocationFlags::Elf { r_type } = reloc.flags() else {
+                    return Err(malformed("a relocation has no type"));
+                };
+                if r_type == consts::R_X86_64_NONE {
+                    continue;
+                }
+                let RelocationTarget::Symbol(symbol) = reloc.target() else {
+                    return Err(LoadError::Unsupported(format!("relocation type {r_type} without a symbol")));
+                };
+                relocs.push(Reloc { offset, r_type, symbol, addend: reloc.addend() });
+            }
+            sections.push(Section { index: section.index(), part, data, size, align, relocs });
+        }
+        Ok(Object { file, sections })
+    }
+
+    /// The descriptor, and where in the file its hash stands.
+    pub(super) fn descriptor(&self) -> Result<(DescriptorInfo, usize), LoadError> {
+        for symbol in self.file.symbols() {
+            let SymbolSection::Section(index) = symbol.section() else {
+                continue;
+            };
+            if !symbol.is_global() || !symbol.name_bytes().is_ok_and(|n| n.ends_with(b"_descriptor")) {
+                continue;
+            }
+            let Some(section) = self.sections.iter().find(|s| s.index == index) else {
+                continue;
+            };
+            let start = usize::try_from(symbol.address()).map_err(malformed)?;
+            let Some(blob) = section.data.get(start..) else {
+                return Err(truncated());
+            };
+            if blob.get(8..12) != Some(MAGIC.to_le_bytes().as_slice()) {
+                continue;
+            }
+            let descriptor = DescriptorInfo::decode(blob)?;
+            let file_start = self
+                .file
+                .section_by_index(index)
+                .map_err(malformed)?
+                .file_range()
+                .and_then(|(at, _)| usize::try_from(at).ok())
+                .and_then(|at| at.checked_add(start)?.checked_add(HASH_OFFSET))
+                .ok_or_else(truncated)?;
+            return Ok((descriptor, file_start));
+        }
+        Err(LoadError::NoDescriptor)
+    }
+
+    /// Lays the image out and resolves what is undefined.
+    pub(super) fn plan(&self, resolve: &dyn Fn(&str) -> Result<u64, LoadError>) -> Result<Plan, LoadError> {
+        let mut needs_slot = BTreeSet::new();
+        let mut needs_stub = BTreeSet::new();
+        let mut externals = BTreeMap::new();
+        for reloc in self.sections.iter().flat_map(|s| &s.relocs) {
+            let symbol = self.file.symbol_by_index(reloc.symbol).map_err(malformed)?;
+            let undefined = symbol.section() == SymbolSection::Undefined;
+            if undefined && !externals.contains_key(&reloc.symbol.0) {
+                let name = symbol.name().map_err(malformed)?;
+                if name.is_empty() {
+                    return Err(malformed("a relocation refers to no symbol"));
+                }
+                externals.insert(reloc.symbol.0, resolve(name)?);
+            }
+            match reloc.r_type {
+                consts::R_X86_64_64 | consts::R_X86_64_PC32 | consts::R_X86_64_PC64 => {}
+                consts::R_X86_64_PLT32 if undefined => {
+                    needs_slot.insert(reloc.symbol.0);
+                    needs_stub.insert(reloc.symbol.0);
+                }
+                consts::R_X86_64_PLT32 => {}
+                consts::R_X86_64_GOTPCREL | consts::R_X86_64_GOTPCRELX | consts::R_X86_64_REX_GOTPCRELX => {
+                    needs_slot.insert(reloc.symbol.0);
+                }
+                other => return Err(LoadError::Unsupported(format!("relocation type {other}"))),
+            }
+        }
+        let page = page_size();
+        let mut placed = HashMap::new();
+        let mut at = 0usize;
+        let mut place = |part: Part, at: &mut usize| -> Result<(), LoadError> {
+            for section in self.sections.iter().filter(|s| s.part == part) {
+                *at = align_up(*at, section.align)?;
+                placed.insert(section.index, (*at, section.size));
+                *at = at.checked_add(section.size).filter(|&v| v <= MAX_IMAGE).ok_or_else(truncated)?;
+            }
+            Ok(())
+        };
+        place(Part::Text, &mut at)?;
+        let stubs_start = align_up(at, STUB_SIZE)?;
+        let text_size = align_up(stubs_start.saturating_add(needs_stub.len().saturating_mul(STUB_SIZE)), page)?;
+        at = text_size;
+        place(Part::Rodata, &mut at)?;
+        let slots_start = align_up(at, SLOT_SIZE)?;
+        let rodata_end = align_up(slots_start.saturating_add(needs_slot.len().saturating_mul(SLOT_SIZE)), page)?;
+        at = rodata_end;
+        place(Part::Data, &mut at)?;
+        let data_end = align_up(at, page)?;
+        let number = |set: BTreeSet<usize>, start: usize, size: usize| -> HashMap<SymbolIndex, usize> {
+            set.into_iter().enumerate().map(|(i, symbol)| (SymbolIndex(symbol), start + i * size)).collect()
+        };
+        Ok(Plan {
+            text_size,
+            rodata_size: rodata_end - text_size,
+            data_size: data_end - rodata_end,
+            placed,
+            slots: number(needs_slot, slots_start, SLOT_SIZE),
+            stubs: number(needs_stub, stubs_start, STUB_SIZE),
+            externals,
+        })
+    }
+
+    /// Offset of a defined symbol in the image.
+    fn offset(&self, plan: &Plan, index: SymbolIndex) -> Result<Option<usize>, LoadError> {
+        let symbol = self.file.symbol_by_index(index).map_err(malformed)?;
+        let SymbolSection::Section(section) = symbol.section() else {
+            return Ok(None);
+        };
+        let &(start, size) =
+            plan.placed.get(&section).ok_or_else(|| malformed("a symbol lies in no loaded section"))?;
+        let value = usize::try_from(symbol.address()).ok().filter(|&v| v <= size).ok_or_else(truncated)?;
+        Ok(Some(start + value))
+    }
+
+    fn address(&self, plan: &Plan, base: u64, index: SymbolIndex) -> Result<u64, LoadError> {
+        if let Some(&address) = plan.externals.get(&index.0) {
+            return Ok(address);
+        }
+        if let Some(offset) = self.offset(plan, index)? {
+            return Ok(base.wrapping_add(offset as u64));
+        }
+        let symbol = self.file.symbol_by_index(index).map_err(malformed)?;
+        match symbol.section() {
+            SymbolSection::Absolute => Ok(symbol.address()),
+            _ => Err(LoadError::Unsupported("a symbol without a section".into())),
+        }
+    }
+
+    fn out_of_range(&self, symbol: SymbolIndex) -> LoadError {
+        let name = self.file.symbol_by_index(symbol).ok().and_then(|s| s.name().ok().map(str::to_owned));
+        LoadError::OutOfRange(name.unwrap_or_default())
+    }
+
+    /// Copies the sections into the image, which will run at `base`, and relocates them.
+    pub(super) fn fill(&self, plan: &Plan, base: u64, image: &mut [u8]) -> Result<(), LoadError> {
+        for section in &self.sections {
+            let &(start, _) = plan.placed.get(&section.index).ok_or_else(truncated)?;
+            put(image, start, section.data)?;
+        }
+        for (&symbol, &slot) in &plan.slots {
+            put(image, slot, &self.address(plan, base, symbol)?.to_le_bytes())?;
+        }
+        for (symbol, &stub) in &plan.stubs {
+            let slot = plan.slots.get(symbol).ok_or_else(truncated)?;
+            let displacement =
+                i32::try_from(*slot as i64 - (stub as i64 + 6)).map_err(|_| self.out_of_range(*symbol))?;
+            put(image, stub, &[0xff, 0x25])?;
+            put(image, stub + 2, &displacement.to_le_bytes())?;
+            put(image, stub + 6, &[0xcc, 0xcc])?;
+        }
+        for section in &self.sections {
+            let &(start, size) = plan.placed.get(&section.index).ok_or_else(truncated)?;
+            for reloc in &section.relocs {
+                let width: usize =
+                    if matches!(reloc.r_type, consts::R_X86_64_64 | consts::R_X86_64_PC64) { 8 } else { 4 };
+                let inside = usize::try_from(reloc.offset)
+                    .ok()
+                    .filter(|o| o.checked_add(width).is_some_and(|end| end <= size))
+                    .ok_or_else(|| malformed("a relocation lies outside its section"))?;
+                self.relocate(plan, base, image, start + inside, reloc)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn relocate(&self, plan: &Plan, base: u64, image: &mut [u8], at: usize, reloc: &Reloc) -> Result<(), LoadError> {
+        let place = base.wrapping_add(at as u64);
+        let symbol = self.address(plan, base, reloc.symbol)?;
+        let relative = |target: u64| target.wrapping_add_signed(reloc.addend).wrapping_sub(place) as i64;
+        let put32 = |image: &mut [u8], value: i64| -> Result<(), LoadError> {
+            let value = i32::try_from(value).map_err(|_| self.out_of_range(reloc.symbol))?;
+            put(image, at, &value.to_le_bytes())
+        };
+        match reloc.r_type {
+            consts::R_X86_64_64 => put(image, at, &symbol.wrapping_add_signed(reloc.addend).to_le_bytes()),
+            consts::R_X86_64_PC64 => put(image, at, &relative(symbol).to_le_bytes()),
+            consts::R_X86_64_PC32 => put32(image, relative(symbol)),
+            consts::R_X86_64_PLT32 => match plan.stubs.get(&reloc.symbol) {
+                Some(&stub) if i32::try_from(relative(symbol)).is_err() => {
+                    put32(image, relative(base.wrapping_add(stub as u64)))
+                }
+                _ => put32(image, relative(symbol)),
+            },
+            _ => {
+                let slot = plan.slots.get(&reloc.symbol).ok_or_else(truncated)?;
+                put32(image, relative(base.wrapping_add(*slot as u64)))
+            }
+        }
+    }
+
+    /// Offset of the entry function in the image.
+    pub(super) fn entry(&self, plan: &Plan, name: &str) -> Result<usize, LoadError> {
+        let symbol = self.file.symbols().find(|s| s.is_global() && s.is_definition() && s.name() == Ok(name));
+        let missing = || malformed(format!("the entry function '{name}' is missing"));
+        let symbol = symbol.ok_or_else(missing)?;
+        self.offset(plan, symbol.index())?.filter(|&offset| offset < plan.text_size).ok_or_else(missing)
+    }
+}
+
+fn put(image: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), LoadError> {
+    let end = at.checked_add(bytes.len()).ok_or_else(truncated)?;
+    image.get_mut(at..end).ok_or_else(truncated)?.copy_from_slice(bytes);
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! What can go wrong when a program is loaded or run.
+
+use crate::abi::{Architecture, DescriptorError, IsaFeatures, Services, Status};
+
+/// Why a program cannot be used here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The bytes are not an object that can be loaded.
+    #[error("malformed object: {0}")]
+    Malformed(String),
+    /// The object has no descriptor, so it does not come from this compiler.
+    #[error("the object has no Brolga descriptor")]
+    NoDescriptor,
+    /// The descriptor cannot be read.
+    #[error(transparent)]
+    Descriptor(#[from] DescriptorError),
+    /// The object was changed or damaged since it was written.
+    #[error("the object's content does not match its hash: it is damaged or was modified")]
+    Hash,
+    /// The object is for other machines.
+    #[error("the program is for {found}, this machine is {}", host_name(*expected))]
+    Machine {
+        /// The architecture of this process.
+        expected: Option<Architecture>,
+        /// The program's.
+        found: String,
+    },
+    /// This processor lacks instructions.
+    #[error("the program needs instruction-set features that this processor lacks: {missing}")]
+    Features {
+        /// Which.
+        missing: IsaFeatures,
+    },
+    /// This runtime lacks services.
+    #[error("the program needs services that this runtime does not offer: {missing}")]
+    Services {
+        /// Which.
+        missing: Services,
+    },
+    /// A symbol was found nowhere.
+    #[error("undefined symbol '{symbol}'{}", line_text(*line))]
+    UndefinedSymbol {
+        /// Its name.
+        symbol: String,
+        /// The line of the custom call in the HLO text, 0 where unknown.
+        line: u32,
+    },
+    /// The object uses something that the loader does not know.
+    #[error("the loader does not support {0}")]
+    Unsupported(String),
+    /// A relocation's target is too far away.
+    #[error("relocation of '{0}' is out of range")]
+    OutOfRange(String),
+    /// The operating system refused memory.
+    #[error("cannot map memory: {0}")]
+    Memory(String),
+}
+
+fn host_name(architecture: Option<Architecture>) -> String {
+    architecture.map_or_else(|| "of an unknown kind".to_owned(), |a| a.to_string())
+}
+
+fn line_text(line: u32) -> String {
+    if line > 0 { format!(", called at line {line} of the HLO text") } else { String::new() }
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Wrong number of arguments.
+    #[error("the program takes {expected} parameters, {found} arguments were given")]
+    Count {
+        /// How many parameters there are.
+        expected: usize,
+        /// How many arguments were given.
+        found: usize,
+    },
+    /// An argument does not fit its parameter.
+    #[error("parameter {index} is {expected}, the argument is {found}")]
+    Shape {
+        /// Number of the parameter leaf.
+        index: usize,
+        /// Its shape.
+        expected: String,
+        /// The argument's.
+        found: String,
+    },
+    /// There is no parameter or result of that number.
+    #[error("there is no buffer number {0}")]
+    Index(usize),
+    /// Memory is exhausted.
+    #[error("cannot allocate {0} bytes")]
+    OutOfMemory(u64),
+    /// The program stores something in a way that literals cannot express.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// A result's dynamic size exceeds its bound or is negative.
+    #[error("result {index} says that dimension {dimension} has size {size}")]
+    DynamicSize {
+        /// Number of the result leaf.
+        index: usize,
+        /// Which dimension.
+        dimension: usize,
+        /// Its size according to the program.
+        size: i32,
+    },
+    /// The program returned a status other than 0.
+    #[error("the program failed with status {code}{}", status_text(*code))]
+    Status {
+        /// The status.
+        code: i32,
+    },
+}
+
+fn status_text(code: i32) -> String {
+    Status::from_code(code).map_or_else(String::new, |s| format!(" ({s})"))
+}

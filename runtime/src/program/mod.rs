@@ -1,0 +1,256 @@
+//! Compiled programs, ready to run: loaded from object bytes or linked into this binary.
+//!
+//! Problem: calling the bare function takes buffers of the right sizes, alignments and layouts, a workspace and a
+//! context; getting one wrong is memory corruption. Invariant: everything here derives those from the program's own
+//! descriptor, and checks each argument against it, before the function is called. [`Program::run`] is the short way;
+//! a [`Session`] keeps the buffers between calls; [`Program::call_raw`] is the function itself.
+
+mod error;
+mod memory;
+mod services;
+mod session;
+
+pub use error::{LoadError, RunError};
+pub use session::Session;
+
+use crate::ArrayLiteral;
+use crate::abi::{Context, DescriptorInfo, EntryFn, IsaFeatures, Services, host_architecture};
+use crate::pool::{Executor, Pool, Serial};
+use memory::{AlignedBytes, check_argument, is_literal_form, load, store};
+use services::Host;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A compiled program. Clones share the code.
+#[derive(Clone)]
+pub struct Program {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    descriptor: DescriptorInfo,
+    entry: EntryFn,
+    /// The memory that `entry` lies in, where it was loaded.
+    #[cfg(feature = "loader")]
+    _image: Option<crate::loader::Image>,
+}
+
+/// How a program is run.
+#[derive(Clone, Default)]
+pub struct RunOptions {
+    /// Number of workers for parallel loops; 0 and 1 mean the calling thread alone. Ignored where `executor` is
+    /// given. More than one spawns threads for each run or session: lend an executor to keep them.
+    pub threads: usize,
+    /// Where parallel loops run.
+    pub executor: Option<Arc<dyn Executor>>,
+    /// Seed of the stateful random number generators.
+    pub seed: u64,
+}
+
+impl RunOptions {
+    fn executor(&self) -> Arc<dyn Executor> {
+        match &self.executor {
+            Some(executor) => Arc::clone(executor),
+            None if self.threads > 1 => Arc::new(Pool::new(self.threads)),
+            None => Arc::new(Serial),
+        }
+    }
+}
+
+/// Checks that this process can run the program at all.
+pub(crate) fn check_host(descriptor: &DescriptorInfo) -> Result<(), LoadError> {
+    let expected = host_architecture();
+    if expected != Some(descriptor.architecture) {
+        return Err(LoadError::Machine { expected, found: descriptor.architecture.to_string() });
+    }
+    let missing = descriptor.features.without(IsaFeatures::detect());
+    if !missing.is_empty() {
+        return Err(LoadError::Features { missing });
+    }
+    let missing = Services(descriptor.needed_services.0 & !Host::OFFERED.0);
+    if missing != Services::NONE {
+        return Err(LoadError::Services { missing });
+    }
+    Ok(())
+}
+
+impl Program {
+    /// Loads the bytes of an object file that this compiler wrote; symbols of custom calls are looked up in this
+    /// process.
+    ///
+    /// The object is code that will run with the rights of this process: load only what you trust. Its content hash
+    /// guards against accidents, not against malice.
+    ///
+    /// # Errors
+    /// Where the object is damaged, or not for this machine, processor or runtime.
+    #[cfg(feature = "loader")]
+    pub fn from_object(bytes: &[u8]) -> Result<Program, LoadError> {
+        Program::from_object_with(bytes, &crate::loader::LoadOptions::default())
+    }
+
+    /// As [`Program::from_object`], with a say in how symbols are found.
+    ///
+    /// # Errors
+    /// As [`Program::from_object`].
+    #[cfg(feature = "loader")]
+    pub fn from_object_with(bytes: &[u8], options: &crate::loader::LoadOptions<'_>) -> Result<Program, LoadError> {
+        let loaded = crate::loader::load(bytes, options)?;
+        let (descriptor, entry) = (loaded.descriptor, loaded.entry);
+        Ok(Program { inner: Arc::new(Inner { descriptor, entry, _image: Some(loaded.image) }) })
+    }
+
+    /// A program that is linked into this binary: its symbols `NAME_descriptor` and `NAME`.
+    ///
+    /// # Errors
+    /// Where the program is not for this processor or runtime.
+    ///
+    /// # Safety
+    /// `descriptor` points to the descriptor of the program whose function is `entry`.
+    pub unsafe fn from_linked(descriptor: *const u8, entry: EntryFn) -> Result<Program, LoadError> {
+        // SAFETY: the caller promises that this is a descriptor.
+        let descriptor = unsafe { DescriptorInfo::decode_raw(descriptor) }?;
+        check_host(&descriptor)?;
+        Ok(Program {
+            inner: Arc::new(Inner {
+                descriptor,
+                entry,
+                #[cfg(feature = "loader")]
+                _image: None,
+            }),
+        })
+    }
+
+    /// What the program says of itself.
+    pub fn descriptor(&self) -> &DescriptorInfo {
+        &self.inner.descriptor
+    }
+
+    /// The bare function, valid as long as the program lives.
+    pub fn entry(&self) -> EntryFn {
+        self.inner.entry
+    }
+
+    /// Runs the program on the calling thread.
+    ///
+    /// # Errors
+    /// Where an argument does not fit its parameter, memory is exhausted or the program fails.
+    pub fn run(&self, arguments: &[&ArrayLiteral]) -> Result<Vec<ArrayLiteral>, RunError> {
+        self.run_with(arguments, &RunOptions::default())
+    }
+
+    /// Runs the program.
+    ///
+    /// # Errors
+    /// As [`Program::run`].
+    pub fn run_with(&self, arguments: &[&ArrayLiteral], options: &RunOptions) -> Result<Vec<ArrayLiteral>, RunError> {
+        let descriptor = self.descriptor();
+        if arguments.len() != descriptor.parameters.len() {
+            return Err(RunError::Count { expected: descriptor.parameters.len(), found: arguments.len() });
+        }
+        // A parameter that a result must share gets a copy, for the program writes to it.
+        let shared: Vec<Option<usize>> = (0..descriptor.results.len()).map(|r| self.must_alias(r)).collect();
+        let mut copies: Vec<Option<AlignedBytes>> = Vec::with_capacity(arguments.len());
+        let mut parameters: Vec<*const c_void> = Vec::with_capacity(arguments.len());
+        for (i, (leaf, &literal)) in descriptor.parameters.iter().zip(arguments).enumerate() {
+            check_argument(i, leaf, literal)?;
+            if is_literal_form(leaf) && !shared.contains(&Some(i)) {
+                parameters.push(literal.bytes().as_ptr().cast());
+                copies.push(None);
+            } else {
+                let mut copy = AlignedBytes::new(leaf.byte_size())?;
+                store(leaf, literal, copy.bytes_mut())?;
+                parameters.push(copy.as_ptr().cast_const().cast());
+                copies.push(Some(copy));
+            }
+        }
+        let mut buffers: Vec<ResultSlot> = Vec::with_capacity(descriptor.results.len());
+        for (leaf, alias) in descriptor.results.iter().zip(&shared) {
+            buffers.push(match alias {
+                Some(parameter) => ResultSlot::Parameter(*parameter),
+                None if is_literal_form(leaf) => ResultSlot::Literal(ArrayLiteral::zeros(&leaf.shape)),
+                None => ResultSlot::Bytes(AlignedBytes::new(leaf.byte_size())?),
+            });
+        }
+        let results: Vec<*mut c_void> = buffers
+            .iter_mut()
+            .map(|slot| match slot {
+                ResultSlot::Literal(literal) => literal.bytes_mut().as_mut_ptr().cast(),
+                ResultSlot::Bytes(bytes) => bytes.as_ptr().cast(),
+                ResultSlot::Parameter(p) => parameters.get(*p).map_or(std::ptr::null_mut(), |p| p.cast_mut()),
+            })
+            .collect();
+        let host = Host::new(options.executor());
+        let workspace = self.workspace(host.workers())?;
+        let context = host.context(options.seed);
+        // SAFETY: each pointer leads to a live buffer of its leaf's size and alignment (literals are 8-byte aligned),
+        // parameters that the program writes to are copies of our own, results are not otherwise borrowed, the
+        // workspace fits the host's workers, and the host outlives the call.
+        let code = unsafe { self.call_raw(&parameters, &results, workspace.as_ptr().cast(), &context) };
+        if code != 0 {
+            return Err(RunError::Status { code });
+        }
+        let mut out = Vec::with_capacity(buffers.len());
+        for (i, (slot, leaf)) in buffers.into_iter().zip(&descriptor.results).enumerate() {
+            out.push(match slot {
+                ResultSlot::Literal(literal) => literal,
+                ResultSlot::Bytes(bytes) => load(i, leaf, bytes.bytes())?,
+                ResultSlot::Parameter(p) => match copies.get(p) {
+                    Some(Some(copy)) => load(i, leaf, copy.bytes())?,
+                    _ => return Err(RunError::Index(p)),
+                },
+            });
+        }
+        Ok(out)
+    }
+
+    /// Allocates buffers for repeated calls.
+    ///
+    /// # Errors
+    /// Where memory is exhausted.
+    pub fn session(&self, options: &RunOptions) -> Result<Session, RunError> {
+        Session::new(self, options)
+    }
+
+    /// Calls the function itself and returns its status.
+    ///
+    /// # Safety
+    /// `parameters` and `results` have as many pointers as the descriptor has leaves, each to a buffer of its leaf's
+    /// size, aligned for its element; results overlap nothing but declared aliases; `workspace` is 64-byte aligned
+    /// and as large as [`DescriptorInfo::workspace_size`] of the context's workers (1 without a context) says;
+    /// `context` is null only where the program needs no service, and its services keep their promises.
+    #[inline]
+    pub unsafe fn call_raw(
+        &self,
+        parameters: &[*const c_void],
+        results: &[*mut c_void],
+        workspace: *mut c_void,
+        context: *const Context,
+    ) -> i32 {
+        debug_assert_eq!(parameters.len(), self.descriptor().parameters.len());
+        debug_assert_eq!(results.len(), self.descriptor().results.len());
+        // SAFETY: the caller promises what the function needs.
+        unsafe { (self.inner.entry)(parameters.as_ptr(), results.as_ptr(), workspace, context) }
+    }
+
+    /// The parameter whose buffer the result must share.
+    fn must_alias(&self, result: usize) -> Option<usize> {
+        let mut aliases = self.descriptor().aliases.iter();
+        aliases.find(|a| a.must && a.result as usize == result).map(|a| a.parameter as usize)
+    }
+
+    fn workspace(&self, workers: u32) -> Result<AlignedBytes, RunError> {
+        AlignedBytes::new(self.descriptor().workspace_size(workers).ok_or(RunError::OutOfMemory(u64::MAX))?)
+    }
+}
+
+enum ResultSlot {
+    Literal(ArrayLiteral),
+    Bytes(AlignedBytes),
+    Parameter(usize),
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Program({})", self.descriptor().entry)
+    }
+}

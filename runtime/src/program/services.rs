@@ -1,0 +1,64 @@
+//! The services of a call: what the context's function pointers lead to.
+
+use crate::abi::{Context, ParallelBody, Services};
+use crate::pool::{Executor, MAX_WORKERS, parallel_for};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// What stands behind a [`Context`]: its address is the context's `host`.
+pub(crate) struct Host {
+    executor: Arc<dyn Executor>,
+    workers: u32,
+}
+
+impl Host {
+    /// The services that this runtime offers.
+    pub(crate) const OFFERED: Services = Services::PARALLEL_FOR;
+
+    pub(crate) fn new(executor: Arc<dyn Executor>) -> Host {
+        // Asked once: the workspace is sized by this number.
+        let workers = executor.workers().clamp(1, MAX_WORKERS) as u32;
+        Host { executor, workers }
+    }
+
+    pub(crate) fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    /// A context whose services are this host's. It must not outlive the host.
+    pub(crate) fn context(&self, seed: u64) -> Context {
+        Context {
+            host: std::ptr::from_ref(self).cast_mut().cast(),
+            workers: self.workers,
+            parallel_for: Some(parallel_for_service),
+            ..Context::new(seed)
+        }
+    }
+}
+
+/// A loop body's argument. The compiled program guarantees that its bodies may run on several threads.
+struct Argument(*mut c_void);
+// SAFETY: the pointer is only passed on to the body, which the program declares fit for concurrent use.
+unsafe impl Sync for Argument {}
+
+impl Argument {
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// The `parallel_for` service.
+unsafe extern "C" fn parallel_for_service(host: *mut c_void, tasks: i64, body: ParallelBody, arg: *mut c_void) -> i32 {
+    // SAFETY: `host` is the address that `Host::context` put beside this function; the host outlives the call.
+    let host = unsafe { &*host.cast::<Host>().cast_const() };
+    let arg = Argument(arg);
+    let workers = host.workers as usize;
+    parallel_for(&*host.executor, tasks, &|task, worker| {
+        if worker >= workers {
+            return crate::abi::Status::ServiceFailed.code();
+        }
+        // SAFETY: the program passes a body that takes this argument, a task below `tasks` and a worker that the
+        // workspace has room for.
+        unsafe { body(arg.get(), task, worker as i64) }
+    })
+}
