@@ -162,6 +162,10 @@ pub struct Alias {
 pub struct ModuleConfig {
     /// `entry_computation_layout`: shapes with layouts of the parameters and the result.
     pub entry_layout: Option<(Vec<Shape>, Shape)>,
+    /// The logical shapes, with layouts, of the parameters and the result that callers see. Set by
+    /// [`crate::passes::layout`], after which the entry's own parameters and result have the physical order of
+    /// dimensions and no layout.
+    pub abi: Option<(Vec<Shape>, Shape)>,
     /// `input_output_alias`.
     pub aliases: Vec<Alias>,
     /// `is_scheduled=true`.

@@ -258,7 +258,7 @@ opcodes! {
     // Side effects.
     CustomCall "custom-call" (AtLeast 0) SideEffect req[CustomCallTarget]
         opt[CalledComputations ToApply OperandLayoutConstraints CustomCallHasSideEffect ApiVersion CustomCallSchedule
-            OutputToOperandAliasing Window DimLabels FeatureGroupCount BatchGroupCount OperandPrecision PaddingType
+            OutputToOperandAliasing ResultLayout Window DimLabels FeatureGroupCount BatchGroupCount OperandPrecision PaddingType
             Literal];
     Infeed "infeed" (Between 0 1) SideEffect req[] opt[InfeedConfig];
     Outfeed "outfeed" (Between 1 2) SideEffect req[] opt[OutfeedConfig OutfeedShape];

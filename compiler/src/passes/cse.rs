@@ -60,7 +60,14 @@ fn may_merge(instruction: &Instruction, effects: &Effects) -> bool {
     );
     let ordered = matches!(instruction.opcode.category(), Category::SideEffect | Category::Async | Category::Random);
     let controlled = instruction.attrs.instructions(AttrKey::ControlPredecessors).is_some_and(|l| !l.is_empty());
-    !fixed && !ordered && !controlled && !effects.of_instruction(instruction) && !holds_token(&instruction.shape)
+    // A constant whose value the text left out equals nothing.
+    let elided = instruction.opcode == Opcode::Constant && instruction.literal().is_none();
+    !fixed
+        && !elided
+        && !ordered
+        && !controlled
+        && !effects.of_instruction(instruction)
+        && !holds_token(&instruction.shape)
 }
 
 fn holds_token(shape: &Shape) -> bool {

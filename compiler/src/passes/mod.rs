@@ -7,9 +7,13 @@
 //! line. Algorithm: a file per pass, each a function from module to [`Stats`], all over the machinery of [`rewrite`];
 //! [`optimize`] runs them in order and repeats the cheap ones until nothing changes, at most [`MAX_ROUNDS`] times.
 
+pub mod async_to_sync;
 pub mod cse;
 pub mod dce;
+pub mod expand;
+pub mod fold;
 pub mod inline;
+pub mod layout;
 pub mod loops;
 pub mod rewrite;
 pub mod simplify;
@@ -71,11 +75,15 @@ impl fmt::Display for Stats {
 pub struct PassOptions {
     /// Verify the module after each pass; on by default in debug builds.
     pub verify: bool,
+    /// Keep the layouts of entry parameters and results for callers; without it, callers pass row-major arrays.
+    pub keep_entry_layouts: bool,
+    /// Simplify, fold and merge; without it only what code generation needs is done.
+    pub optimize: bool,
 }
 
 impl Default for PassOptions {
     fn default() -> Self {
-        PassOptions { verify: cfg!(debug_assertions) }
+        PassOptions { verify: cfg!(debug_assertions), keep_entry_layouts: true, optimize: true }
     }
 }
 
@@ -131,6 +139,7 @@ impl fmt::Display for PipelineStats {
 
 /// What the runs of a pipeline share.
 struct State {
+    keep_entry_layouts: bool,
     /// Instructions that inlining may still add, over all rounds.
     inline_budget: usize,
 }
@@ -139,11 +148,18 @@ struct State {
 type Pass = fn(&mut Module, &mut State) -> Result<Stats>;
 
 /// Passes that run once, first.
-const PREPARE: &[(&str, Pass)] = &[("inline", |m, s| inline::run_within(m, &mut s.inline_budget))];
+const PREPARE: &[(&str, Pass)] = &[
+    ("layout", |m, s| layout::run_with(m, s.keep_entry_layouts)),
+    ("async-to-sync", |m, _| async_to_sync::run(m)),
+    ("inline", |m, s| inline::run_within(m, &mut s.inline_budget)),
+    ("expand", |m, _| expand::run(m)),
+    ("dce", |m, _| dce::run(m)),
+];
 
 /// Passes that repeat until nothing changes.
 const REPEAT: &[(&str, Pass)] = &[
     ("simplify", |m, _| simplify::run(m)),
+    ("fold", |m, _| fold::run(m)),
     ("cse", |m, _| cse::run(m)),
     ("dce", |m, _| dce::run(m)),
     ("inline", |m, s| inline::run_within(m, &mut s.inline_budget)),
@@ -162,11 +178,11 @@ pub fn optimize_with(
 ) -> Result<PipelineStats> {
     let mut pipeline = PipelineStats::default();
     rewrite::sort_computations(module)?;
-    let mut state = State { inline_budget: inline::budget(module) };
+    let mut state = State { keep_entry_layouts: options.keep_entry_layouts, inline_budget: inline::budget(module) };
     for &(name, pass) in PREPARE {
         step(module, options, &mut state, &mut pipeline, observe, (name, pass))?;
     }
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..if options.optimize { MAX_ROUNDS } else { 0 } {
         let mut changes = 0;
         for &(name, pass) in REPEAT {
             changes += step(module, options, &mut state, &mut pipeline, observe, (name, pass))?;

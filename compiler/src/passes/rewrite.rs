@@ -105,6 +105,30 @@ pub fn rewrite(
     Ok(())
 }
 
+/// Adds instructions after all others; `rule` returns the new root, which may have another shape.
+pub fn append(
+    module: &mut Module,
+    computation: ComputationId,
+    rule: impl FnOnce(&mut Rewriter<'_>) -> Result<InstructionId>,
+) -> Result<()> {
+    let order = std::mem::take(&mut module.computations[computation].order);
+    let current = module.computations[computation].root;
+    let mut rw = Rewriter {
+        module,
+        computation,
+        order,
+        replaced: SecondaryMap::new(),
+        also_after: HashMap::new(),
+        names: None,
+        current,
+    };
+    let root = rule(&mut rw)?;
+    let order = rw.order;
+    let computation = &mut module.computations[computation];
+    (computation.order, computation.root) = (order, root);
+    Ok(())
+}
+
 impl Rewriter<'_> {
     /// The computation under work.
     pub fn computation(&self) -> &Computation {

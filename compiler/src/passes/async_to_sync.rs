@@ -1,0 +1,133 @@
+//! Asynchronous forms become what they do.
+//!
+//! Problem: scheduled modules split an operation into start, update and done; one native function runs them in order
+//! anyway. Invariant: the effect happens where the start stands, exactly once, and every value keeps its shape, so
+//! that a start's state may travel through tuples, loops and calls. Algorithm: a start becomes its operation followed
+//! by a tuple of the state's shape (operands, result, zeros for contexts); an update hands the state on; a done takes
+//! the result out of it. Simplification then removes the tuples.
+
+use super::Stats;
+use super::rewrite::{Rewriter, rewrite, sort_computations};
+use crate::error::{Error, Result};
+use crate::hlo::{AttrKey, Attrs, InstructionId, Module, Opcode};
+use brolga_runtime::{Literal, Shape};
+
+/// Rewrites every asynchronous form.
+pub fn run(module: &mut Module) -> Result<Stats> {
+    let mut stats = Stats::default();
+    for id in module.order.clone() {
+        rewrite(module, id, |rw, i| {
+            let new = match rw.opcode(i) {
+                Opcode::AsyncStart => {
+                    let Some(callee) = rw.instruction(i).attrs.computation(AttrKey::Calls) else {
+                        return Err(malformed(rw, i, "its computation"));
+                    };
+                    let operands = rw.instruction(i).operands.clone();
+                    let result = rw.call(callee, operands.clone());
+                    hand_over_control(rw, i, result);
+                    state(rw, i, operands, result)?
+                }
+                Opcode::AsyncUpdate => rw.operand(i, 0)?,
+                Opcode::AsyncDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone => {
+                    let tuple = rw.operand(i, 0)?;
+                    rw.element(tuple, 1)
+                }
+                Opcode::CopyStart => {
+                    // The state of a copy holds the copy first and its source second.
+                    let source = rw.operand(i, 0)?;
+                    let copy = rw.elementwise(Opcode::Copy, vec![source]);
+                    filled(rw, i, vec![copy, source])?
+                }
+                Opcode::CopyDone => {
+                    let tuple = rw.operand(i, 0)?;
+                    rw.element(tuple, 0)
+                }
+                Opcode::AllReduceStart => {
+                    let shape = rw.shape(i).clone();
+                    collective(rw, i, Opcode::AllReduce, shape)
+                }
+                Opcode::AllReduceDone => rw.operand(i, 0)?,
+                Opcode::AllGatherStart | Opcode::CollectivePermuteStart => {
+                    let gather = rw.opcode(i) == Opcode::AllGatherStart;
+                    let opcode = if gather { Opcode::AllGather } else { Opcode::CollectivePermute };
+                    let Some(shape) = rw.shape(i).as_tuple().and_then(|t| t.get(1)).cloned() else {
+                        return Err(malformed(rw, i, "a tuple of operands and results"));
+                    };
+                    let operands = rw.instruction(i).operands.clone();
+                    let result = collective(rw, i, opcode, shape);
+                    state(rw, i, operands, result)?
+                }
+                _ => return Ok(None),
+            };
+            stats.add("made synchronous", 1);
+            Ok(Some(new))
+        })?;
+    }
+    sort_computations(module)?;
+    Ok(stats)
+}
+
+fn malformed(rw: &Rewriter<'_>, id: InstructionId, expected: &str) -> Error {
+    let instruction = rw.instruction(id);
+    Error::Invalid {
+        site: rw.site(id),
+        constraint: "async.state",
+        message: format!("'{}' of shape {:#} does not hold {expected}", instruction.opcode, instruction.shape),
+    }
+}
+
+/// Gives the control predecessors of `old` to `new`, and lets their successors wait for it.
+fn hand_over_control(rw: &mut Rewriter<'_>, old: InstructionId, new: InstructionId) {
+    let before = rw.instruction(old).attrs.instructions(AttrKey::ControlPredecessors).unwrap_or(&[]).to_vec();
+    rw.add_control_predecessors(new, &before);
+    rw.control_also_after(old, vec![new]);
+}
+
+/// Emits the synchronous operation with the operands and attributes of a start.
+fn collective(rw: &mut Rewriter<'_>, id: InstructionId, opcode: Opcode, shape: Shape) -> InstructionId {
+    let instruction = rw.instruction(id);
+    let (operands, attrs): (_, Attrs) = (instruction.operands.clone(), instruction.attrs.clone());
+    let new = rw.emit(opcode, shape, operands, attrs);
+    hand_over_control(rw, id, new);
+    new
+}
+
+/// Emits the state of a start: operands, result, contexts.
+fn state(
+    rw: &mut Rewriter<'_>,
+    id: InstructionId,
+    operands: Vec<InstructionId>,
+    result: InstructionId,
+) -> Result<InstructionId> {
+    // One operand stands alone in some forms and in a tuple of one in others.
+    let first = rw.shape(id).as_tuple().and_then(|t| t.first());
+    let held = match (first, &operands[..]) {
+        (Some(shape), [only]) if shape.same_ignoring_layout(rw.shape(*only)) => *only,
+        _ => rw.tuple(operands),
+    };
+    filled(rw, id, vec![held, result])
+}
+
+/// Emits a tuple of the shape of `id` that starts with `parts` and is zero elsewhere.
+fn filled(rw: &mut Rewriter<'_>, id: InstructionId, mut parts: Vec<InstructionId>) -> Result<InstructionId> {
+    let Some(shapes) = rw.shape(id).as_tuple().map(<[Shape]>::to_vec) else {
+        return Err(malformed(rw, id, "a tuple"));
+    };
+    let fits = shapes.len() >= parts.len()
+        && parts.iter().zip(&shapes).all(|(&part, shape)| rw.shape(part).same_ignoring_layout(shape));
+    if !fits {
+        return Err(malformed(rw, id, "operands and result in order"));
+    }
+    for shape in shapes.iter().skip(parts.len()) {
+        let context = match shape {
+            Shape::Token => rw.emit(Opcode::AfterAll, Shape::Token, Vec::new(), Attrs::new()),
+            Shape::Array(array) if array.checked_elements().is_some_and(|n| n <= 64) => {
+                let Some(zero) = Literal::zeros(shape) else { return Err(malformed(rw, id, "a known context")) };
+                rw.constant(zero)
+            }
+            _ => return Err(malformed(rw, id, "a known context")),
+        };
+        parts.push(context);
+    }
+    Ok(rw.tuple(parts))
+}

@@ -1,0 +1,97 @@
+//! Expansion into the basic set of operations.
+//!
+//! Problem: some operations are shorthand for others, and each lowering that code generation need not have is one
+//! less to get right. Invariant: what an expansion emits computes the same; batch norms of 16-bit and narrower floats
+//! compute in `f32` and round once at the end. Algorithm: batch norms become elementwise operations and reductions,
+//! `map` over an elementwise computation becomes that computation on whole arrays, scalar predicates and bounds
+//! become arrays, a selection between tuples becomes a tuple of selections.
+
+mod batch_norm;
+mod map;
+
+use super::Stats;
+use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
+use crate::error::Result;
+use crate::hlo::{Attrs, InstructionId, Module, Opcode};
+use brolga_runtime::Shape;
+
+/// Expands what has no lowering of its own.
+pub fn run(module: &mut Module) -> Result<Stats> {
+    let mut stats = Stats::default();
+    let effects = Effects::of(module);
+    let mut sums = batch_norm::Sums::default();
+    for id in module.order.clone() {
+        rewrite(module, id, |rw, i| {
+            let new = match rw.opcode(i) {
+                Opcode::BatchNormTraining => batch_norm::training(rw, i, &mut sums)?,
+                Opcode::BatchNormInference => batch_norm::inference(rw, i, &mut sums)?,
+                Opcode::BatchNormGrad => batch_norm::grad(rw, i, &mut sums)?,
+                Opcode::Map if !effects.of_instruction(rw.instruction(i)) => map::map(rw, i)?,
+                Opcode::Clamp => clamp(rw, i)?,
+                Opcode::Select => select(rw, i)?,
+                _ => None,
+            };
+            if new.is_some() {
+                stats.add(rw.opcode(i).name(), 1);
+            }
+            Ok(new)
+        })?;
+    }
+    sort_computations(module)?;
+    Ok(stats)
+}
+
+/// Scalar bounds become arrays of the operand's shape.
+fn clamp(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
+    let mut operands = rw.instruction(id).operands.clone();
+    let Some(shape) = rw.array(id).cloned() else { return Ok(None) };
+    let scalar = |rw: &Rewriter<'_>, o| rw.dims(o).is_empty() && shape.rank() > 0;
+    if !operands.iter().any(|&o| scalar(rw, o)) {
+        return Ok(None);
+    }
+    for operand in &mut operands {
+        if scalar(rw, *operand) {
+            *operand = rw.broadcast_scalar(*operand, &shape);
+        }
+    }
+    Ok(Some(rw.emit(Opcode::Clamp, shape.into(), operands, Attrs::new())))
+}
+
+/// A scalar predicate over arrays becomes an array; a selection between tuples comes apart.
+fn select(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
+    let (predicate, yes, no) = (rw.operand(id, 0)?, rw.operand(id, 1)?, rw.operand(id, 2)?);
+    match rw.shape(id).clone() {
+        Shape::Array(shape) if rw.dims(predicate).is_empty() && shape.rank() > 0 => {
+            let predicates = shape.with_type(brolga_runtime::ElementType::Pred);
+            let predicate = rw.broadcast_scalar(predicate, &predicates);
+            Ok(Some(rw.emit(Opcode::Select, shape.into(), vec![predicate, yes, no], Attrs::new())))
+        }
+        Shape::Tuple(_) => Ok(Some(select_tuple(rw, predicate, yes, no))),
+        _ => Ok(None),
+    }
+}
+
+fn select_tuple(
+    rw: &mut Rewriter<'_>,
+    predicate: InstructionId,
+    yes: InstructionId,
+    no: InstructionId,
+) -> InstructionId {
+    match rw.shape(yes).clone() {
+        Shape::Tuple(elements) => {
+            let mut parts = Vec::with_capacity(elements.len());
+            for k in 0..elements.len() {
+                let (a, b) = (rw.element(yes, k), rw.element(no, k));
+                parts.push(select_tuple(rw, predicate, a, b));
+            }
+            rw.tuple(parts)
+        }
+        Shape::Array(shape) => {
+            let predicates = shape.with_type(brolga_runtime::ElementType::Pred);
+            let predicate = rw.broadcast_scalar(predicate, &predicates);
+            rw.emit(Opcode::Select, shape.into(), vec![predicate, yes, no], Attrs::new())
+        }
+        // Tokens order effects that have happened either way.
+        _ => yes,
+    }
+}

@@ -1,0 +1,144 @@
+//! Constant folding: what depends on constants only is computed now, by the interpreter.
+//!
+//! Problem: exporters compute masks, scales and index tables in the program. Invariant: results are the
+//! interpreter's, which every engine agrees with; effects, random numbers, control flow and barriers are never folded;
+//! the module does not swell and no single question takes long: see [`MAX_ELEMENTS`], [`FREE_BYTES`]. Algorithm: a
+//! forward sweep. An elementwise operation over arrays of one repeated element folds as a scalar and stays a broadcast,
+//! so that no large literal appears for what one element says.
+
+use super::Stats;
+use super::rewrite::{Effects, Rewriter, rewrite};
+use super::value;
+use crate::error::Result;
+use crate::hlo::{AttrKey, Attrs, Category, Instruction, InstructionId, Module, Opcode};
+use crate::interp;
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
+use std::sync::Arc;
+
+/// The most elements that the operands and the result of a folded operation may have together.
+pub const MAX_ELEMENTS: usize = 1 << 20;
+
+/// A result up to this size may be larger than the constants it comes from.
+pub const FREE_BYTES: usize = 4096;
+
+/// The most elements that one run of the pass computes with.
+pub const MAX_WORK: usize = 1 << 22;
+
+/// Folds constants in every computation.
+pub fn run(module: &mut Module) -> Result<Stats> {
+    let mut stats = Stats::default();
+    let mut work = MAX_WORK;
+    let effects = Effects::of(module);
+    for id in module.order.clone() {
+        rewrite(module, id, |rw, i| {
+            let instruction = rw.instruction(i);
+            let controlled =
+                instruction.attrs.instructions(AttrKey::ControlPredecessors).is_some_and(|l| !l.is_empty());
+            if controlled || effects.of_instruction(instruction) || !foldable(rw.module, instruction) {
+                return Ok(None);
+            }
+            let new = match splat(rw, i) {
+                Some(new) => Some(new),
+                None => whole(rw, i, &mut work),
+            };
+            stats.add("folded", usize::from(new.is_some()));
+            Ok(new)
+        })?;
+    }
+    Ok(stats)
+}
+
+/// Operations whose cost is in proportion to their operands and results, and that are functions of these alone.
+fn foldable(module: &Module, instruction: &Instruction) -> bool {
+    let known = match instruction.opcode {
+        // The cheap forms of a constant stay as they are.
+        Opcode::Broadcast | Opcode::Iota | Opcode::StochasticConvert => false,
+        Opcode::DynamicReshape | Opcode::SetDimensionSize => false,
+        Opcode::Reduce | Opcode::Scatter => true,
+        op => matches!(op.category(), Category::Elementwise | Category::Movement),
+    };
+    let arrays = instruction.shape.leaves().iter().all(|s| s.as_array().is_some_and(|a| !a.is_dynamic()));
+    // A reducer that loops could take any time.
+    let plain = |i: &Instruction| matches!(i.opcode.category(), Category::Structure | Category::Elementwise);
+    let short = instruction.attrs.called().into_iter().all(|c| {
+        let computation = &module.computations[c];
+        computation.order.len() <= 64 && computation.order.iter().all(|&i| plain(&computation.instructions[i]))
+    });
+    known && short && arrays && !instruction.operands.is_empty()
+}
+
+/// An elementwise operation over repeated elements.
+fn splat(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<InstructionId> {
+    let instruction = rw.instruction(id);
+    let shape = instruction.shape.as_array()?;
+    if !instruction.opcode.is_elementwise() || shape.rank() == 0 {
+        return None;
+    }
+    let computation = rw.computation();
+    let scalars: Vec<Literal> = instruction
+        .operands
+        .iter()
+        .map(|&o| Some(Literal::Array(value::splat(computation, o)?.literal()?)))
+        .collect::<Option<_>>()?;
+    let scalar = ArrayShape::new(shape.ty, []);
+    let question = Instruction { shape: Shape::Array(scalar), ..instruction.clone() };
+    let result = evaluate(rw.module, &question, &scalars.iter().collect::<Vec<_>>())?;
+    let shape = shape.clone();
+    match result {
+        Literal::Array(array) => Some(rw.splat(array, &shape)),
+        _ => None,
+    }
+}
+
+/// An operation over constants.
+fn whole(rw: &mut Rewriter<'_>, id: InstructionId, work: &mut usize) -> Option<InstructionId> {
+    let instruction = rw.instruction(id);
+    let (mut stored, mut elements) = (0usize, 0usize);
+    let mut operands: Vec<Arc<Literal>> = Vec::with_capacity(instruction.operands.len());
+    for &operand in &instruction.operands {
+        let source = rw.instruction(operand);
+        let shape = source.shape.as_array()?;
+        elements = elements.saturating_add(shape.checked_elements()?);
+        if elements > MAX_ELEMENTS.min(*work) {
+            return None;
+        }
+        if let Some(literal) = (source.opcode == Opcode::Constant).then(|| source.literal()).flatten() {
+            stored += shape.byte_size();
+            operands.push(literal.clone());
+        } else {
+            operands.push(Arc::new(Literal::Array(repeated(rw, operand, shape)?)));
+        }
+    }
+    let bytes = instruction.shape.leaves().iter().try_fold(0usize, |sum, leaf| {
+        let array = leaf.as_array()?;
+        elements = elements.saturating_add(array.checked_elements()?);
+        (elements <= MAX_ELEMENTS.min(*work)).then(|| sum + array.byte_size())
+    })?;
+    if bytes > stored.max(FREE_BYTES) {
+        return None;
+    }
+    *work -= elements;
+    let operands: Vec<&Literal> = operands.iter().map(|o| &**o).collect();
+    let result = evaluate(rw.module, instruction, &operands)?;
+    match result {
+        Literal::Array(_) => Some(rw.constant(result)),
+        Literal::Tuple(parts) => {
+            let parts = parts.into_iter().map(|p| rw.constant(p)).collect();
+            Some(rw.emit(Opcode::Tuple, rw.shape(id).clone(), parts, Attrs::new()))
+        }
+        Literal::Token => None,
+    }
+}
+
+/// The array that repeats one known element.
+fn repeated(rw: &Rewriter<'_>, id: InstructionId, shape: &ArrayShape) -> Option<ArrayLiteral> {
+    let element = value::splat(rw.computation(), id)?.literal()?;
+    ArrayLiteral::from_bytes(shape, &element.bytes().repeat(shape.checked_elements()?))
+}
+
+/// Asks the interpreter. Where it has no answer, or one of another shape, the instruction simply stays: if there is
+/// something wrong with it, whoever runs or compiles it says so.
+fn evaluate(module: &Module, instruction: &Instruction, operands: &[&Literal]) -> Option<Literal> {
+    let result = interp::evaluate(module, instruction, operands).ok()?;
+    result.shape().same_ignoring_layout(&instruction.shape).then_some(result)
+}

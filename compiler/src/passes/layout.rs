@@ -1,0 +1,292 @@
+//! Layouts: after this pass every array is row-major, and no instruction's shape carries a layout.
+//!
+//! Problem: HLO lets each array name the order of its dimensions in memory. Only three things in a program see that
+//! order: its callers, custom calls that constrain it, and `bitcast`. Invariant: the rest of the compiler knows one
+//! order. Algorithm: an entry parameter with another layout becomes a parameter of its *physical* shape (dimensions in
+//! the order of memory, slowest first) and a transpose back; a result is transposed to its physical shape;
+//! `ModuleConfig::abi` records the logical shapes and layouts that callers see. `bitcast` becomes transpose, reshape,
+//! transpose, with a `bitcast-convert` where the element type changes. A custom call with `operand_layout_constraints`
+//! gets its operands in physical shapes, and its attribute, which stays, says how they are meant; the logical shape of
+//! its result goes into `result_layout`. All other layouts have no meaning and are dropped. Tiles, memory spaces and
+//! element widths are notes to other machines and dropped too.
+
+use super::Stats;
+use super::rewrite::{Rewriter, append, rewrite, sort_computations};
+use crate::error::{Error, Result};
+use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Module, Opcode};
+use brolga_runtime::{ArrayShape, Shape};
+use std::collections::HashMap;
+
+/// Makes every array row-major; layouts of entry parameters and results are kept for callers.
+pub fn run(module: &mut Module) -> Result<Stats> {
+    run_with(module, true)
+}
+
+/// As [`run`]; where `keep_entry_layouts` is false, callers pass row-major arrays whatever the module says.
+pub fn run_with(module: &mut Module, keep_entry_layouts: bool) -> Result<Stats> {
+    sort_computations(module)?;
+    let mut stats = Stats::default();
+    bitcasts(module, &mut stats)?;
+    custom_calls(module, &mut stats)?;
+    if module.config.abi.is_none() {
+        let (parameters, result) = callers_view(module);
+        let strip = |s: &Shape| s.without_layout();
+        let seen = match keep_entry_layouts {
+            true => (parameters, result),
+            false => (parameters.iter().map(strip).collect(), strip(&result)),
+        };
+        entry_parameters(module, &seen.0, &mut stats)?;
+        if permuted(&seen.1) {
+            let entry = module.entry;
+            append(module, entry, |rw| {
+                let root = rw.computation().root;
+                store(rw, root, &seen.1)
+            })?;
+            stats.add("result in physical order", 1);
+        }
+        module.config.abi = Some(seen);
+        module.config.entry_layout = None;
+    }
+    let mut stripped = 0;
+    for id in module.order.clone() {
+        let computation = &mut module.computations[id];
+        for &i in &computation.order {
+            let instruction = &mut computation.instructions[i];
+            if instruction.shape.leaves().iter().any(|leaf| layout_of(leaf).is_some()) {
+                instruction.shape = instruction.shape.without_layout();
+                stripped += 1;
+            }
+        }
+    }
+    stats.add("layouts dropped", stripped);
+    Ok(stats)
+}
+
+/// The shapes that callers see: those of the module line, or else those of the entry's own instructions.
+fn callers_view(module: &Module) -> (Vec<Shape>, Shape) {
+    let entry = module.entry();
+    let own: Vec<Shape> = entry.parameters().iter().map(|&p| entry.instructions[p].shape.clone()).collect();
+    let own_result = entry.result_shape().clone();
+    match &module.config.entry_layout {
+        Some((parameters, result)) => {
+            let pick = |said: Option<&Shape>, own: &Shape| match said {
+                Some(said) if said.same_ignoring_layout(own) => said.clone(),
+                _ => own.clone(),
+            };
+            let parameters = own.iter().enumerate().map(|(k, own)| pick(parameters.get(k), own)).collect();
+            (parameters, pick(Some(result), &own_result))
+        }
+        None => (own, own_result),
+    }
+}
+
+fn layout_of(leaf: &Shape) -> Option<&brolga_runtime::Layout> {
+    match leaf {
+        Shape::Array(a) | Shape::Buffer(a) => a.layout.as_ref(),
+        _ => None,
+    }
+}
+
+/// The dimensions in the order of memory, slowest first, where that is not row-major.
+fn order_in_memory(array: &ArrayShape) -> Option<Vec<usize>> {
+    let layout = array.layout.as_ref()?;
+    let order: Vec<usize> = layout.minor_to_major.iter().rev().copied().collect();
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    let permutation = sorted.into_iter().eq(0..array.rank());
+    (permutation && !order.is_sorted()).then_some(order)
+}
+
+/// Whether any part of the shape is not row-major.
+fn permuted(shape: &Shape) -> bool {
+    shape.leaves().iter().any(|leaf| leaf.as_array().is_some_and(|a| order_in_memory(a).is_some()))
+}
+
+/// The row-major shape that has the same bytes as `shape` in its layout: dimensions in the order of memory.
+pub fn physical(shape: &Shape) -> Shape {
+    match shape {
+        Shape::Array(array) => match order_in_memory(array) {
+            Some(order) => Shape::Array(ArrayShape {
+                ty: array.ty,
+                dims: order.iter().map(|&d| array.dims[d]).collect(),
+                dynamic: order.iter().map(|&d| array.dynamic[d]).collect(),
+                layout: None,
+            }),
+            None => shape.without_layout(),
+        },
+        Shape::Tuple(elements) => Shape::Tuple(elements.iter().map(physical).collect()),
+        other => other.without_layout(),
+    }
+}
+
+fn inverse(permutation: &[usize]) -> Vec<usize> {
+    let mut out = vec![0; permutation.len()];
+    for (i, &p) in permutation.iter().enumerate() {
+        out[p] = i;
+    }
+    out
+}
+
+/// Emits the logical value of `value`, which has the physical form of `shape`.
+fn load(rw: &mut Rewriter<'_>, value: InstructionId, shape: &Shape) -> Result<InstructionId> {
+    convert(rw, value, shape, &|rw, value, order| rw.transpose(value, &inverse(order)))
+}
+
+/// Emits the physical form of `shape` of a logical value.
+fn store(rw: &mut Rewriter<'_>, value: InstructionId, shape: &Shape) -> Result<InstructionId> {
+    convert(rw, value, shape, &|rw, value, order| rw.transpose(value, order))
+}
+
+fn convert(
+    rw: &mut Rewriter<'_>,
+    value: InstructionId,
+    shape: &Shape,
+    transpose: &dyn Fn(&mut Rewriter<'_>, InstructionId, &[usize]) -> InstructionId,
+) -> Result<InstructionId> {
+    if !permuted(shape) {
+        return Ok(value);
+    }
+    Ok(match shape {
+        Shape::Array(array) => match order_in_memory(array) {
+            Some(order) => transpose(rw, value, &order),
+            None => value,
+        },
+        Shape::Tuple(elements) => {
+            let mut parts = Vec::with_capacity(elements.len());
+            for (k, element) in elements.iter().enumerate() {
+                let part = rw.element(value, k);
+                parts.push(convert(rw, part, element, transpose)?);
+            }
+            rw.tuple(parts)
+        }
+        _ => value,
+    })
+}
+
+fn entry_parameters(module: &mut Module, shapes: &[Shape], stats: &mut Stats) -> Result<()> {
+    let entry = module.entry;
+    rewrite(module, entry, |rw, id| {
+        if rw.opcode(id) != Opcode::Parameter {
+            return Ok(None);
+        }
+        let shape = rw.instruction(id).parameter_number().and_then(|n| shapes.get(n));
+        let Some(shape) = shape.filter(|s| permuted(s)) else { return Ok(None) };
+        let mut parameter = rw.instruction(id).clone();
+        parameter.shape = physical(shape);
+        let new = rw.push(parameter);
+        // The new parameter is the one that callers know by name.
+        let old_name = std::mem::take(&mut rw.instruction_mut(id).name);
+        let spare = std::mem::replace(&mut rw.instruction_mut(new).name, old_name);
+        rw.instruction_mut(id).name = spare;
+        stats.add("parameter in physical order", 1);
+        Ok(Some(load(rw, new, shape)?))
+    })
+}
+
+fn bitcasts(module: &mut Module, stats: &mut Stats) -> Result<()> {
+    for id in module.order.clone() {
+        // Rewriting replaces operands by values without layouts: note what each bitcast reads beforehand.
+        let computation = &module.computations[id];
+        let operand_shape = |i: InstructionId| {
+            let operand = computation.instructions[i].operands.first()?;
+            Some((i, computation.instructions[*operand].shape.clone()))
+        };
+        let bitcast = |i: &InstructionId| computation.instructions[*i].opcode == Opcode::Bitcast;
+        let sources: HashMap<InstructionId, Shape> =
+            computation.order.iter().copied().filter(bitcast).filter_map(operand_shape).collect();
+        if sources.is_empty() {
+            continue;
+        }
+        rewrite(module, id, |rw, i| {
+            let Some(source) = sources.get(&i) else { return Ok(None) };
+            let target = rw.shape(i).clone();
+            let operand = rw.operand(i, 0)?;
+            let new = match (source, &target) {
+                (Shape::Array(from), Shape::Array(to)) if !from.is_dynamic() && !to.is_dynamic() => {
+                    bitcast_array(rw, i, operand, from, to)?
+                }
+                _ if source.same_ignoring_layout(&target) => operand,
+                _ => {
+                    let feature = format!("bitcast of {source} to {target}");
+                    return Err(Error::Unsupported { site: rw.site(i), feature });
+                }
+            };
+            stats.add("bitcast", 1);
+            Ok(Some(new))
+        })?;
+    }
+    Ok(())
+}
+
+fn bitcast_array(
+    rw: &mut Rewriter<'_>,
+    id: InstructionId,
+    operand: InstructionId,
+    from: &ArrayShape,
+    to: &ArrayShape,
+) -> Result<InstructionId> {
+    let bits = |a: &ArrayShape| a.checked_elements().and_then(|n| n.checked_mul(a.ty.bits() as usize));
+    let (Some(n), Some(m)) = (from.checked_elements(), to.checked_elements()) else {
+        return Err(Error::Unsupported { site: rw.site(id), feature: "an array of this size".to_owned() });
+    };
+    if bits(from) != bits(to) {
+        return Err(Error::Invalid {
+            site: rw.site(id),
+            constraint: "bitcast.size",
+            message: format!("a bitcast keeps the number of bits: {from:#} has another than {to:#}"),
+        });
+    }
+    let source = store(rw, operand, &Shape::Array(from.clone()))?;
+    let Shape::Array(target) = physical(&Shape::Array(to.clone())) else { return Ok(operand) };
+    let (n, m) = (n as i64, m as i64);
+    let recast = |rw: &mut Rewriter<'_>, value, dims: &[i64]| {
+        let shape = Shape::array(to.ty, dims);
+        rw.emit(Opcode::BitcastConvert, shape, vec![value], Attrs::new())
+    };
+    let bytes = if from.ty == to.ty {
+        source
+    } else if from.ty.bits() == to.ty.bits() {
+        let dims = rw.dims(source).to_vec();
+        recast(rw, source, &dims)
+    } else if from.ty.bits() > to.ty.bits() {
+        let flat = rw.reshape(source, &[n]);
+        recast(rw, flat, &[n, i64::from(from.ty.bits() / to.ty.bits())])
+    } else {
+        let flat = rw.reshape(source, &[m, i64::from(to.ty.bits() / from.ty.bits())]);
+        recast(rw, flat, &[m])
+    };
+    let shaped = rw.reshape(bytes, &target.dims);
+    load(rw, shaped, &Shape::Array(to.clone()))
+}
+
+/// Custom calls that say which layouts they want get them.
+fn custom_calls(module: &mut Module, stats: &mut Stats) -> Result<()> {
+    for id in module.order.clone() {
+        rewrite(module, id, |rw, i| {
+            let instruction = rw.instruction(i);
+            if instruction.opcode != Opcode::CustomCall || instruction.attrs.raw(AttrKey::ResultLayout).is_some() {
+                return Ok(None);
+            }
+            let Some(AttrValue::Shapes(wanted)) = instruction.attrs.get(AttrKey::OperandLayoutConstraints) else {
+                return Ok(None);
+            };
+            let wanted = wanted.clone();
+            let result = instruction.shape.clone();
+            let (mut call, mut operands) = (instruction.clone(), instruction.operands.clone());
+            if wanted.len() != operands.len() || !wanted.iter().chain([&result]).any(permuted) {
+                return Ok(None);
+            }
+            for (operand, shape) in operands.iter_mut().zip(&wanted) {
+                *operand = store(rw, *operand, shape)?;
+            }
+            call.operands = operands;
+            call.shape = physical(&result);
+            call.attrs.set(AttrKey::ResultLayout, AttrValue::Raw(format!("{{{result}}}")));
+            let new = rw.push(call);
+            rw.control_also_after(i, vec![new]);
+            stats.add("custom call in physical order", 1);
+            Ok(Some(load(rw, new, &result)?))
+        })?;
+    }
+    Ok(())
+}
