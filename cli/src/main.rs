@@ -1,2 +1,7 @@
-//! The command line of Brolga.
-fn main() {}
+//! The `brolga` program. Everything it does stands in the library beside it, where tests can reach it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    brolga_cli::main()
+}

@@ -1,0 +1,74 @@
+//! Failures as people read them: file, line and column, and the source line underlined.
+
+use crate::failure::Failure;
+use crate::source::Source;
+use ariadne::{Color, Config, Label, Report, ReportKind};
+use brolga_compiler::{Error, Site};
+use std::io::IsTerminal;
+
+/// Source lines longer than this (constants run to megabytes) are shown as an excerpt around the place.
+const LONGEST_LINE: usize = 240;
+
+/// Writes the failure to standard error.
+pub fn report(failure: &Failure) {
+    match failure {
+        Failure::Program { error, source } => program(error, source.as_deref()),
+        Failure::File { path, reason } => eprintln!("error: {}: {reason}", path.display()),
+        Failure::Input(message) | Failure::Run(message) | Failure::Usage(message) => eprintln!("error: {message}"),
+        Failure::Unsupported(feature) => eprintln!("error: not supported yet: {feature}"),
+        Failure::Closed => {}
+    }
+}
+
+fn program(error: &Error, source: Option<&Source>) {
+    if let (Some(site), Some(source)) = (error.site(), source)
+        && excerpt(error, site, source).is_some()
+    {
+        return;
+    }
+    match source {
+        Some(source) => eprintln!("error: {}: {error}", source.name()),
+        None => eprintln!("error: {error}"),
+    }
+}
+
+/// `None` where the error has no place in the text.
+fn excerpt(error: &Error, site: &Site, source: &Source) -> Option<()> {
+    let line_number = usize::try_from(site.location.line).ok().filter(|&n| n > 0)?;
+    let text = source.text().lines().nth(line_number - 1).unwrap_or("");
+    let length = text.chars().count();
+    let column = (site.location.column.max(1) as usize - 1).min(length);
+    let width = (site.length.max(1) as usize).min(length.saturating_sub(column).max(1));
+
+    let mut message = error.message();
+    if let Some(name) = &site.instruction {
+        message = format!("instruction '{name}': {message}");
+    }
+    let (mut shown, mut at) = (text.to_owned(), column);
+    let mut note = None;
+    if length > LONGEST_LINE {
+        let start = column.saturating_sub(LONGEST_LINE / 2);
+        shown = text.chars().skip(start).take(LONGEST_LINE).collect();
+        at = column - start;
+        note = Some(format!(
+            "the place is column {} of a line of {length} characters; the excerpt starts at column {}",
+            column + 1,
+            start + 1
+        ));
+    }
+    let width = width.min(shown.chars().count().saturating_sub(at).max(1));
+    // Only the one line is given to the reporter, behind empty ones, so that its work hardly grows with the file.
+    let name = source.name().to_owned();
+    let before = line_number - 1;
+    let span = (name.clone(), before + at..before + at + width);
+    let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let mut report = Report::build(ReportKind::Error, span.clone())
+        .with_config(Config::default().with_color(color))
+        .with_message(message)
+        .with_label(Label::new(span).with_color(Color::Red).with_message("here"));
+    if let Some(note) = note {
+        report = report.with_note(note);
+    }
+    let cache = (name, ariadne::Source::from("\n".repeat(before) + &shown));
+    report.finish().write(cache, std::io::stderr().lock()).ok()
+}

@@ -1,0 +1,101 @@
+//! Reading modules: files or standard input, by file ending.
+
+use crate::failure::Failure;
+use brolga_compiler::hlo::{Module, SourceLocation};
+use brolga_compiler::{Error, Site, shape, text};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Files larger than this are refused rather than read: 2 GiB.
+const LARGEST_FILE: u64 = 1 << 31;
+
+/// A text that was read, kept so that errors can show it.
+#[derive(Debug)]
+pub struct Source {
+    name: String,
+    text: String,
+}
+
+impl Source {
+    /// The name to show: the path as given, or `<stdin>`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// What a file holds.
+pub enum Program {
+    /// A module that parsed and verified.
+    Module(Box<Module>, Arc<Source>),
+    /// The bytes of an object file.
+    Object(Vec<u8>),
+}
+
+/// Reads a module or an object.
+pub fn load(path: &Path) -> Result<Program, Failure> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("pb") => return Err(Failure::Unsupported("serialized HloModuleProto (.pb) as input".to_owned())),
+        Some("mlir") => return Err(Failure::Unsupported("StableHLO text (.mlir) as input".to_owned())),
+        _ => {}
+    }
+    let (name, bytes) = read(path)?;
+    // Standard input has no ending; objects say what they are in their first bytes.
+    if bytes.starts_with(b"\x7fELF") || path.extension().is_some_and(|e| e == "o") {
+        return Ok(Program::Object(bytes));
+    }
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => return Err(not_utf8(name, &error)),
+    };
+    let source = Arc::new(Source { name, text });
+    let module = text::parse(source.text()).map_err(|e| Failure::program(e, &source))?;
+    shape::verify(&module).map_err(|e| Failure::program(e, &source))?;
+    Ok(Program::Module(Box::new(module), source))
+}
+
+/// Reads a module; an object is refused.
+pub fn load_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failure> {
+    match load(path)? {
+        Program::Module(module, source) => Ok((module, source)),
+        Program::Object(_) => Err(Failure::Usage(format!("{}: expected HLO text, found an object", path.display()))),
+    }
+}
+
+fn not_utf8(name: String, error: &std::string::FromUtf8Error) -> Failure {
+    let good = error.utf8_error().valid_up_to();
+    let prefix = String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned();
+    let line = prefix.matches('\n').count() + 1;
+    let column = prefix.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    let location = SourceLocation {
+        line: u32::try_from(line).unwrap_or(u32::MAX),
+        column: u32::try_from(column).unwrap_or(u32::MAX),
+    };
+    let message = "the text is not UTF-8 from here on".to_owned();
+    let site = Site { instruction: None, location, length: 1 };
+    Failure::program(Error::Syntax { site, message }, &Arc::new(Source { name, text: prefix }))
+}
+
+/// Reads a file, or standard input for `-`; gives the name to show with it.
+pub fn read(path: &Path) -> Result<(String, Vec<u8>), Failure> {
+    let mut bytes = Vec::new();
+    let name = if path.as_os_str() == "-" { "<stdin>".to_owned() } else { path.display().to_string() };
+    let result = if path.as_os_str() == "-" {
+        std::io::stdin().lock().take(LARGEST_FILE + 1).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| {
+            bytes.reserve(usize::try_from(file.metadata()?.len().min(LARGEST_FILE)).unwrap_or(0));
+            file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)
+        })
+    };
+    match result {
+        Ok(n) if n as u64 > LARGEST_FILE => Err(Failure::file(path, "the file is larger than 2 GiB")),
+        Ok(_) => Ok((name, bytes)),
+        Err(error) => Err(Failure::file(path, error)),
+    }
+}

@@ -1,0 +1,41 @@
+//! `brolga parse` and `brolga opt`.
+
+use crate::args::{OptArgs, ParseArgs};
+use crate::failure::Failure;
+use crate::output;
+use crate::source::load_module;
+use brolga_compiler::{passes, text};
+
+/// `brolga parse`.
+pub fn parse(args: &ParseArgs) -> Result<(), Failure> {
+    let (module, _) = load_module(&args.module)?;
+    let summary = summary_json(&text::summary(&module));
+    match &args.summary {
+        Some(path) => output::write(path, summary.as_bytes()),
+        None => output::print(&summary),
+    }
+}
+
+fn summary_json(summary: &text::Summary) -> String {
+    let value = serde_json::json!({
+        "computations": summary.computations,
+        "instructions": summary.instructions,
+        "opcodes": summary.opcodes,
+        "params": summary.params,
+        "result": summary.result,
+    });
+    format!("{value:#}\n")
+}
+
+/// `brolga opt`.
+pub fn opt(args: &OptArgs) -> Result<(), Failure> {
+    let (mut module, source) = load_module(&args.module)?;
+    if !args.no_passes {
+        passes::optimize(&mut module, &passes::PassOptions::default()).map_err(|e| Failure::program(e, &source))?;
+    }
+    let text = text::print(&module, &text::PrintOptions::default());
+    match &args.output {
+        Some(path) => output::write(path, text.as_bytes()),
+        None => output::print(&text),
+    }
+}
