@@ -334,8 +334,12 @@ impl Body {
         }
     }
 
-    /// Adds a node, or finds the equal one.
+    /// Adds a node, or finds the equal one. An operation on constants alone becomes its value.
     pub fn push(&mut self, op: Op, args: &[NodeId], lane: Lane) -> NodeId {
+        let (op, args) = match self.fold(&op, args, lane) {
+            Some(bits) => (Op::Const(bits), &[][..]),
+            None => (op, args),
+        };
         let node = Node { op, args: args.to_vec(), lane };
         if let Some(&id) = self.known.get(&node) {
             return id;
@@ -344,6 +348,19 @@ impl Body {
         self.nodes.push(node.clone());
         self.known.insert(node, id);
         id
+    }
+
+    fn fold(&self, op: &Op, args: &[NodeId], lane: Lane) -> Option<u64> {
+        let n = args.len();
+        if n == 0 || n > 3 {
+            return None;
+        }
+        let (mut values, mut lanes) = ([0u64; 3], [lane; 3]);
+        for (k, &a) in args.iter().enumerate() {
+            values[k] = self.constant_bits(a)?;
+            lanes[k] = self.lane(a);
+        }
+        super::eval::apply(op, lane, &lanes[..n], &values[..n])
     }
 
     /// A constant by its bits.
@@ -503,8 +520,14 @@ impl Body {
         let mask = self.mask_cast(mask, lane.mask());
         self.push(Op::Select, &[mask, then, other], lane)
     }
-    /// See [`Op::MaskCast`]; nothing where the width is right already.
+    /// See [`Op::MaskCast`]; nothing where the width is right already, or was right before another cast.
     pub fn mask_cast(&mut self, mask: NodeId, lane: Lane) -> NodeId {
+        if let Node { op: Op::MaskCast, args, .. } = self.node(mask)
+            && let [source] = args[..]
+            && self.lane(source) == lane
+        {
+            return source;
+        }
         if self.lane(mask) == lane { mask } else { self.push(Op::MaskCast, &[mask], lane) }
     }
     /// See [`Op::MaskToInt`].
@@ -568,7 +591,7 @@ mod tests {
         let (x, y) = (inner.arg(0, Lane::F32), inner.arg(1, Lane::F32));
         let sum = inner.fadd(x, y);
         let mut outer = Body::new();
-        let (p, q) = (outer.f32(1.0), outer.f32(2.0));
+        let (p, q) = (outer.arg(2, Lane::F32), outer.arg(3, Lane::F32));
         let out = outer.inline(&inner, &[p, q], &[sum]);
         assert_eq!(outer.node(out[0]).args, [p, q]);
     }

@@ -1,0 +1,156 @@
+//! Conversions between real types.
+//!
+//! To an integer: toward zero, limited to the type's range, NaN to 0; between integers the low bits stay; to a float
+//! the nearest, ties to even, rounded once even where the way leads through a wider float; to `pred`: whether not zero.
+
+use super::super::body::{Body, FloatCond, IntCond, Lane, NodeId, Op};
+use super::super::storage;
+use super::{Lowered, Unsupported, integer};
+use brolga_runtime::{ElementType, Kind};
+
+/// `x` of type `from` as a value of type `to`; both are real, values in their compute lanes.
+pub fn convert(b: &mut Body, from: ElementType, to: ElementType, x: NodeId) -> NodeId {
+    if from == to {
+        return x;
+    }
+    match (from.kind(), to.kind()) {
+        (Kind::Pred, Kind::Float) => {
+            let lane = storage::compute_lane(to);
+            let (one, zero) = (b.float(lane, 1.0), b.float(lane, 0.0));
+            let value = b.select(x, one, zero);
+            // Only f8e8m0fnu cannot hold both.
+            if to == ElementType::F8E8M0Fnu { storage::round_to(b, to, value) } else { value }
+        }
+        (Kind::Pred, _) => {
+            let lane = storage::compute_lane(to);
+            let mask = b.mask_cast(x, lane.mask());
+            let value = b.mask_to_int(mask);
+            storage::wrap_integer(b, to, value)
+        }
+        (Kind::Signed | Kind::Unsigned, Kind::Pred) => {
+            let lane = b.lane(x);
+            let zero = b.int(lane, 0);
+            let mask = b.icmp(IntCond::Ne, x, zero);
+            b.mask_cast(mask, Lane::M32)
+        }
+        (Kind::Signed | Kind::Unsigned, Kind::Float) => integer_to_float(b, from, to, x),
+        (Kind::Signed | Kind::Unsigned, _) => integer::resize(b, from, to, x),
+        (_, Kind::Pred) => {
+            let lane = b.lane(x);
+            let zero = b.float(lane, 0.0);
+            let mask = b.fcmp(FloatCond::Ne, x, zero);
+            b.mask_cast(mask, Lane::M32)
+        }
+        (_, Kind::Float) => float_to_float(b, from, to, x),
+        _ => float_to_integer(b, to, x),
+    }
+}
+
+fn integer_to_float(b: &mut Body, from: ElementType, to: ElementType, x: NodeId) -> NodeId {
+    let signed = from.is_signed_integer();
+    // Narrower integers are never negative as 32-bit ones where they have no sign, and signed conversions are cheaper.
+    let op = if signed || from.bits() < 32 { Op::SToF } else { Op::UToF };
+    if to == ElementType::F64 {
+        return b.convert(op, x, Lane::F64);
+    }
+    if to == ElementType::F32 || from.bits() < 24 {
+        let value = b.convert(op, x, Lane::F32);
+        return if to == ElementType::F32 { value } else { storage::round_to(b, to, value) };
+    }
+    // A wide integer to a narrow float: through f64, with what f64 cannot hold pressed into its last bit.
+    let x = if from.bits() == 64 { squeeze(b, signed, x) } else { x };
+    let wide = b.convert(op, x, Lane::F64);
+    let odd = storage::demote_to_odd(b, wide);
+    storage::round_to(b, to, odd)
+}
+
+/// A 64-bit integer with at most 53 significant bits that rounds to few bits as `x` does.
+fn squeeze(b: &mut Body, signed: bool, x: NodeId) -> NodeId {
+    let drop = if signed { 11 } else { 12 };
+    let low = b.i64((1 << drop) - 1);
+    let rest = b.and(x, low);
+    let high = b.i64(-1 << drop);
+    let high = b.and(x, high);
+    let zero = b.i64(0);
+    let some = b.icmp(IntCond::Ne, rest, zero);
+    let sticky = b.i64(1 << (drop - 1));
+    let sticky = b.select(some, sticky, zero);
+    let squeezed = b.or(high, sticky);
+    // Where x fits as it is nothing may be dropped: |x| below 2^53.
+    let limit = b.i64(1 << 53);
+    let twice = b.i64(1 << 54);
+    let small = if signed {
+        let shifted = b.iadd(x, limit);
+        b.icmp(IntCond::ULt, shifted, twice)
+    } else {
+        b.icmp(IntCond::ULt, x, limit)
+    };
+    b.select(small, x, squeezed)
+}
+
+fn float_to_float(b: &mut Body, from: ElementType, to: ElementType, x: NodeId) -> NodeId {
+    match (from, to) {
+        (ElementType::F64, ElementType::F32) => b.convert(Op::Demote, x, Lane::F32),
+        (ElementType::F64, _) => {
+            let odd = storage::demote_to_odd(b, x);
+            storage::round_to(b, to, odd)
+        }
+        (_, ElementType::F64) => b.convert(Op::Promote, x, Lane::F64),
+        (_, ElementType::F32) => x,
+        _ => storage::round_to(b, to, x),
+    }
+}
+
+fn float_to_integer(b: &mut Body, to: ElementType, x: NodeId) -> NodeId {
+    let signed = to.is_signed_integer();
+    let lane = storage::compute_lane(to);
+    if to.bits() >= 32 {
+        return b.convert(if signed { Op::FToS } else { Op::FToU }, x, lane);
+    }
+    // The limits are exact floats, and between them the conversion is always exact.
+    let bits = to.bits();
+    let (low, high) = if signed { (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1) } else { (0, (1i64 << bits) - 1) };
+    let from_lane = b.lane(x);
+    let (low, high) = (b.float(from_lane, low as f64), b.float(from_lane, high as f64));
+    let ordered = b.fcmp(FloatCond::Eq, x, x);
+    let zero = b.float(from_lane, 0.0);
+    let x = b.select(ordered, x, zero);
+    let x = b.fmax_pseudo(x, low);
+    let x = b.fmin_pseudo(x, high);
+    let op = if from_lane == Lane::F32 { Op::FToSFast } else { Op::FToS };
+    b.convert(op, x, Lane::I32)
+}
+
+/// Rounds a float to an integer up with a probability of its fraction: where the random bits, as a fraction of one,
+/// are less than it.
+pub(super) fn stochastic(
+    b: &mut Body,
+    from: ElementType,
+    random_type: ElementType,
+    to: ElementType,
+    x: NodeId,
+    random: NodeId,
+) -> Lowered {
+    if !from.is_float() || !to.is_integer() || !random_type.is_unsigned_integer() || random_type.bits() > 32 {
+        return Err(Unsupported(format!("'stochastic-convert' from {from} to {to} with {random_type}")));
+    }
+    let lane = b.lane(x);
+    let size = b.fabs(x);
+    let whole = b.floor(size);
+    let fraction = b.fsub(size, whole);
+    let bits = random_type.bits();
+    let scale = b.float(lane, 2f64.powi(bits as i32));
+    let scaled = b.fmul(fraction, scale);
+    let threshold = b.convert(Op::FToU, scaled, Lane::I32);
+    let up = b.icmp(IntCond::ULt, random, threshold);
+    let (one, zero) = (b.float(lane, 1.0), b.float(lane, 0.0));
+    let step = b.select(up, one, zero);
+    let rounded = b.fadd(whole, step);
+    let minus = b.fneg(rounded);
+    let negative = b.fcmp(FloatCond::Lt, x, zero);
+    let value = b.select(negative, minus, rounded);
+    // Infinity less itself is no fraction: what is not finite converts as it is.
+    let finite = super::super::math::is_finite(b, x);
+    let value = b.select(finite, value, x);
+    Ok(float_to_integer(b, to, value))
+}

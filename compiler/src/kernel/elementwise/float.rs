@@ -1,0 +1,111 @@
+//! Real floats: narrow types in `F32`.
+
+use super::super::body::{Body, FloatCond, IntCond, NodeId, Variant};
+use super::super::math;
+use super::{Lowered, unsupported};
+use crate::hlo::{AttrKey, Attrs, Opcode};
+use brolga_runtime::ElementType;
+
+pub(super) fn lower(
+    b: &mut Body,
+    v: Variant,
+    opcode: Opcode,
+    attrs: &Attrs,
+    ty: ElementType,
+    operands: &[NodeId],
+) -> Lowered {
+    Ok(match (opcode, operands) {
+        (Opcode::Add, &[x, y]) => b.fadd(x, y),
+        (Opcode::Subtract, &[x, y]) => b.fsub(x, y),
+        (Opcode::Multiply, &[x, y]) => b.fmul(x, y),
+        (Opcode::Divide, &[x, y]) => b.fdiv(x, y),
+        (Opcode::Maximum, &[x, y]) => math::maximum(b, x, y),
+        (Opcode::Minimum, &[x, y]) => math::minimum(b, x, y),
+        (Opcode::Clamp, &[low, x, high]) => {
+            let x = math::maximum(b, low, x);
+            math::minimum(b, x, high)
+        }
+        (Opcode::Negate, &[x]) => b.fneg(x),
+        (Opcode::Abs, &[x]) => b.fabs(x),
+        (Opcode::Sign, &[x]) => math::sign(b, x),
+        (Opcode::Floor, &[x]) => b.floor(x),
+        (Opcode::Ceil, &[x]) => b.ceil(x),
+        (Opcode::RoundNearestEven, &[x]) => b.nearest(x),
+        (Opcode::RoundNearestAfz, &[x]) => math::round_nearest_afz(b, x),
+        (Opcode::IsFinite, &[x]) => math::is_finite(b, x),
+        (Opcode::Sqrt, &[x]) => b.sqrt(x),
+        (Opcode::Rsqrt, &[x]) => {
+            let root = b.sqrt(x);
+            let lane = b.lane(x);
+            let one = b.float(lane, 1.0);
+            b.fdiv(one, root)
+        }
+        (Opcode::Exp, &[x]) => math::exp(b, v, x),
+        (Opcode::Expm1, &[x]) => math::expm1(b, v, x),
+        (Opcode::Log, &[x]) => math::log(b, v, x),
+        (Opcode::Log1p, &[x]) => math::log1p(b, v, x),
+        (Opcode::Tanh, &[x]) => math::tanh(b, v, x),
+        (Opcode::Logistic, &[x]) => math::logistic(b, v, x),
+        (Opcode::ReducePrecision, &[x]) => reduce_precision(b, attrs, ty, x),
+        _ => return Err(unsupported(opcode, ty)),
+    })
+}
+
+/// Exponent and mantissa bits of a float type.
+fn fields(ty: ElementType) -> (i64, i64) {
+    use ElementType as E;
+    match ty {
+        E::F64 => (11, 52),
+        E::F16 => (5, 10),
+        E::BF16 => (8, 7),
+        E::F8E3M4 => (3, 4),
+        E::F8E4M3 | E::F8E4M3Fn | E::F8E4M3Fnuz | E::F8E4M3B11Fnuz => (4, 3),
+        E::F8E5M2 | E::F8E5M2Fnuz => (5, 2),
+        E::F4E2M1Fn => (2, 1),
+        E::F8E8M0Fnu => (8, 0),
+        _ => (8, 23),
+    }
+}
+
+/// Rounds to a format of so many exponent and mantissa bits: past its range to infinity, below its normal numbers to
+/// zero.
+fn reduce_precision(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId) -> NodeId {
+    let lane = b.lane(x);
+    let int = lane.integer();
+    let (type_exponent, type_mantissa) = fields(ty);
+    let exponent = attrs.int(AttrKey::ExponentBits).unwrap_or(type_exponent).clamp(1, 11);
+    let mantissa = attrs.int(AttrKey::MantissaBits).unwrap_or(type_mantissa).clamp(0, 52);
+    let (width, lane_bias) = if int.bits() == 64 { (52, 1023) } else { (23, 127) };
+    let infinity = if int.bits() == 64 { 0x7ff0_0000_0000_0000 } else { 0x7f80_0000 };
+    let bits = b.bitcast(x, int);
+    let magnitude_mask = b.int(int, if int.bits() == 64 { i64::MAX } else { i64::from(i32::MAX) });
+    let mut size = b.and(bits, magnitude_mask);
+    let inverse = b.not(magnitude_mask);
+    let sign = b.and(bits, inverse);
+    if mantissa < type_mantissa {
+        let drop = width - mantissa;
+        let last = b.lshr_imm(size, drop as u8);
+        let one = b.int(int, 1);
+        let odd = b.and(last, one);
+        let half = b.int(int, (1 << (drop - 1)) - 1);
+        let up = b.iadd(odd, half);
+        let sum = b.iadd(size, up);
+        let keep = b.int(int, -1 << drop);
+        size = b.and(sum, keep);
+    }
+    if exponent < type_exponent {
+        let reach = (1 << (exponent - 1)) - 1;
+        let first_beyond = b.int(int, (lane_bias + reach + 1) << width);
+        let infinity = b.int(int, infinity);
+        let beyond = b.icmp(IntCond::SGe, size, first_beyond);
+        size = b.select(beyond, infinity, size);
+        let first_normal = b.int(int, (lane_bias - reach + 1) << width);
+        let zero = b.int(int, 0);
+        let below = b.icmp(IntCond::SLt, size, first_normal);
+        size = b.select(below, zero, size);
+    }
+    let bits = b.or(size, sign);
+    let value = b.bitcast(bits, lane);
+    let is_nan = b.fcmp(FloatCond::Uno, x, x);
+    b.select(is_nan, x, value)
+}

@@ -1,0 +1,286 @@
+//! Integers of every width: computed in 32 or 64 bits, wrapped to the type.
+
+use super::super::body::{Body, IntCond, Lane, NodeId, Op};
+use super::super::storage::wrap_integer;
+use super::{Lowered, unsupported};
+use crate::hlo::Opcode;
+use brolga_runtime::ElementType;
+
+pub(super) fn lower(b: &mut Body, opcode: Opcode, ty: ElementType, operands: &[NodeId]) -> Lowered {
+    let signed = ty.is_signed_integer();
+    let value = match (opcode, operands) {
+        (Opcode::Add, &[x, y]) => b.iadd(x, y),
+        (Opcode::Subtract, &[x, y]) => b.isub(x, y),
+        (Opcode::Multiply, &[x, y]) => b.imul(x, y),
+        (Opcode::Divide, &[x, y]) => divide(b, signed, x, y),
+        (Opcode::Remainder, &[x, y]) => return Ok(remainder(b, signed, x, y)),
+        (Opcode::Maximum, &[x, y]) => return Ok(maximum(b, signed, x, y)),
+        (Opcode::Minimum, &[x, y]) => return Ok(minimum(b, signed, x, y)),
+        (Opcode::Clamp, &[low, x, high]) => {
+            let x = maximum(b, signed, low, x);
+            return Ok(minimum(b, signed, x, high));
+        }
+        (Opcode::And, &[x, y]) => return Ok(b.and(x, y)),
+        (Opcode::Or, &[x, y]) => return Ok(b.or(x, y)),
+        (Opcode::Xor, &[x, y]) => return Ok(b.xor(x, y)),
+        (Opcode::Not, &[x]) => b.not(x),
+        (Opcode::Negate, &[x]) => {
+            let zero = zero_like(b, x);
+            b.isub(zero, x)
+        }
+        (Opcode::Abs, &[x]) if signed => {
+            let zero = zero_like(b, x);
+            let minus = b.isub(zero, x);
+            b.smax(x, minus)
+        }
+        (Opcode::Abs, &[x]) => return Ok(x),
+        (Opcode::Sign, &[x]) => {
+            let lane = b.lane(x);
+            let one = b.int(lane, 1);
+            if !signed {
+                return Ok(b.umin(x, one));
+            }
+            let minus_one = b.int(lane, -1);
+            let x = b.smax(x, minus_one);
+            // A type of one bit has no 1, only -1.
+            b.smin(x, one)
+        }
+        (Opcode::PopulationCount, &[x]) => {
+            let x = unsigned(b, ty, x);
+            population_count(b, x)
+        }
+        (Opcode::Clz, &[x]) => {
+            let x = unsigned(b, ty, x);
+            leading_zeros(b, ty.bits(), x)
+        }
+        (Opcode::Mulhi, &[x, y]) => multiply_high(b, ty, x, y),
+        (Opcode::ShiftLeft, &[x, by]) => shift(b, &Op::Shl, ty, x, by),
+        (Opcode::ShiftRightLogical, &[x, by]) => {
+            let x = unsigned(b, ty, x);
+            shift(b, &Op::LShr, ty, x, by)
+        }
+        (Opcode::ShiftRightArithmetic, &[x, by]) => {
+            let x = sign_extended(b, ty, x);
+            shift(b, &Op::AShr, ty, x, by)
+        }
+        (Opcode::Power, &[x, y]) => power(b, ty, x, y),
+        (Opcode::RoundNearestAfz | Opcode::RoundNearestEven | Opcode::Floor | Opcode::Ceil, &[x]) => return Ok(x),
+        _ => return Err(unsupported(opcode, ty)),
+    };
+    Ok(wrap_integer(b, ty, value))
+}
+
+fn zero_like(b: &mut Body, x: NodeId) -> NodeId {
+    let lane = b.lane(x);
+    b.int(lane, 0)
+}
+
+/// The type's bits, the lane's other bits zero.
+fn unsigned(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
+    if ty.bits() >= 32 || ty.is_unsigned_integer() {
+        return x;
+    }
+    let mask = b.i32((1 << ty.bits()) - 1);
+    b.and(x, mask)
+}
+
+/// The type's bits, extended by the highest of them.
+fn sign_extended(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
+    if ty.bits() >= 32 || ty.is_signed_integer() {
+        return x;
+    }
+    let spare = (32 - ty.bits()) as u8;
+    let high = b.shl_imm(x, spare);
+    b.ashr_imm(high, spare)
+}
+
+fn maximum(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
+    if signed { b.smax(x, y) } else { b.umax(x, y) }
+}
+
+fn minimum(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
+    if signed { b.smin(x, y) } else { b.umin(x, y) }
+}
+
+/// A divisor that the machine can divide by: 1 in place of 0, and of -1 where the type is signed. Beside it, where the
+/// divisor was 0 and where -1. A constant divisor needs neither.
+fn safe_divisor(b: &mut Body, signed: bool, y: NodeId) -> (NodeId, Option<NodeId>, Option<NodeId>) {
+    let lane = b.lane(y);
+    let (zero, one, minus_one) = (b.int(lane, 0), b.int(lane, 1), b.int(lane, -1));
+    let known = b.constant_bits(y);
+    if known.is_some_and(|bits| bits != 0 && (!signed || Some(bits) != b.constant_bits(minus_one))) {
+        return (y, None, None);
+    }
+    let by_zero = b.icmp(IntCond::Eq, y, zero);
+    let safe = b.select(by_zero, one, y);
+    if !signed {
+        return (safe, Some(by_zero), None);
+    }
+    let by_minus_one = b.icmp(IntCond::Eq, y, minus_one);
+    (b.select(by_minus_one, one, safe), Some(by_zero), Some(by_minus_one))
+}
+
+/// The quotient toward zero: all ones where the divisor is zero, the dividend where the quotient would overflow.
+fn divide(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
+    let (safe, by_zero, by_minus_one) = safe_divisor(b, signed, y);
+    let mut quotient = if signed { b.sdiv(x, safe) } else { b.udiv(x, safe) };
+    if let Some(mask) = by_minus_one {
+        let zero = zero_like(b, x);
+        let minus = b.isub(zero, x);
+        quotient = b.select(mask, minus, quotient);
+    }
+    if let Some(mask) = by_zero {
+        let lane = b.lane(x);
+        let all = b.int(lane, -1);
+        quotient = b.select(mask, all, quotient);
+    }
+    quotient
+}
+
+/// The remainder with the dividend's sign: the dividend where the divisor is zero.
+fn remainder(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
+    let (safe, by_zero, _) = safe_divisor(b, signed, y);
+    // By 1 in place of -1 the remainder is 0 just the same.
+    let remainder = if signed { b.srem(x, safe) } else { b.urem(x, safe) };
+    match by_zero {
+        Some(mask) => b.select(mask, x, remainder),
+        None => remainder,
+    }
+}
+
+/// A shift by any amount, taken as an unsigned number: past the width nothing is left but, of an arithmetic shift,
+/// the sign.
+fn shift(b: &mut Body, op: &Op, ty: ElementType, x: NodeId, by: NodeId) -> NodeId {
+    let lane = b.lane(x);
+    let width = i64::from(ty.bits());
+    let last = b.int(lane, width - 1);
+    let arithmetic = *op == Op::AShr;
+    let amount = b.umin(by, last);
+    let shifted = match b.constant_bits(amount) {
+        Some(n) => {
+            let n = n as u8;
+            let op = match op {
+                Op::Shl => Op::ShlImm(n),
+                Op::LShr => Op::LShrImm(n),
+                _ => Op::AShrImm(n),
+            };
+            b.push(op, &[x], lane)
+        }
+        None => b.push(op.clone(), &[x, amount], lane),
+    };
+    if arithmetic {
+        return shifted;
+    }
+    let past = b.icmp(IntCond::UGt, by, last);
+    let zero = b.int(lane, 0);
+    b.select(past, zero, shifted)
+}
+
+/// Set bits, by sums in ever wider fields: vectors have no instruction for it.
+fn population_count(b: &mut Body, x: NodeId) -> NodeId {
+    let lane = b.lane(x);
+    let repeat = |b: &mut Body, byte: u8| b.int(lane, i64::from_le_bytes([byte; 8]));
+    let (m1, m2, m4) = (repeat(b, 0x55), repeat(b, 0x33), repeat(b, 0x0f));
+    let half = b.lshr_imm(x, 1);
+    let half = b.and(half, m1);
+    let pairs = b.isub(x, half);
+    let upper = b.lshr_imm(pairs, 2);
+    let (lower, upper) = (b.and(pairs, m2), b.and(upper, m2));
+    let fours = b.iadd(lower, upper);
+    let upper = b.lshr_imm(fours, 4);
+    let bytes = b.iadd(fours, upper);
+    let mut sum = b.and(bytes, m4);
+    let mut by = 8;
+    while by < lane.bits() {
+        let upper = b.lshr_imm(sum, by as u8);
+        sum = b.iadd(sum, upper);
+        by *= 2;
+    }
+    let mask = b.int(lane, 0x7f);
+    b.and(sum, mask)
+}
+
+/// Leading zeros within the width: the highest bit is spread to the right, and what stays clear is counted.
+fn leading_zeros(b: &mut Body, width: u32, x: NodeId) -> NodeId {
+    let lane = b.lane(x);
+    let mut spread = x;
+    let mut by = 1;
+    while by < width {
+        let right = b.lshr_imm(spread, by as u8);
+        spread = b.or(spread, right);
+        by *= 2;
+    }
+    let used = population_count(b, spread);
+    let width = b.int(lane, i64::from(width));
+    b.isub(width, used)
+}
+
+fn multiply_high(b: &mut Body, ty: ElementType, x: NodeId, y: NodeId) -> NodeId {
+    let signed = ty.is_signed_integer();
+    if ty.bits() >= 32 {
+        return if signed { b.smulhi(x, y) } else { b.umulhi(x, y) };
+    }
+    let product = b.imul(x, y);
+    if signed { b.ashr_imm(product, ty.bits() as u8) } else { b.lshr_imm(product, ty.bits() as u8) }
+}
+
+/// Integer power by repeated squaring, one step a bit of the exponent. Negative exponents give 0 but for the bases 1
+/// and -1.
+fn power(b: &mut Body, ty: ElementType, x: NodeId, y: NodeId) -> NodeId {
+    let lane = b.lane(x);
+    let signed = ty.is_signed_integer();
+    let (zero, one) = (b.int(lane, 0), b.int(lane, 1));
+    let mut result = one;
+    let mut square = x;
+    let digits = ty.bits() - u32::from(signed);
+    let known = if signed { None } else { b.constant_bits(y) }.or_else(|| {
+        let bits = b.constant_bits(y)?;
+        (bits >> (lane.bits() - 1) & 1 == 0).then_some(bits)
+    });
+    for i in 0..digits {
+        if known.is_some_and(|bits| bits >> i == 0) {
+            break;
+        }
+        let bit = b.lshr_imm(y, i as u8);
+        let bit = b.and(bit, one);
+        let set = b.icmp(IntCond::Ne, bit, zero);
+        let product = b.imul(result, square);
+        result = match b.constant_bits(set) {
+            Some(0) => result,
+            Some(_) => product,
+            None => b.select(set, product, result),
+        };
+        if i + 1 < digits {
+            square = b.imul(square, square);
+        }
+    }
+    if !signed || known.is_some() {
+        return result;
+    }
+    let minus_one = b.int(lane, -1);
+    let odd = b.and(y, one);
+    let odd = b.icmp(IntCond::Ne, odd, zero);
+    let of_minus_one = b.select(odd, minus_one, one);
+    let is_minus_one = b.icmp(IntCond::Eq, x, minus_one);
+    let is_one = b.icmp(IntCond::Eq, x, one);
+    let other = b.select(is_one, one, zero);
+    let inverse = b.select(is_minus_one, of_minus_one, other);
+    let negative = b.icmp(IntCond::SLt, y, zero);
+    b.select(negative, inverse, result)
+}
+
+/// An integer of one type as one of another: the low bits, extended by the new type's sign.
+pub(super) fn resize(b: &mut Body, from: ElementType, to: ElementType, x: NodeId) -> NodeId {
+    let wide = to.bits() == 64;
+    match (from.bits() == 64, wide) {
+        (false, true) => b.convert(if from.is_signed_integer() { Op::SExt } else { Op::UExt }, x, Lane::I64),
+        (true, true) => x,
+        (from_wide, false) => {
+            let x = if from_wide { b.convert(Op::Wrap, x, Lane::I32) } else { x };
+            let fits = !from_wide
+                && (from.bits() < to.bits() && (from.is_unsigned_integer() || to.is_signed_integer())
+                    || from.bits() == to.bits() && from.is_signed_integer() == to.is_signed_integer());
+            if fits { x } else { wrap_integer(b, to, x) }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Elementwise operations of HLO, lowered to primitive nodes.
+//!
+//! Problem: some seventy operations on thirty types, with defined results where machines differ. Invariant: operands
+//! and result are in the compute lanes of [`super::storage`], small integers in the range of their type; results are
+//! those of the interpreter, floats within the bounds of [`super::math`]. Algorithm: one function a kind of operand
+//! (truth value, integer, float), conversions apart; what a machine leaves undefined (a zero divisor, the one quotient
+//! that overflows, a shift past the width) is kept away by selects on the operands.
+
+mod convert;
+mod float;
+mod integer;
+
+pub use convert::convert;
+
+use super::body::{Body, FloatCond, IntCond, Lane, NodeId, Variant};
+use super::storage;
+use crate::hlo::{AttrKey, Attrs, Opcode};
+use brolga_runtime::{ElementType, Kind};
+
+/// What the lowering must know about the program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ElementwiseContext {
+    /// With or without fused multiply-add in expansions.
+    pub variant: Variant,
+    /// Whether narrow floats are rounded after each operation, not only where they are stored.
+    pub strict_rounding: bool,
+}
+
+/// The operation has no lowering: what is missing, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported(pub String);
+
+type Lowered = Result<NodeId, Unsupported>;
+
+fn unsupported(opcode: Opcode, ty: ElementType) -> Unsupported {
+    Unsupported(format!("'{opcode}' on {ty}"))
+}
+
+/// Lowers one elementwise operation on real types. Operands and result are in their types' compute lanes.
+pub fn lower(
+    b: &mut Body,
+    cx: &ElementwiseContext,
+    opcode: Opcode,
+    attrs: &Attrs,
+    operand_types: &[ElementType],
+    result_type: ElementType,
+    operands: &[NodeId],
+) -> Result<NodeId, Unsupported> {
+    let Some(&first_type) = operand_types.first() else {
+        return Err(Unsupported(format!("'{opcode}' without operands")));
+    };
+    if !opcode.arity().allows(operands.len()) || operand_types.len() != operands.len() {
+        return Err(Unsupported(format!("'{opcode}' with {} operands", operands.len())));
+    }
+    if result_type.is_complex() || operand_types.iter().any(|ty| ty.is_complex()) {
+        return Err(unsupported(opcode, if first_type.is_complex() { first_type } else { result_type }));
+    }
+    // The type that decides what is computed: of select, that of the values.
+    let ty = match opcode {
+        Opcode::Select => operand_types[1],
+        _ => first_type,
+    };
+    let value = match opcode {
+        Opcode::Convert => return Ok(convert(b, first_type, result_type, operands[0])),
+        Opcode::Compare => compare(b, attrs, ty, operands[0], operands[1])?,
+        Opcode::Select => {
+            let lane = b.lane(operands[1]);
+            let mask = b.mask_cast(operands[0], lane.mask());
+            b.select(mask, operands[1], operands[2])
+        }
+        Opcode::StochasticConvert => {
+            return convert::stochastic(b, ty, operand_types[1], result_type, operands[0], operands[1]);
+        }
+        Opcode::Real => operands[0],
+        Opcode::Imag => {
+            let lane = b.lane(operands[0]);
+            b.bits(lane, 0)
+        }
+        _ => match ty.kind() {
+            Kind::Pred => pred(b, opcode, operands)?,
+            Kind::Signed | Kind::Unsigned => integer::lower(b, opcode, ty, operands)?,
+            _ => {
+                let value = float::lower(b, cx.variant, opcode, attrs, ty, operands)?;
+                let rounds = cx.strict_rounding || opcode == Opcode::ReducePrecision;
+                if rounds && result_type.is_float() { storage::round_to(b, result_type, value) } else { value }
+            }
+        },
+    };
+    let lane = b.lane(value);
+    Ok(if lane == Lane::M64 { b.mask_cast(value, Lane::M32) } else { value })
+}
+
+/// Truth values: sums are `or`, products are `and`.
+fn pred(b: &mut Body, opcode: Opcode, operands: &[NodeId]) -> Lowered {
+    Ok(match (opcode, operands) {
+        (Opcode::Add | Opcode::Or | Opcode::Maximum, &[x, y]) => b.or(x, y),
+        (Opcode::Multiply | Opcode::And | Opcode::Minimum, &[x, y]) => b.and(x, y),
+        (Opcode::Xor | Opcode::Subtract, &[x, y]) => b.xor(x, y),
+        (Opcode::Not, &[x]) => b.not(x),
+        (Opcode::Abs | Opcode::Sign | Opcode::Negate | Opcode::PopulationCount, &[x]) => x,
+        (Opcode::Clamp, &[low, x, high]) => {
+            let x = b.or(low, x);
+            b.and(x, high)
+        }
+        _ => return Err(unsupported(opcode, ElementType::Pred)),
+    })
+}
+
+/// A comparison, as a mask.
+fn compare(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId, y: NodeId) -> Lowered {
+    let direction = attrs.word(AttrKey::Direction).unwrap_or("EQ");
+    let total = attrs.word(AttrKey::ComparisonType) == Some("TOTALORDER");
+    if ty.is_float() && !total {
+        let cond = match direction {
+            "EQ" => FloatCond::Eq,
+            "NE" => FloatCond::Ne,
+            "LT" => FloatCond::Lt,
+            "LE" => FloatCond::Le,
+            "GT" => FloatCond::Gt,
+            _ => FloatCond::Ge,
+        };
+        return Ok(b.fcmp(cond, x, y));
+    }
+    let (x, y) = match ty.kind() {
+        Kind::Pred => (b.mask_to_int(x), b.mask_to_int(y)),
+        Kind::Float => (total_order_key(b, x), total_order_key(b, y)),
+        _ => (x, y),
+    };
+    let signed = ty.is_signed_integer() || ty.is_float();
+    let cond = match (direction, signed) {
+        ("EQ", _) => IntCond::Eq,
+        ("NE", _) => IntCond::Ne,
+        ("LT", true) => IntCond::SLt,
+        ("LE", true) => IntCond::SLe,
+        ("GT", true) => IntCond::SGt,
+        (_, true) => IntCond::SGe,
+        ("LT", false) => IntCond::ULt,
+        ("LE", false) => IntCond::ULe,
+        ("GT", false) => IntCond::UGt,
+        (_, false) => IntCond::UGe,
+    };
+    Ok(b.icmp(cond, x, y))
+}
+
+/// A signed integer that orders as the float does: -NaN < -inf < .. < -0 < +0 < .. < inf < NaN.
+pub fn total_order_key(b: &mut Body, x: NodeId) -> NodeId {
+    let lane = b.lane(x).integer();
+    let bits = b.bitcast(x, lane);
+    let sign = b.ashr_imm(bits, (lane.bits() - 1) as u8);
+    let magnitude = b.lshr_imm(sign, 1);
+    b.xor(bits, magnitude)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! How far the expansions are from the functions.
+
+use super::super::eval::eval;
+use super::*;
+
+/// Distance in units of the last place of the lane: `want` is more precise than the lane for f32.
+fn ulps(lane: Lane, got: f64, want: f64) -> f64 {
+    if got.is_nan() || want.is_nan() {
+        return if got.is_nan() && want.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    let (digits, least, huge) = if lane == Lane::F32 { (24, -149, f64::from(f32::MAX)) } else { (53, -1074, f64::MAX) };
+    if got.is_infinite() || want.is_infinite() || want.abs() > huge {
+        let rounded = if lane == Lane::F32 { f64::from(want as f32) } else { want };
+        return if got == rounded {
+            0.0
+        } else if got.is_infinite() && want.abs() > huge * 0.9999999 {
+            1.0
+        } else {
+            f64::INFINITY
+        };
+    }
+    if got == 0.0 && want == 0.0 {
+        return 0.0;
+    }
+    let (_, exponent) = libm::frexp(want);
+    let ulp = libm::ldexp(1.0, (exponent - digits).max(least));
+    (got - want).abs() / ulp
+}
+
+/// Sample arguments: special values, every exponent, and a dense net around one.
+pub(crate) fn samples(lane: Lane, count: u64) -> Vec<u64> {
+    let mut out = Vec::new();
+    let edges =
+        [0.0, 0.5, 1.0, 2.0, 3.0, 88.0, 88.72283, 89.0, 104.0, 709.78, 745.0, 1e-30, 1e30, f64::INFINITY, f64::NAN];
+    for e in edges {
+        for s in [e, -e] {
+            let bits = if lane == Lane::F32 { u64::from((s as f32).to_bits()) } else { s.to_bits() };
+            for d in [-1i64, 0, 1] {
+                out.push(bits.wrapping_add_signed(d) & if lane == Lane::F32 { 0xffff_ffff } else { u64::MAX });
+            }
+        }
+    }
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for i in 0..count {
+        let r = next();
+        let v = match i % 4 {
+            // Any bits at all.
+            0 => None,
+            // Around one, by some binades.
+            1 | 2 => Some(((r >> 11) as f64 / (1u64 << 53) as f64 * 2.0 - 1.0) * libm::exp2((r & 15) as f64 - 8.0)),
+            _ => Some(1.0 + (r as i64 as f64) / i64::MAX as f64 * 0.5),
+        };
+        out.push(match (v, lane) {
+            (None, Lane::F32) => r & 0xffff_ffff,
+            (None, _) => r,
+            (Some(v), Lane::F32) => u64::from((v as f32).to_bits()),
+            (Some(v), _) => v.to_bits(),
+        });
+    }
+    out
+}
+
+fn value(lane: Lane, bits: u64) -> f64 {
+    if lane == Lane::F32 { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) }
+}
+
+type Expansion = fn(&mut Body, Variant, NodeId) -> NodeId;
+
+/// The largest error of a function of one argument over `arguments`, and where.
+fn worst(
+    lane: Lane,
+    v: Variant,
+    f: Expansion,
+    want: fn(f64) -> f64,
+    arguments: impl Iterator<Item = u64>,
+) -> (f64, f64, usize) {
+    let mut b = Body::new();
+    let x = b.arg(0, lane);
+    let y = f(&mut b, v, x);
+    let nodes = b.nodes().iter().filter(|n| !n.args.is_empty()).count();
+    let mut worst = (0.0, 0.0);
+    for bits in arguments {
+        let got = value(lane, eval(&b, &[bits], &mut |_, _| 0)[y.0 as usize]);
+        let argument = value(lane, bits);
+        let error = ulps(lane, got, want(argument));
+        if error > worst.0 {
+            worst = (error, argument);
+        }
+    }
+    (worst.0, worst.1, nodes)
+}
+
+fn reference_logistic(x: f64) -> f64 {
+    if x < 0.0 { libm::exp(x) / (1.0 + libm::exp(x)) } else { 1.0 / (1.0 + libm::exp(-x)) }
+}
+
+/// Name, expansion, reference, bound for f32 and for f64.
+const UNARY: &[(&str, Expansion, fn(f64) -> f64, f64, f64)] = &[
+    ("exp", exp, libm::exp, 2.0, 2.0),
+    ("expm1", expm1, libm::expm1, 2.0, 2.0),
+    ("log", log, libm::log, 2.0, 2.0),
+    ("log1p", log1p, libm::log1p, 2.0, 2.5),
+    ("tanh", tanh, libm::tanh, 5.0, 4.0),
+    ("logistic", logistic, reference_logistic, 3.0, 4.0),
+];
+
+#[test]
+fn unary_functions_keep_their_bounds() {
+    let mut failed = Vec::new();
+    for (name, f, want, single, double) in UNARY {
+        for (lane, bound) in [(Lane::F32, *single), (Lane::F64, *double)] {
+            for v in [Variant::Fma, Variant::NoFma] {
+                let (error, at, nodes) = worst(lane, v, *f, *want, samples(lane, 100_000).into_iter());
+                println!("{name:10} {lane:?} {v:?}: {error:.3} ULP at {at:e}, {nodes} nodes");
+                if error > bound {
+                    failed.push(format!("{name} {lane:?} {v:?}: {error} at {at:e}"));
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// Every `f32`: `cargo test --release -p brolga-compiler every_float -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+fn every_float_keeps_the_bound() {
+    for (name, f, want, bound, _) in UNARY {
+        let (error, at, _) = worst(Lane::F32, Variant::Fma, *f, *want, 0..1 << 32);
+        println!("{name:10} {error:.4} ULP at {at:e}");
+        assert!(error <= *bound, "{name}: {error} at {at:e}");
+    }
+}
