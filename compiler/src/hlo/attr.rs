@@ -205,7 +205,10 @@ impl AttrKey {
 
     /// The attribute called `name` in HLO text.
     pub fn from_name(name: &str) -> Option<AttrKey> {
-        AttrKey::ALL.iter().copied().find(|key| key.name() == name)
+        use std::collections::HashMap;
+        use std::sync::OnceLock;
+        static BY_NAME: OnceLock<HashMap<&'static str, AttrKey>> = OnceLock::new();
+        BY_NAME.get_or_init(|| AttrKey::ALL.iter().map(|&key| (key.name(), key)).collect()).get(name).copied()
     }
 }
 

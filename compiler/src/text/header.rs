@@ -5,6 +5,7 @@ use super::shapes;
 use crate::Result;
 use crate::hlo::{Alias, AliasKind, ModuleConfig};
 use brolga_runtime::Shape;
+use std::collections::HashSet;
 
 /// Tables of source positions that newer texts carry between the header and the computations; they are kept as read.
 pub(super) const TABLES: [&str; 4] = ["FileNames", "FunctionNames", "FileLocations", "StackFrames"];
@@ -31,14 +32,13 @@ pub(super) fn header(c: &mut Cursor<'_>) -> Result<(String, ModuleConfig, Header
         return Ok(("module".to_owned(), config, positions));
     }
     let name = c.name("the name of the module")?.to_owned();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     while c.eat(",") {
         let start = c.start();
         let Some(key) = c.word() else { return Err(c.expected("a module attribute")) };
-        if seen.contains(&key) {
+        if !seen.insert(key) {
             return Err(c.error(start, format!("expected each module attribute once, found '{key}' again")));
         }
-        seen.push(key);
         c.expect("=")?;
         match key {
             "entry_computation_layout" => {

@@ -34,7 +34,10 @@ pub(super) fn literal(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
             c.eat("token[]");
             Ok(Literal::Token)
         }
-        Shape::Opaque | Shape::Buffer(_) => Err(c.expected(&format!("no literal of shape {shape}"))),
+        Shape::Opaque | Shape::Buffer(_) => {
+            let start = c.start();
+            Err(c.error(start, format!("expected the shape of an array or a tuple, found '{shape}'")))
+        }
     }
 }
 

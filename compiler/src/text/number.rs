@@ -46,7 +46,7 @@ fn truth(c: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Characters that a number may consist of: taken together so that `1.5` is not read as the integer 1.
-fn number_text<'a>(c: &mut Cursor<'a>, what: &str) -> Result<&'a str> {
+fn number_text<'a>(c: &mut Cursor<'a>, what: &dyn Display) -> Result<&'a str> {
     let start = c.start();
     let text = c.run(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')).unwrap_or_default();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -55,12 +55,12 @@ fn number_text<'a>(c: &mut Cursor<'a>, what: &str) -> Result<&'a str> {
         return Ok(text);
     }
     c.rewind(start);
-    Err(c.expected(what))
+    Err(c.expected(&what.to_string()))
 }
 
 fn integer(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()> {
     let start = c.start();
-    let what = format!("an {ty} integer");
+    let what = format_args!("an {ty} integer");
     let text = number_text(c, &what)?;
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     if unsigned.is_empty() || !unsigned.bytes().all(|b| b.is_ascii_digit()) {
@@ -84,7 +84,7 @@ fn integer(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()>
 
 fn float(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()> {
     let start = c.start();
-    let what = format!("an {ty} number");
+    let what = format_args!("an {ty} number");
     let text = number_text(c, &what)?;
     let negative = text.starts_with('-');
     let bits = match text.trim_start_matches(['-', '+']) {
@@ -168,14 +168,8 @@ fn finite_bits(ty: ElementType, text: &str) -> Option<u64> {
     match ty {
         _ if !value.is_finite() => None,
         ElementType::F64 => Some(value.to_bits()),
-        ElementType::F16 => {
-            let value = brolga_runtime::half::f16::from_f64(value);
-            value.is_finite().then_some(u64::from(value.to_bits()))
-        }
-        ElementType::BF16 => {
-            let value = brolga_runtime::half::bf16::from_f64(value);
-            value.is_finite().then_some(u64::from(value.to_bits()))
-        }
+        ElementType::F16 => not_infinite(ty, narrow::encode_f16(value)),
+        ElementType::BF16 => not_infinite(ty, narrow::encode_bf16(value)),
         _ => {
             let bits = narrow::encode(ty, value);
             let back = narrow::decode(ty, bits);
@@ -184,6 +178,11 @@ fn finite_bits(ty: ElementType, text: &str) -> Option<u64> {
             (back.is_finite() && !saturated).then_some(u64::from(bits))
         }
     }
+}
+
+fn not_infinite(ty: ElementType, bits: u16) -> Option<u64> {
+    let bits = u64::from(bits);
+    (infinity_bits(ty, false) != Some(bits & !sign_bit(ty, true))).then_some(bits)
 }
 
 /// The largest finite number of a narrow float.
@@ -262,6 +261,6 @@ pub(super) fn print_number<T: Display + LowerExp + Copy + Into<f64>>(out: &mut S
 /// Reads a number that is no element of a literal, such as `epsilon`.
 pub(super) fn real(c: &mut Cursor<'_>) -> Result<f64> {
     let start = c.start();
-    let text = number_text(c, "a number")?;
+    let text = number_text(c, &"a number")?;
     text.parse().map_err(|_| c.error(start, format!("expected a number, found '{}'", shorten(text))))
 }

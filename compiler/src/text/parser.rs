@@ -66,6 +66,16 @@ impl Head {
         }
     }
 
+    /// The attribute that `name` stands for here: collective permutes write `slice_sizes` for a list of lists.
+    fn attribute(self, name: &str) -> Option<AttrKey> {
+        match (AttrKey::from_name(name)?, self.row()) {
+            (AttrKey::SliceSizes, Opcode::CollectivePermute | Opcode::CollectivePermuteStart) => {
+                Some(AttrKey::SliceSizesPerDevice)
+            }
+            (key, _) => Some(key),
+        }
+    }
+
     fn admits(self, key: AttrKey) -> bool {
         let row = self.row();
         row.required_attrs().contains(&key)
@@ -114,9 +124,9 @@ impl<'a> Parser<'a> {
         positions: HeaderPositions,
         entry: ComputationId,
     ) -> Result<Module> {
-        let mut used: HashSet<String> = self.names.keys().map(|n| (*n).to_owned()).collect();
+        let mut names = FreshNames::new(self.names.keys().copied());
         for (id, base) in std::mem::take(&mut self.unnamed) {
-            self.computations[id].name = fresh(&mut used, base);
+            self.computations[id].name = names.fresh(base);
         }
         // Callees come before callers in the text, and those made on the way right before their users.
         let order = self.computations.keys().collect();
@@ -193,14 +203,12 @@ impl<'a> Parser<'a> {
             return Err(self.cursor.error_span(end - 1, end, "expected an instruction, found '}'".to_owned()));
         };
         self.check_parameters(&scope)?;
-        let mut used: HashSet<String> = if scope.unnamed.is_empty() {
-            HashSet::new()
-        } else {
-            scope.names.keys().map(|n| (*n).to_owned()).collect()
-        };
-        for id in std::mem::take(&mut scope.unnamed) {
-            let base = scope.instructions[id].opcode.name();
-            scope.instructions[id].name = fresh(&mut used, base);
+        if !scope.unnamed.is_empty() {
+            let mut names = FreshNames::new(scope.names.keys().copied());
+            for id in std::mem::take(&mut scope.unnamed) {
+                let instruction = &mut scope.instructions[id];
+                instruction.name = names.fresh(instruction.opcode.name());
+            }
         }
         let order = scope.instructions.keys().collect();
         let instructions = scope.instructions;
@@ -248,7 +256,7 @@ impl<'a> Parser<'a> {
         let location = self.cursor.locate(start);
         self.cursor.expect("=")?;
         let shape = shapes::shape(&mut self.cursor)?;
-        let mut instruction = self.instruction(scope, shape, location)?;
+        let mut instruction = self.instruction(scope, shape, location, false)?;
         instruction.name = name.to_owned();
         let id = scope.instructions.push(instruction);
         scope.names.insert(name, id);
@@ -260,7 +268,13 @@ impl<'a> Parser<'a> {
     }
 
     /// Everything after the shape. The caller names the instruction.
-    fn instruction(&mut self, scope: &mut Scope<'a>, shape: Shape, location: SourceLocation) -> Result<Instruction> {
+    fn instruction(
+        &mut self,
+        scope: &mut Scope<'a>,
+        shape: Shape,
+        location: SourceLocation,
+        nested: bool,
+    ) -> Result<Instruction> {
         let start = self.cursor.start();
         let Some(head) = self.cursor.word().and_then(Head::from_word) else {
             self.cursor.rewind(start);
@@ -305,7 +319,7 @@ impl<'a> Parser<'a> {
             let message = format!("expected {} for '{row}', found '{}'", row.arity(), operands.len());
             return Err(self.cursor.error_span(span.0, span.1, message));
         }
-        self.attributes(scope, head, &mut attrs)?;
+        self.attributes(scope, head, &mut attrs, nested)?;
         if let Some(missing) = row.required_attrs().iter().find(|key| attrs.get(**key).is_none()) {
             let message = format!("expected attribute '{}' for '{row}', found none", missing.name());
             return Err(self.cursor.error_span(span.0, span.1, message));
@@ -318,11 +332,23 @@ impl<'a> Parser<'a> {
     }
 
     /// `, name=value` as often as it comes.
-    fn attributes(&mut self, scope: &Scope<'a>, head: Head, attrs: &mut Attrs) -> Result<()> {
-        while self.cursor.eat(",") {
+    ///
+    /// After the comma behind a `nested` instruction, the next operand may come instead.
+    fn attributes(&mut self, scope: &Scope<'a>, head: Head, attrs: &mut Attrs, nested: bool) -> Result<()> {
+        loop {
+            let comma = self.cursor.start();
+            if !self.cursor.eat(",") {
+                return Ok(());
+            }
+            let after = self.cursor.start();
+            if nested && !(self.cursor.word().is_some() && self.cursor.peek() == Some(b'=')) {
+                self.cursor.rewind(comma);
+                return Ok(());
+            }
+            self.cursor.rewind(after);
             let start = self.cursor.start();
             let Some(name) = self.cursor.word() else { return Err(self.cursor.expected("an attribute")) };
-            let key = AttrKey::from_name(name).filter(|key| head.admits(*key));
+            let key = head.attribute(name).filter(|key| head.admits(*key));
             let Some(key) = key else {
                 self.cursor.rewind(start);
                 return Err(self.cursor.expected(&format!("an attribute of '{}'", head.row())));
@@ -334,7 +360,6 @@ impl<'a> Parser<'a> {
             let value = self.attribute_value(scope, key)?;
             attrs.set(key, value);
         }
-        Ok(())
     }
 
     /// An operand: a name, with or without its shape, or a whole instruction after its shape.
@@ -347,7 +372,7 @@ impl<'a> Parser<'a> {
             self.cursor.rewind(after);
             self.cursor.enter("nested instructions")?;
             let location = self.cursor.locate(start);
-            let instruction = self.instruction(scope, shape, location)?;
+            let instruction = self.instruction(scope, shape, location, true)?;
             self.cursor.leave();
             let id = scope.instructions.push(instruction);
             scope.unnamed.push(id);
@@ -453,15 +478,30 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A name that is not in `used`, `base` itself or `base.N`; it is added.
-fn fresh(used: &mut HashSet<String>, base: &str) -> String {
-    let mut name = base.to_owned();
-    let mut n = used.len();
-    while !used.insert(name.clone()) {
-        name = format!("{base}.{n}");
-        n += 1;
+/// Makes names for what the text does not name.
+struct FreshNames<'a> {
+    used: HashSet<&'a str>,
+    /// The number to try next for each base, so that a base asked for often is not tried from the start each time.
+    next: HashMap<&'static str, usize>,
+}
+
+impl<'a> FreshNames<'a> {
+    fn new(used: impl Iterator<Item = &'a str>) -> Self {
+        FreshNames { used: used.collect(), next: HashMap::new() }
     }
-    name
+
+    /// `base` or `base.N`, given to nobody yet.
+    fn fresh(&mut self, base: &'static str) -> String {
+        let next = self.next.entry(base).or_insert(0);
+        loop {
+            let name = if *next == 0 { base.to_owned() } else { format!("{base}.{next}") };
+            *next += 1;
+            // Two bases never meet: none of them ends in a dot and a number.
+            if !self.used.contains(name.as_str()) {
+                return name;
+            }
+        }
+    }
 }
 
 /// Equal in everything but layouts and element types: `entry_computation_layout` is about layouts, and XLA prints

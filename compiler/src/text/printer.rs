@@ -75,9 +75,18 @@ impl Printer<'_> {
     }
 
     fn name(&mut self, name: &str) {
-        // Without `%` these would read as something else than a name.
-        let odd = name.starts_with(|c: char| c.is_ascii_digit()) || matches!(name, "ROOT" | "ENTRY");
-        if self.options.percent || odd {
+        // Without `%` these two would read as keywords.
+        if self.options.percent || matches!(name, "ROOT" | "ENTRY") {
+            self.out.push('%');
+            self.out.push_str(name);
+        } else {
+            self.bare_name(name);
+        }
+    }
+
+    /// A name without `%`, unless it could not be read then.
+    fn bare_name(&mut self, name: &str) {
+        if name.starts_with(|c: char| c.is_ascii_digit()) {
             self.out.push('%');
         }
         self.out.push_str(name);
@@ -157,7 +166,7 @@ impl Printer<'_> {
         self.out.push_str(" (");
         self.list(computation.parameters(), ", ", |p, i| {
             let parameter = &computation.instructions[i];
-            p.out.push_str(&parameter.name);
+            p.bare_name(&parameter.name);
             p.out.push_str(": ");
             p.put(format_args!("{:#}", parameter.shape));
         });
@@ -202,7 +211,8 @@ impl Printer<'_> {
                 _ => false,
             };
             if !hidden {
-                self.put(format_args!(", {}=", key.name()));
+                let name = if key == AttrKey::SliceSizesPerDevice { "slice_sizes" } else { key.name() };
+                self.put(format_args!(", {name}="));
                 self.value(computation, instruction, value);
             }
         }

@@ -101,17 +101,13 @@ fn array_shape(c: &mut Cursor<'_>) -> Result<ArrayShape> {
     Ok(out)
 }
 
-/// A brace that opens a layout, not the body of a computation: `f32[] {` or `f32[2]{0}`.
+/// A brace that opens a layout: it stands right behind the shape, and holds numbers, properties or nothing. That tells
+/// it from the body of a computation, `-> f32[] {`, and from a literal, `s32[2] {1, 2}`.
 fn at_layout(c: &mut Cursor<'_>) -> bool {
     let start = c.pos();
-    let adjacent = c.byte() == Some(b'{');
-    let found = c.eat("{")
-        && match c.peek() {
-            Some(b':') => true,
-            Some(b'}') => adjacent,
-            Some(b) => b.is_ascii_digit(),
-            None => false,
-        };
+    let found = c.byte() == Some(b'{')
+        && c.eat("{")
+        && c.peek().is_some_and(|b| b.is_ascii_digit() || matches!(b, b':' | b'}'));
     c.rewind(start);
     found
 }

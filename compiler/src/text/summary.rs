@@ -1,6 +1,7 @@
 //! What a module holds, in numbers: for `parse --summary`.
 
 use crate::hlo::Module;
+use brolga_runtime::Shape;
 use std::collections::BTreeMap;
 
 /// Counts over all computations of a module, and the shapes of its entry.
@@ -28,11 +29,13 @@ pub fn summary(module: &Module) -> Summary {
         }
     }
     let entry = module.entry();
-    Summary {
-        computations: module.order.len(),
-        instructions: opcodes.values().sum(),
-        opcodes,
-        params: entry.parameters().into_iter().map(|i| entry.instructions[i].shape.to_string()).collect(),
-        result: entry.result_shape().to_string(),
-    }
+    // What the header says of the entry is what callers see.
+    let (params, result) = match &module.config.entry_layout {
+        Some((params, result)) => (params.iter().map(Shape::to_string).collect(), result.to_string()),
+        None => {
+            let shapes = entry.parameters().into_iter().map(|i| entry.instructions[i].shape.to_string());
+            (shapes.collect(), entry.result_shape().to_string())
+        }
+    };
+    Summary { computations: module.order.len(), instructions: opcodes.values().sum(), opcodes, params, result }
 }
