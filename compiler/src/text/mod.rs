@@ -6,7 +6,7 @@
 //! to the same module: print, parse, print is a fixed point.
 //!
 //! Algorithm: a scannerless recursive descent. What a run of characters means depends on where it stands (`b01f` is a
-//! name or a list of dimension labels, `{` opens a layout or a body), so [`cursor::Cursor`] offers the lexical classes
+//! name or a list of dimension labels, `{` opens a layout or a body), so `cursor::Cursor` offers the lexical classes
 //! and the caller asks for the one it expects. Attribute values are read by the kind that the table in `hlo` gives to
 //! each name. Operands and computations must be defined before their use, as in every text that XLA prints, so that
 //! names resolve in one pass and recursive calls cannot be written.
