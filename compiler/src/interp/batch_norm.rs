@@ -83,3 +83,53 @@ fn tuple(inst: &Instruction, parts: &[&[f64]]) -> Result<Literal> {
     let arrays = shapes.into_iter().zip(parts).map(|(shape, part)| Ok(f64::write(inst, shape, part)?.into()));
     Ok(Literal::Tuple(arrays.collect::<Result<_>>()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::interp::dense::testing::check;
+
+    /// Feature 0 holds 1 and 3, feature 1 holds 0 and 8.
+    const X: &str = "x = f32[2,2] constant({{1,0},{3,8}})\n s = f32[2] constant({2,3})\n o = f32[2] constant({5,7})
+        m = f32[2] constant({2,4})\n v = f32[2] constant({1,16})\n";
+
+    #[test]
+    fn batch_norm_inference_formula() {
+        check(
+            "",
+            &format!("{X} ROOT y = f32[2,2] batch-norm-inference(x, s, o, m, v), epsilon=0, feature_index=1"),
+            "{{3,4},{7,10}}",
+        );
+    }
+
+    #[test]
+    fn batch_norm_training_formulas() {
+        check(
+            "",
+            &format!(
+                "{X} ROOT y = (f32[2,2], f32[2], f32[2]) batch-norm-training(x, s, o), epsilon=0, feature_index=1"
+            ),
+            "({{3,4},{7,10}},{2,4},{1,16})",
+        );
+    }
+
+    #[test]
+    fn batch_norm_grad_formulas() {
+        // With two values a feature, x - mean is proportional to the gradient's deviation: nothing is left.
+        check(
+            "",
+            &format!(
+                "{X} g = f32[2,2] constant({{{{1,2}},{{5,4}}}})
+                 ROOT y = (f32[2,2], f32[2], f32[2]) batch-norm-grad(x, s, m, v, g), epsilon=0, feature_index=1"
+            ),
+            "({{0,0},{0,0}},{4,2},{6,6})",
+        );
+        check(
+            "",
+            &format!(
+                "{X} w = f32[2] constant({{4,64}})\n g = f32[2,2] constant({{{{1,2}},{{5,4}}}})
+                 ROOT y = (f32[2,2], f32[2], f32[2]) batch-norm-grad(x, s, m, w, g), epsilon=0, feature_index=1"
+            ),
+            "({{-1.5,-0.28125},{1.5,0.28125}},{2,1},{6,6})",
+        );
+    }
+}

@@ -111,11 +111,15 @@ fn product<T: Number>(
     (lhs, lhs_shape): (&[T], &ArrayShape),
     (rhs, rhs_shape): (&[T], &ArrayShape),
 ) -> Result<ArrayLiteral> {
+    // The lists below are no longer than the result, or, where it is not empty, than an operand.
+    let mut out = accumulators::<T>(inst, shape)?;
+    if out.is_empty() {
+        return T::write(inst, shape, &out);
+    }
     let l = Roles::of_lhs(inst, lhs_shape.rank())?.side(&lhs_shape.dims, &lhs_shape.strides());
     let r = Roles::of_rhs(inst, rhs_shape.rank(), &[])?.side(&rhs_shape.dims, &rhs_shape.strides());
     check_sizes(inst, shape, &l, &r, 1)?;
     let width = r.free.len();
-    let mut out = accumulators::<T>(inst, shape)?;
     let mut rows = out.chunks_exact_mut(width.max(1));
     for (&lhs_batch, &rhs_batch) in l.batch.iter().zip(&r.batch) {
         // The right matrix in k-major order, so that the innermost loop below runs over neighbours.
@@ -141,6 +145,9 @@ fn product<T: Number>(
 fn scaled(inst: &Instruction, values: &ArrayLiteral, scale: &ArrayLiteral) -> Result<Vec<f64>> {
     let mut out = f64::read(values);
     let factors = f64::read(scale);
+    if out.is_empty() {
+        return Ok(out);
+    }
     if scale.dims().is_empty() {
         out.iter_mut().for_each(|v| *v *= factors.first().copied().unwrap_or(1.0));
         return Ok(out);
@@ -169,6 +176,10 @@ fn ragged<T: Number>(
     rhs: &ArrayLiteral,
     group_sizes: &ArrayLiteral,
 ) -> Result<ArrayLiteral> {
+    let mut out = accumulators::<T>(inst, shape)?;
+    if out.is_empty() {
+        return T::write(inst, shape, &out);
+    }
     let lhs_rank = lhs.dims().len();
     let rhs_groups = dimensions(inst, inst.attrs.ints_or_empty(AttrKey::RhsGroupDims), rhs.dims().len())?;
     let ragged = dimensions(inst, inst.attrs.ints_or_empty(AttrKey::LhsRaggedDims), lhs_rank)?;
@@ -220,7 +231,6 @@ fn ragged<T: Number>(
     };
     let result_group_stride = if contracted { l.batch.len() * l.free.len() * r.free.len() } else { 0 };
     let (a, b) = (T::read(lhs), T::read(rhs));
-    let mut out = accumulators::<T>(inst, shape)?;
     for (bi, (&lhs_batch, &rhs_batch)) in l.batch.iter().zip(&r.batch).enumerate() {
         for (mi, &m) in l.free.iter().enumerate() {
             for (ki, (&lhs_k, &rhs_k)) in l.contracted.iter().zip(&r.contracted).enumerate() {
@@ -237,4 +247,94 @@ fn ragged<T: Number>(
         }
     }
     T::write(inst, shape, &out)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::interp::dense::testing::check;
+
+    #[test]
+    fn dot_ranks_of_the_table() {
+        let operands = "v = f32[3] constant({1,2,3})\n m = f32[2,3] constant({{1,2,3},{4,5,6}})
+            n = f32[3,2] constant({{1,0},{0,1},{1,1}})\n";
+        check(
+            "",
+            &format!("{operands} ROOT r = f32[] dot(v, v), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}"),
+            "14",
+        );
+        check(
+            "",
+            &format!("{operands} ROOT r = f32[2] dot(m, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"),
+            "{14,32}",
+        );
+        check(
+            "",
+            &format!("{operands} ROOT r = f32[2,2] dot(m, n), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"),
+            "{{4,5},{10,11}}",
+        );
+    }
+
+    #[test]
+    fn dot_general_contracting_example() {
+        check(
+            "",
+            "lhs = f32[2,3] constant({{1,2,3},{4,5,6}})\n rhs = f32[2,3] constant({{1,1,1},{2,2,2}})
+             ROOT r = f32[2,2] dot(lhs, rhs), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+            "{{6,12},{15,30}}",
+        );
+    }
+
+    #[test]
+    fn dot_general_batch_example() {
+        check(
+            "",
+            "lhs = f32[2,2,2] constant({{{1,2},{3,4}},{{5,6},{7,8}}})
+             rhs = f32[2,2,2] constant({{{1,0},{0,1}},{{1,0},{0,1}}})
+             ROOT r = f32[2,2,2] dot(lhs, rhs), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0},
+               rhs_contracting_dims={1}",
+            "{{{1,2},{3,4}},{{5,6},{7,8}}}",
+        );
+    }
+
+    #[test]
+    fn dot_wraps_widens_and_multiplies_complex_numbers() {
+        let attrs = "lhs_contracting_dims={0}, rhs_contracting_dims={0}";
+        check("", &format!("a = s8[2] constant({{100,100}})\n ROOT r = s8[] dot(a, a), {attrs}"), "32");
+        check("", &format!("a = s8[2] constant({{100,100}})\n ROOT r = s32[] dot(a, a), {attrs}"), "20000");
+        check("", &format!("a = u64[1] constant({{4294967297}})\n ROOT r = u64[] dot(a, a), {attrs}"), "8589934593");
+        check("", &format!("a = c64[1] constant({{(1,2)}})\n ROOT r = c64[] dot(a, a), {attrs}"), "(-3,4)");
+        check("", &format!("a = f32[0] constant({{}})\n ROOT r = f32[] dot(a, a), {attrs}"), "0");
+        check("", &format!("a = f8e5m2[2] constant({{2,3}})\n ROOT r = f32[] dot(a, a), {attrs}"), "13");
+    }
+
+    #[test]
+    fn ragged_dot_in_its_three_modes() {
+        let operands = "l = f32[3,2] constant({{1,2},{3,4},{5,6}})\n g = s32[2] constant({1,1})\n";
+        // Groups of rows, each with its own right matrix; the last row is past the groups.
+        let rows = "r = f32[2,2,1] constant({{{1},{1}},{{10},{10}}})
+            ROOT d = f32[3,1] ragged-dot(l, r, g), lhs_contracting_dims={1}, rhs_contracting_dims={1},
+              lhs_ragged_dims={0}, rhs_group_dims={0}";
+        check("", &format!("{operands} {rows}"), "{{3},{70},{0}}");
+        // Groups of contracted positions, each with its own result.
+        let contracted = "r = f32[3,1] constant({{1},{10},{100}})
+            ROOT d = f32[2,2,1] ragged-dot(l, r, g), lhs_contracting_dims={0}, rhs_contracting_dims={0},
+              lhs_ragged_dims={0}";
+        check("", &format!("{operands} {contracted}"), "{{{1},{2}},{{30},{40}}}");
+        // Groups of batches.
+        let batches = "r = f32[3,2] constant({{1,1},{1,1},{1,1}})
+            ROOT d = f32[3] ragged-dot(l, r, g), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1},
+              rhs_contracting_dims={1}, lhs_ragged_dims={0}";
+        check("", &format!("{operands} {batches}"), "{3,7,0}");
+    }
+
+    #[test]
+    fn scaled_dot_scales_blocks() {
+        check(
+            "",
+            "l = f8e4m3fn[1,4] constant({{1,2,3,4}})\n r = f8e4m3fn[1,4] constant({{1,1,1,1}})
+             ls = f8e8m0fnu[1,2] constant({{2,4}})\n rs = f8e8m0fnu[1,1] constant({{0.5}})
+             ROOT d = f32[1,1] scaled-dot(l, r, ls, rs), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+            "{{17}}",
+        );
+    }
 }

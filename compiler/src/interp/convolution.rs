@@ -76,6 +76,10 @@ fn convolve<T: Number>(
     lhs: &ArrayLiteral,
     rhs: &ArrayLiteral,
 ) -> Result<ArrayLiteral> {
+    let mut out = accumulators::<T>(inst, shape)?;
+    if out.is_empty() || lhs.elements() == 0 || rhs.elements() == 0 {
+        return T::write(inst, shape, &out);
+    }
     let dims = inst.attrs.dim_labels(AttrKey::DimLabels).ok_or_else(|| invalid(inst, "dim_labels is missing"))?;
     let window = inst.attrs.window(AttrKey::Window).unwrap_or(&[]);
     let spatial = spatial_rank(inst, dims, window, [lhs.dims().len(), rhs.dims().len(), shape.rank()])?;
@@ -104,7 +108,6 @@ fn convolve<T: Number>(
     let (input, kernel) = (T::read(lhs), T::read(rhs));
     let input_features = offsets(&[group_features], &[ls[dims.input_feature]]);
     let kernel_features = offsets(&[group_features], &[rs[dims.kernel_input_feature]]);
-    let mut out = accumulators::<T>(inst, shape)?;
 
     for (flat, &output_base) in offsets(&sizes, &strides).iter().enumerate() {
         let mut meeting: Vec<Tap> = vec![(0, 0)];
@@ -134,4 +137,54 @@ fn convolve<T: Number>(
         }
     }
     T::write(inst, shape, &out)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::interp::dense::testing::check;
+
+    const INPUT: &str = "i = s32[1,4,4,1] iota(), iota_dimension=1\n j = s32[1,4,4,1] iota(), iota_dimension=2
+        ten = s32[] constant(10)\n tens = s32[1,4,4,1] broadcast(ten), dimensions={}
+        t = s32[1,4,4,1] multiply(i, tens)\n a = s32[1,4,4,1] add(t, j)
+        k = s32[2,2,1,1] constant({{{{1}},{{2}}},{{{3}},{{4}}}})\n";
+
+    /// Element (y, x) of the input is 10 y + x, the kernel is 1 2 / 3 4.
+    fn expect(window: &str, size: &str, expected: &str) {
+        let body = format!(
+            "{INPUT} c = s32[1,{size},1] convolution(a, k), window={{size=2x2 {window}}}, dim_labels=b01f_01io->b01f
+             ROOT r = s32[{size}] reshape(c)"
+        );
+        check("", &body, expected);
+    }
+
+    #[test]
+    fn conv_with_general_padding_pseudo_code() {
+        expect("", "3,3", "{{76,86,96},{176,186,196},{276,286,296}}");
+        expect("stride=2x2", "2,2", "{{76,96},{276,296}}");
+        expect("stride=3x3 pad=1_1x1_1", "2,2", "{{0,18},{160,296}}");
+    }
+
+    #[test]
+    fn negative_padding_holes_and_reversal() {
+        expect("pad=-1_-1x-1_-1", "1,1", "{{186}}");
+        expect("rhs_dilate=3x3", "1,1", "{{228}}");
+        expect("lhs_dilate=2x2 stride=2x2", "3,3", "{{0,1,2},{10,11,12},{20,21,22}}");
+        expect("rhs_reversal=1x1", "3,3", "{{34,44,54},{134,144,154},{234,244,254}}");
+    }
+
+    #[test]
+    fn feature_groups_and_batch_groups() {
+        check(
+            "",
+            "a = f32[1,2,2] constant({{{1,2},{3,4}}})\n k = f32[2,1,4] constant({{{1,2,3,4}},{{5,6,7,8}}})
+             ROOT r = f32[1,1,4] convolution(a, k), window={size=2}, dim_labels=b0f_0io->b0f, feature_group_count=2",
+            "{{{16,20,34,40}}}",
+        );
+        check(
+            "",
+            "a = f32[2,1,2] constant({{{1,2}},{{3,4}}})\n k = f32[1,2,2] constant({{{1,10},{2,20}}})
+             ROOT r = f32[1,1,2] convolution(a, k), window={size=1}, dim_labels=b0f_0io->b0f, batch_group_count=2",
+            "{{{5,110}}}",
+        );
+    }
 }

@@ -165,8 +165,11 @@ pub(super) fn read_indices(array: &ArrayLiteral) -> Vec<i64> {
 }
 
 /// Where the elements of a box lie: `sum(index[d] * strides[d])` for every index of a box of the given sizes, in
-/// row-major order of the index. Sizes and strides stand in the same order and are never negative.
+/// row-major order of the index. The caller has made sure that so many offsets can be held. Sizes and strides stand in the same order and are never negative.
 pub(super) fn offsets(sizes: &[i64], strides: &[i64]) -> Vec<usize> {
+    if sizes.contains(&0) {
+        return Vec::new();
+    }
     let mut out = vec![0usize];
     for (&size, &stride) in sizes.iter().zip(strides) {
         let (size, stride) = (size.max(0) as usize, stride.max(0) as usize);
@@ -223,5 +226,25 @@ mod tests {
         assert_eq!(offsets(&[2, 3], &[1, 10]), [0, 10, 20, 1, 11, 21]);
         assert_eq!(offsets(&[], &[]), [0]);
         assert_eq!(offsets(&[0, 3], &[1, 1]), [] as [usize; 0]);
+    }
+}
+
+/// What the tests of the operations beside this file share.
+#[cfg(test)]
+pub(super) mod testing {
+    use crate::{interp, text};
+    use brolga_runtime::Literal;
+
+    /// The result of a program without parameters: `computations`, then `body` as the entry's instructions.
+    pub(in crate::interp) fn run(computations: &str, body: &str) -> crate::Result<Literal> {
+        let module = text::parse(&format!("HloModule test\n{computations}\nENTRY entry {{\n{body}\n}}\n"))?;
+        interp::run(&module, &[], &interp::Options::default())
+    }
+
+    /// Asserts that the program yields `expected`, written as a constant of the result's shape.
+    pub(in crate::interp) fn check(computations: &str, body: &str, expected: &str) {
+        let got = run(computations, body).unwrap_or_else(|e| panic!("{e}\n{body}"));
+        let want = text::parse_literal(expected, &got.shape()).unwrap_or_else(|e| panic!("{e}\n{expected}"));
+        assert!(got == want, "{body}\ngot      {}\nexpected {expected}", text::literal_to_string(&got));
     }
 }

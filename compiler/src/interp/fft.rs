@@ -117,9 +117,15 @@ fn transform(row: &mut [C], inverse: bool) {
     }
 }
 
-/// `exp(-2 pi i k / n)`, conjugated for the inverse.
+/// `exp(-2 pi i k / n)`, conjugated for the inverse; exact at whole quarter turns.
 fn root(k: usize, n: usize, inverse: bool) -> C {
-    let (sin, cos) = (2.0 * std::f64::consts::PI * k as f64 / n as f64).sin_cos();
+    let (sin, cos) = match 4 * k {
+        0 => (0.0, 1.0),
+        quarter if quarter == n => (1.0, 0.0),
+        quarter if quarter == 2 * n => (0.0, -1.0),
+        quarter if quarter == 3 * n => (-1.0, 0.0),
+        _ => (2.0 * std::f64::consts::PI * k as f64 / n as f64).sin_cos(),
+    };
     C::new(cos, if inverse { sin } else { -sin })
 }
 
@@ -175,6 +181,7 @@ fn bluestein(row: &mut [C], inverse: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interp::dense::testing::check;
 
     /// The definition.
     fn slow(row: &[C]) -> Vec<C> {
@@ -194,5 +201,32 @@ mod tests {
             let error = fast.iter().zip(&row).map(|(a, b)| (a - b).norm()).fold(0.0, f64::max);
             assert!(error < 1e-11, "length {n} and back: {error}");
         }
+    }
+
+    #[test]
+    fn fft_forms_of_the_table() {
+        let signal = "x = c64[4] constant({(1,0),(2,0),(3,0),(4,0)})\n r = f32[4] constant({1,2,3,4})
+            s = c64[3] constant({(10,5),(-2,2),(-2,7)})\n";
+        let expect = |body: &str, expected: &str| check("", &format!("{signal} ROOT y = {body}"), expected);
+        expect("c64[4] fft(x), fft_type=FFT, fft_length={4}", "{(10,0),(-2,2),(-2,0),(-2,-2)}");
+        expect("c64[4] fft(x), fft_type=IFFT, fft_length={4}", "{(2.5,0),(-0.5,-0.5),(-0.5,0),(-0.5,0.5)}");
+        expect("c64[3] fft(r), fft_type=RFFT, fft_length={4}", "{(10,0),(-2,2),(-2,0)}");
+        // The imaginary parts of entries 0 and n / 2 do not count.
+        expect("f32[4] fft(s), fft_type=IRFFT, fft_length={4}", "{1,2,3,4}");
+    }
+
+    #[test]
+    fn fft_of_several_axes_is_a_cascade() {
+        check(
+            "",
+            "x = f32[2,2] constant({{1,2},{3,4}})\n ROOT y = c64[2,2] fft(x), fft_type=RFFT, fft_length={2,2}",
+            "{{(10,0),(-2,0)},{(-4,0),(0,0)}}",
+        );
+        check(
+            "",
+            "x = c64[2,2] constant({{(10,0),(-2,0)},{(-4,0),(0,0)}})
+             ROOT y = f32[2,2] fft(x), fft_type=IRFFT, fft_length={2,2}",
+            "{{1,2},{3,4}}",
+        );
     }
 }

@@ -112,7 +112,8 @@ impl Plan {
         let good = batch_sizes == pick(result.dims(), &result_batch)
             && result_window.len() == window_dims.len()
             && batching_dims.len() == indices_batching.len()
-            && components == map.len() as i64;
+            && components == map.len() as i64
+            && map.iter().all(|d| !batching_dims.contains(d));
         if !good {
             return Err(invalid(inst, "operand, indices and result must fit each other"));
         }
@@ -145,6 +146,9 @@ fn gather(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     let operand = array(inst, operands, 0)?;
     let indices = array(inst, operands, 1)?;
     let mut out = new_array(inst, result_shape(inst)?)?;
+    if out.elements() == 0 || operand.elements() == 0 {
+        return Ok(out.into());
+    }
     let plan = Plan::new(inst, &GATHER, operand, indices, &out)?;
     let sizes = inst.attrs.ints_or_empty(AttrKey::SliceSizes);
     let dims = operand.dims();
@@ -156,9 +160,6 @@ fn gather(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     }
     let strides = operand.shape().strides();
     let width = operand.ty().byte_size();
-    if plan.window_operand.is_empty() || operand.elements() == 0 {
-        return Ok(out.into());
-    }
     let (source, target) = (operand.bytes(), out.bytes_mut());
     for (v, &box_start) in plan.boxes.iter().enumerate() {
         let start = plan.start(v, dims.len());
@@ -187,12 +188,30 @@ fn scatter(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Resul
     if count > 1 {
         result_shapes(inst, count)?;
     }
-    let plan = Plan::new(inst, &SCATTER, arrays[0], indices, updates[0])?;
+    let mut out: Vec<ArrayLiteral> = arrays[..count].iter().map(|&a| a.clone()).collect();
+    if updates[0].elements() > 0 && out[0].elements() > 0 {
+        apply(cx, inst, &mut out, indices, updates)?;
+    }
+    if count == 1 {
+        return Ok(out.swap_remove(0).into());
+    }
+    Ok(Literal::Tuple(out.into_iter().map(Literal::Array).collect()))
+}
+
+/// Applies the updates to the operands in `out`, in place.
+fn apply(
+    cx: &Context<'_>,
+    inst: &Instruction,
+    out: &mut [ArrayLiteral],
+    indices: &ArrayLiteral,
+    updates: &[&ArrayLiteral],
+) -> Result<()> {
+    let count = out.len();
+    let plan = Plan::new(inst, &SCATTER, &out[0], indices, updates[0])?;
     let computation = inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| invalid(inst, "to_apply is missing"))?;
     let region = cx.region(computation);
-    let mut out: Vec<ArrayLiteral> = arrays[..count].iter().map(|&a| a.clone()).collect();
-    let dims = arrays[0].dims();
-    let strides = arrays[0].shape().strides();
+    let dims = out[0].dims().to_vec();
+    let strides = out[0].shape().strides();
     // The position within the box along each of its dimensions, for each position of the box.
     let units = |d: usize| (0..plan.window_sizes.len()).map(|e| i64::from(e == d)).collect::<Vec<_>>();
     let within: Vec<Vec<usize>> =
@@ -224,8 +243,95 @@ fn scatter(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Resul
             out.iter_mut().zip(&results).for_each(|(a, &value)| a.set(at, value));
         }
     }
-    if count == 1 {
-        return Ok(out.swap_remove(0).into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::interp::dense::testing::check;
+
+    /// A [16, 11] operand whose element (x, y) is 100 x + y.
+    const GRID: &str = "i = s32[16,11] iota(), iota_dimension=0\n j = s32[16,11] iota(), iota_dimension=1
+        h = s32[] constant(100)\n hs = s32[16,11] broadcast(h), dimensions={}\n t = s32[16,11] multiply(i, hs)
+        a = s32[16,11] add(t, j)\n";
+
+    #[test]
+    fn gather_of_five_slices_informal_example() {
+        let body = format!(
+            "{GRID} g = s64[5,2] constant({{{{0,0}},{{8,5}},{{3,2}},{{-1,4}},{{100,100}}}})
+             s = s32[5,8,6] gather(a, g), offset_dims={{1,2}}, collapsed_slice_dims={{}}, start_index_map={{0,1}},
+               index_vector_dim=1, slice_sizes={{8,6}}
+             ROOT r = s32[5,1,2] slice(s), slice={{[0:5], [2:3], [1:3]}}"
+        );
+        check("", &body, "{{{201,202}},{{1006,1007}},{{503,504}},{{205,206}},{{1006,1007}}}");
     }
-    Ok(Literal::Tuple(out.into_iter().map(Literal::Array).collect()))
+
+    #[test]
+    fn gather_with_indices_of_any_rank() {
+        let body = format!(
+            "{GRID} g = u8[2,1,2] constant({{{{{{1,2}}}},{{{{3,4}}}}}})
+             ROOT s = s32[2,1,2,1] gather(a, g), offset_dims={{2,3}}, collapsed_slice_dims={{}},
+               start_index_map={{0,1}}, index_vector_dim=2, slice_sizes={{2,1}}"
+        );
+        check("", &body, "{{{{102},{202}}},{{{304},{404}}}}");
+    }
+
+    #[test]
+    fn gather_nd_example() {
+        let body = format!(
+            "{GRID} g = s32[2,1,1] constant({{{{{{15}}}},{{{{0}}}}}})
+             s = s32[2,1,11] gather(a, g), offset_dims={{2}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+               index_vector_dim=2, slice_sizes={{1,11}}
+             ROOT r = s32[2,1,2] slice(s), slice={{[0:2], [0:1], [9:11]}}"
+        );
+        check("", &body, "{{{1509,1510}},{{9,10}}}");
+    }
+
+    #[test]
+    fn gather_with_index_vector_dim_past_the_rank_and_batching() {
+        check(
+            "",
+            "a = s32[2,3] constant({{1,2,3},{4,5,6}})\n g = s32[2] constant({2,0})
+             ROOT s = s32[2,2] gather(a, g), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1},
+               index_vector_dim=1, slice_sizes={2,1}",
+            "{{3,1},{6,4}}",
+        );
+        check(
+            "",
+            "a = s32[2,3] constant({{1,2,3},{4,5,6}})\n g = s32[2,2,1] constant({{{2},{0}},{{1},{1}}})
+             ROOT s = s32[2,2] gather(a, g), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1},
+               operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1}",
+            "{{3,1},{5,5}}",
+        );
+    }
+
+    const COMBINERS: &str =
+        "minus { a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT r = s32[] subtract(a, b)\n }
+        both { a = s32[] parameter(0)\n b = s32[] parameter(1)\n c = s32[] parameter(2)\n d = s32[] parameter(3)
+          s = s32[] add(a, c)\n ROOT r = (s32[], s32[]) tuple(s, d)\n }";
+
+    #[test]
+    fn scatter_summary_applies_every_valid_update() {
+        // The current value comes first; index 7 is out of bounds; two updates meet at 1.
+        check(
+            COMBINERS,
+            "a = s32[3,2] constant({{10,20},{30,40},{50,60}})\n g = s32[4] constant({1,7,1,-1})
+             u = s32[4,2] constant({{1,2},{9,9},{3,4},{9,9}})
+             ROOT r = s32[3,2] scatter(a, g, u), update_window_dims={1}, inserted_window_dims={0},
+               scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=minus",
+            "{{10,20},{26,34},{50,60}}",
+        );
+    }
+
+    #[test]
+    fn scatter_of_several_operands() {
+        check(
+            COMBINERS,
+            "a = s32[3] constant({1,2,3})\n b = s32[3] constant({4,5,6})\n g = s32[2,1] constant({{2},{0}})
+             u = s32[2] constant({10,20})\n v = s32[2] constant({70,80})
+             ROOT r = (s32[3], s32[3]) scatter(a, b, g, u, v), update_window_dims={}, inserted_window_dims={0},
+               scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=both",
+            "({21,2,13},{80,5,70})",
+        );
+    }
 }

@@ -5,7 +5,7 @@
 //! definite yields a factor of NaN.
 
 use super::dense::Field;
-use super::{Context, array, invalid, result_shape};
+use super::{Context, array, invalid, new_array, result_shape};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
 use brolga_runtime::num_complex::Complex;
@@ -15,6 +15,9 @@ use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
 pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     let a = array(inst, operands, 0)?;
     let shape = result_shape(inst)?;
+    if shape.elements() == 0 {
+        return Ok(new_array(inst, shape)?.into());
+    }
     let out = match (inst.opcode, shape.ty.is_complex()) {
         (Opcode::Cholesky, false) => cholesky::<f64>(inst, shape, a)?,
         (Opcode::Cholesky, true) => cholesky::<Complex<f64>>(inst, shape, a)?,
@@ -36,7 +39,7 @@ fn cholesky<T: Field>(inst: &Instruction, shape: &ArrayShape, a: &ArrayLiteral) 
     let n = matrix_size(inst, a)?;
     let lower = inst.attrs.bool(AttrKey::Lower).unwrap_or(false);
     let mut out = T::read(a);
-    for matrix in out.chunks_exact_mut((n * n).max(1)) {
+    for matrix in out.chunks_exact_mut(n * n) {
         // The upper factor of A is the adjoint of the lower factor, computed from the adjoint of the upper triangle.
         let read = |i: usize, j: usize| if lower { matrix[i * n + j] } else { matrix[j * n + i].conjugate() };
         let mut l = vec![T::ZERO; n * n];
@@ -92,7 +95,7 @@ fn triangular_solve<T: Field>(
     let (step, vectors, vector_step) = if left { (columns, columns, 1) } else { (1, rows, columns) };
     let matrices = T::read(a);
     let mut out = T::read(b);
-    let batches = matrices.chunks_exact((n * n).max(1)).zip(out.chunks_exact_mut((rows * columns).max(1)));
+    let batches = matrices.chunks_exact(n * n).zip(out.chunks_exact_mut(rows * columns));
     for (matrix, x) in batches {
         let element = |i: usize, j: usize| {
             let value = if swapped { matrix[j * n + i] } else { matrix[i * n + j] };
@@ -109,4 +112,60 @@ fn triangular_solve<T: Field>(
         }
     }
     T::write(inst, shape, &out)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::interp::dense::testing::{check, run};
+
+    #[test]
+    fn cholesky_reads_and_writes_one_triangle() {
+        let lower = "a = f32[2,2] constant({{4,99},{2,10}})\n ROOT l = f32[2,2] cholesky(a), lower=true";
+        check("", lower, "{{2,0},{1,3}}");
+        let upper = "a = f32[2,2] constant({{4,2},{99,10}})\n ROOT u = f32[2,2] cholesky(a), lower=false";
+        check("", upper, "{{2,1},{0,3}}");
+        let complex = "a = c64[1,2,2] constant({{{(4,0),(9,9)},{(0,2),(10,0)}}})
+            ROOT l = c64[1,2,2] cholesky(a), lower=true";
+        check("", complex, "{{{(2,0),(0,0)},{(0,1),(3,0)}}}");
+    }
+
+    #[test]
+    fn cholesky_of_an_indefinite_matrix_is_nan() -> crate::Result<()> {
+        let out = run("", "a = f64[2,2] constant({{1,2},{2,1}})\n ROOT l = f64[2,2] cholesky(a), lower=true")?;
+        let values: Vec<f64> = out.arrays().iter().flat_map(|a| a.as_slice::<f64>().to_vec()).collect();
+        assert!(values[0].is_nan() && values[1] == 0.0 && values[2].is_nan() && values[3].is_nan());
+        Ok(())
+    }
+
+    #[test]
+    fn triangular_solve_in_every_orientation() {
+        // The unread triangle holds 99. Each right side is op(a) applied to (1, 2).
+        let lower = "a = f32[2,2] constant({{2,99},{3,4}})";
+        let upper = "a = f32[2,2] constant({{2,3},{99,4}})";
+        for (matrix, flag, transpose, column, row) in [
+            (lower, true, "NO_TRANSPOSE", "{{2},{11}}", "{{8,8}}"),
+            (lower, true, "TRANSPOSE", "{{8},{8}}", "{{2,11}}"),
+            (upper, false, "NO_TRANSPOSE", "{{8},{8}}", "{{2,11}}"),
+            (upper, false, "ADJOINT", "{{2},{11}}", "{{8,8}}"),
+        ] {
+            let attrs = format!("lower={flag}, transpose_a={transpose}");
+            let left = format!(
+                "{matrix}\n b = f32[2,1] constant({column})
+                 ROOT x = f32[2,1] triangular-solve(a, b), left_side=true, {attrs}"
+            );
+            check("", &left, "{{1},{2}}");
+            let right = format!(
+                "{matrix}\n b = f32[1,2] constant({row})
+                 ROOT x = f32[1,2] triangular-solve(a, b), left_side=false, {attrs}"
+            );
+            check("", &right, "{{1,2}}");
+        }
+        check(
+            "",
+            "a = c64[1,2,2] constant({{{(7,7),(9,9)},{(0,1),(7,7)}}})\n b = c64[1,2,1] constant({{{(1,0)},{(2,1)}}})
+             ROOT x = c64[1,2,1] triangular-solve(a, b), left_side=true, lower=true, unit_diagonal=true,
+               transpose_a=NO_TRANSPOSE",
+            "{{{(1,0)},{(2,0)}}}",
+        );
+    }
 }

@@ -81,7 +81,10 @@ fn philox_draws(key: u64, counter: u128, count: usize, wide: bool) -> (Vec<u64>,
 
 /// Draws for an array of the given dimensions from Threefry, and the counter after them.
 fn threefry_draws(key: u64, counter: u64, dims: &[i64], wide: bool) -> (Vec<u64>, u64) {
-    let count: usize = dims.iter().product::<i64>() as usize;
+    if dims.contains(&0) {
+        return (Vec::new(), counter);
+    }
+    let count = dims.iter().product::<i64>() as usize;
     let block = |i: usize| threefry(key, counter.wrapping_add(i as u64));
     if wide {
         let draws = (0..count).map(|i| block(i)).map(|[low, high]| join(low, high)).collect();
@@ -95,7 +98,7 @@ fn threefry_draws(key: u64, counter: u64, dims: &[i64], wide: bool) -> (Vec<u64>
         None => (1, 1),
     };
     let pairs = size.div_ceil(2);
-    let outer = if size * inner == 0 { 0 } else { count / (size * inner) };
+    let outer = count / (size * inner);
     let draws = (0..count).map(|i| {
         let (row, at, rest) = (i / (size * inner), i / inner % size, i % inner);
         u64::from(block((row * pairs + at / 2) * inner + rest)[at % 2])
@@ -231,6 +234,7 @@ fn unit(draw: u64, bits: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interp::dense::testing::{check, run};
 
     /// The known answers published with the paper's reference implementation.
     #[test]
@@ -250,5 +254,39 @@ mod tests {
         let (draws, _) = threefry_draws(42, 7, &[3], false);
         assert_eq!(draws[..2], threefry(42, 7).map(u64::from));
         assert_eq!(draws[2], u64::from(threefry(42, 8)[0]));
+    }
+
+    #[test]
+    fn rng_stays_in_its_interval_and_moves_on() -> Result<()> {
+        let body = "a = f32[] constant(2)\n b = f32[] constant(3)
+            x = f32[1000] rng(a, b), distribution=rng_uniform\n y = f32[1000] rng(a, b), distribution=rng_uniform
+            n = f32[1000] rng(a, b), distribution=rng_normal\n i = s32[] constant(-2)\n j = s32[] constant(2)
+            k = s32[1000] rng(i, j), distribution=rng_uniform
+            ROOT r = (f32[1000], f32[1000], f32[1000], s32[1000]) tuple(x, y, n, k)";
+        let first = run("", body)?;
+        assert!(first == run("", body)?, "the same seed gives the same numbers");
+        let arrays = first.arrays();
+        let mean = |a: &ArrayLiteral| f64::read(a).iter().sum::<f64>() / 1000.0;
+        assert!(f64::read(arrays[0]).iter().all(|v| (2.0..3.0).contains(v)));
+        assert!((mean(arrays[0]) - 2.5).abs() < 0.05);
+        assert!(arrays[0] != arrays[1]);
+        assert!((mean(arrays[2]) - 2.0).abs() < 0.4);
+        let integers = i64::read(arrays[3]);
+        assert!((-2..3).all(|v| integers.contains(&v) == (v < 2)));
+        Ok(())
+    }
+
+    #[test]
+    fn rng_bit_generator_yields_the_next_state() {
+        check(
+            "",
+            "s = u64[3] constant({42,7,3})\n ROOT r = (u64[3], u32[7]) rng-bit-generator(s), algorithm=rng_philox",
+            "({42,9,3},{1704915664,3053594036,338905745,2567535385,2574784312,68369965,3742335541})",
+        );
+        check(
+            "",
+            "s = u64[2] constant({3,3})\n ROOT r = (u64[2], u64[]) rng-bit-generator(s), algorithm=rng_three_fry",
+            "({3,4},3349939604322698703)",
+        );
     }
 }

@@ -65,7 +65,9 @@ fn sort(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<L
     let dimension = inst.attrs.ints_or_empty(AttrKey::Dimensions).first().copied();
     let dimension = dimension.map_or(rank.checked_sub(1), |d| usize::try_from(d).ok().filter(|&d| d < rank));
     let mut out: Vec<ArrayLiteral> = arrays.iter().map(|&a| a.clone()).collect();
-    if let Some(d) = dimension {
+    if first.elements() == 0 {
+        // Nothing to sort, and perhaps a great many empty rows.
+    } else if let Some(d) = dimension {
         let computation =
             inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| invalid(inst, "to_apply is missing"))?;
         let region = cx.region(computation);
@@ -140,6 +142,7 @@ fn topk(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interp::dense::testing::check;
 
     #[test]
     fn merge_sort_is_stable_and_survives_any_comparator() -> Result<()> {
@@ -154,5 +157,47 @@ mod tests {
             assert!(order.into_iter().eq(0..100));
         }
         Ok(())
+    }
+
+    const LESS: &str = "less {
+        a0 = s32[] parameter(0)\n b0 = s32[] parameter(1)\n a1 = s32[] parameter(2)\n b1 = s32[] parameter(3)
+        a2 = f32[] parameter(4)\n b2 = f32[] parameter(5)\n ROOT r = pred[] compare(a0, b0), direction=LT\n }
+        smaller { a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT r = pred[] compare(a, b), direction=LT\n }";
+
+    #[test]
+    fn sort_of_three_operands_example() {
+        check(
+            LESS,
+            "a = s32[2] constant({3,1})\n b = s32[2] constant({42,50})\n c = f32[2] constant({-3,1.1})
+             ROOT r = (s32[2], s32[2], f32[2]) sort(a, b, c), dimensions={0}, to_apply=less",
+            "({1,3},{50,42},{1.1,-3})",
+        );
+    }
+
+    #[test]
+    fn sort_of_higher_rank_sorts_rows_or_columns() {
+        let operand = "a = s32[2,3] constant({{3,1,2},{0,5,1}})\n";
+        for (attrs, expected) in [
+            ("dimensions={0}, ", "{{0,1,1},{3,5,2}}"),
+            ("dimensions={1}, ", "{{1,2,3},{0,1,5}}"),
+            ("", "{{1,2,3},{0,1,5}}"),
+        ] {
+            check(LESS, &format!("{operand} ROOT r = s32[2,3] sort(a), {attrs}to_apply=smaller"), expected);
+        }
+    }
+
+    #[test]
+    fn topk_takes_the_first_of_equals() {
+        let operand = "a = f32[1,5] constant({{1,3,nan,3,-2}})\n";
+        check(
+            "",
+            &format!("{operand} ROOT r = (f32[1,3], s32[1,3]) topk(a), k=3, largest=true"),
+            "({{nan,3,3}},{{2,1,3}})",
+        );
+        check(
+            "",
+            &format!("{operand} ROOT r = (f32[1,2], s32[1,2]) topk(a), k=2, largest=false"),
+            "({{-2,1}},{{4,0}})",
+        );
     }
 }
