@@ -4,7 +4,8 @@
 //! interleaved in the result (of a gather) or the updates (of a scatter). Invariant: a [`Plan`] holds, for every index
 //! vector, where its components lie, which box of the batching dimensions it belongs to, and where its box starts in
 //! the result; and for every position in the box, its offset in the operand and in the result. Gathers clamp a box
-//! into the operand. Scatters skip each element that falls outside, and apply updates in row-major order.
+//! into the operand. Scatters leave out a box of which any part falls outside, as XLA does, and apply the others in
+//! row-major order.
 
 use super::dense::{dimensions, offsets, pick, read_indices, remaining, result_shapes};
 use super::{Context, array, invalid, new_array, result_shape};
@@ -212,27 +213,22 @@ fn apply(
     let region = cx.region(computation);
     let dims = out[0].dims().to_vec();
     let strides = out[0].shape().strides();
-    // The position within the box along each of its dimensions, for each position of the box.
-    let units = |d: usize| (0..plan.window_sizes.len()).map(|e| i64::from(e == d)).collect::<Vec<_>>();
-    let within: Vec<Vec<usize>> =
-        (0..plan.window_sizes.len()).map(|d| offsets(&plan.window_sizes, &units(d))).collect();
+    let sizes = {
+        let mut sizes = vec![1i64; dims.len()];
+        plan.window_dims.iter().zip(&plan.window_sizes).for_each(|(&d, &size)| sizes[d] = size);
+        sizes
+    };
     let mut arguments = Vec::with_capacity(2 * count);
     let mut results = Vec::with_capacity(count);
     for (v, &box_start) in plan.boxes.iter().enumerate() {
         let start = plan.start(v, dims.len());
-        let dropped_inside = (0..dims.len()).all(|d| plan.window_dims.contains(&d) || (0..dims[d]).contains(&start[d]));
-        let start_offset: i128 = start.iter().zip(&strides).map(|(&s, &t)| i128::from(s) * i128::from(t)).sum();
-        for (p, (&in_operand, &in_update)) in plan.window_operand.iter().zip(&plan.window_result).enumerate() {
-            let inside = dropped_inside
-                && plan.window_dims.iter().zip(&within).all(|(&d, list)| {
-                    let at = i128::from(start[d]) + list[p] as i128;
-                    at >= 0 && at < i128::from(dims[d])
-                });
-            if !inside {
-                continue;
-            }
-            // Within bounds, so the sum is a valid offset.
-            let at = (start_offset + in_operand as i128) as usize + plan.batching[v];
+        let inside = start.iter().zip(&dims).zip(&sizes).all(|((&s, &dim), &size)| 0 <= s && s <= dim - size);
+        if !inside {
+            continue;
+        }
+        let base = start.iter().zip(&strides).map(|(s, stride)| s * stride).sum::<i64>() as usize + plan.batching[v];
+        for (&in_operand, &in_update) in plan.window_operand.iter().zip(&plan.window_result) {
+            let at = base + in_operand;
             arguments.clear();
             arguments.extend(out.iter().map(|a| a.get(at)));
             arguments.extend(updates.iter().map(|u| u.get(box_start + in_update)));
@@ -332,6 +328,18 @@ mod tests {
              ROOT r = (s32[3], s32[3]) scatter(a, b, g, u, v), update_window_dims={}, inserted_window_dims={0},
                scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=both",
             "({21,2,13},{80,5,70})",
+        );
+    }
+
+    #[test]
+    fn scatter_leaves_out_a_box_that_reaches_outside() {
+        check(
+            COMBINERS,
+            "a = s32[4] constant({10,20,30,40})\n g = s32[3,1] constant({{3},{1},{-1}})
+             u = s32[3,2] constant({{1,1},{2,3},{4,4}})
+             ROOT r = s32[4] scatter(a, g, u), update_window_dims={1}, inserted_window_dims={},
+               scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=minus",
+            "{10,18,27,40}",
         );
     }
 }
