@@ -10,7 +10,17 @@
 //! Algorithm: declare every symbol in order, append functions to `.text` and data to `.rodata` or `.data`, turn
 //! each relocation into the format's own (and, on x86-64, each access through the global offset table to something in
 //! this object into a direct one), write, then hash the file and put the hash into the descriptor.
+//!
+//! Not written yet: unwind tables (`.eh_frame`) and line tables. Compile with frame pointers for usable backtraces.
 
+mod disasm;
 mod input;
+mod reloc;
+mod write;
 
+#[cfg(test)]
+mod tests;
+
+pub use disasm::{disassemble, disassemble_object};
 pub use input::{CodeReloc, CompiledFunction, DataInit, DataObject, DataReloc, ObjectInput, Target, namespace};
+pub use write::{architecture, isa_features, write};

@@ -1,0 +1,450 @@
+//! Small programs built by hand: written, loaded, run, damaged.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use brolga_runtime::abi::{Alias, Architecture, CustomCallAbi, CustomCallInfo, DescriptorInfo, Leaf};
+use brolga_runtime::loader::LoadOptions;
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Layout, LoadError, Program, RunError, RunOptions};
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::{
+    AbiParam, ExtFuncData, ExternalName, Function, GlobalValueData, InstBuilder, MemFlagsData, Signature,
+    UserExternalName, UserFuncName, Value, types,
+};
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+pub(super) fn isa(triple: &str, flags: &[&str]) -> OwnedTargetIsa {
+    let mut shared = settings::builder();
+    shared.set("is_pic", "true").unwrap();
+    shared.set("opt_level", "speed").unwrap();
+    let mut builder = cranelift_codegen::isa::lookup_by_name(triple).unwrap();
+    for flag in flags {
+        builder.enable(flag).unwrap();
+    }
+    builder.finish(settings::Flags::new(shared)).unwrap()
+}
+
+pub(super) fn host() -> OwnedTargetIsa {
+    isa("x86_64-unknown-linux-gnu", &[])
+}
+
+/// Builds a function and compiles it. `body` gets the builder and the parameters.
+fn compile(
+    isa: &OwnedTargetIsa,
+    index: u32,
+    symbol: &str,
+    exported: bool,
+    signature: Signature,
+    body: impl FnOnce(&mut FunctionBuilder<'_>, &[Value]),
+) -> CompiledFunction {
+    let mut func = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature);
+    let mut context = FunctionBuilderContext::new();
+    let mut builder = FunctionBuilder::new(&mut func, &mut context);
+    let block = builder.create_block();
+    builder.append_block_params_for_function_params(block);
+    builder.switch_to_block(block);
+    builder.seal_block(block);
+    let parameters = builder.block_params(block).to_vec();
+    body(&mut builder, &parameters);
+    builder.finalize(isa.frontend_config());
+    let mut context = Context::for_function(func);
+    context.compile(&**isa, &mut ControlPlane::default()).unwrap();
+    CompiledFunction::from_compiled(symbol.into(), exported, &context.func, context.compiled_code().unwrap()).unwrap()
+}
+
+fn signature(parameters: &[types::Type], results: &[types::Type]) -> Signature {
+    let mut s = Signature::new(CallConv::SystemV);
+    s.params.extend(parameters.iter().map(|&t| AbiParam::new(t)));
+    s.returns.extend(results.iter().map(|&t| AbiParam::new(t)));
+    s
+}
+
+fn entry_signature() -> Signature {
+    signature(&[types::I64; 4], &[types::I32])
+}
+
+fn call(b: &mut FunctionBuilder<'_>, namespace: u32, index: u32, s: Signature, args: &[Value]) -> Vec<Value> {
+    let name = b.func.declare_imported_user_function(UserExternalName { namespace, index });
+    let signature = b.import_signature(s);
+    let colocated = namespace == super::namespace::FUNCTION;
+    let callee =
+        b.import_function(ExtFuncData { name: ExternalName::user(name), signature, colocated, patchable: false });
+    let inst = b.ins().call(callee, args);
+    b.inst_results(inst).to_vec()
+}
+
+fn data_address(b: &mut FunctionBuilder<'_>, index: u32) -> Value {
+    let name = b.func.declare_imported_user_function(UserExternalName { namespace: namespace::DATA, index });
+    let global = b.create_global_value(GlobalValueData::Symbol {
+        name: ExternalName::user(name),
+        offset: 0.into(),
+        colocated: true,
+        tls: false,
+    });
+    b.ins().symbol_value(types::I64, global)
+}
+
+const FLAGS: MemFlagsData = MemFlagsData::new();
+
+fn scalar_leaf(name: &str) -> Leaf {
+    Leaf { name: name.into(), shape: ArrayShape::new(ElementType::F32, []) }
+}
+
+/// `results[0] = extra(params[0] + params[1])`, both `f32[]`.
+fn program(
+    isa: &OwnedTargetIsa,
+    extra: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value,
+    others: Vec<CompiledFunction>,
+) -> ObjectInput {
+    let entry = compile(isa, 0, "sum", true, entry_signature(), |b, p| {
+        let load = |b: &mut FunctionBuilder<'_>, i: i32| {
+            let pointer = b.ins().load(types::I64, FLAGS, p[0], 8 * i);
+            b.ins().load(types::F32, FLAGS, pointer, 0)
+        };
+        let (x, y) = (load(b, 0), load(b, 1));
+        let sum = b.ins().fadd(x, y);
+        let value = extra(b, sum);
+        let out = b.ins().load(types::I64, FLAGS, p[1], 0);
+        b.ins().store(FLAGS, value, out, 0);
+        let ok = b.ins().iconst(types::I32, 0);
+        b.ins().return_(&[ok]);
+    });
+    let mut descriptor = DescriptorInfo::new("sum", Architecture::X86_64);
+    descriptor.parameters = vec![scalar_leaf("x"), scalar_leaf("y")];
+    descriptor.results = vec![scalar_leaf("")];
+    let functions = std::iter::once(entry).chain(others).collect();
+    ObjectInput { functions, data: Vec::new(), imports: Vec::new(), descriptor }
+}
+
+fn run(program: &Program) -> f32 {
+    let (x, y) = (ArrayLiteral::scalar(1.5f32), ArrayLiteral::scalar(2.0f32));
+    program.run(&[&x, &y]).unwrap()[0].as_slice::<f32>()[0]
+}
+
+pub(super) fn with_data(isa: &OwnedTargetIsa) -> ObjectInput {
+    let mut input = program(
+        isa,
+        |b, sum| {
+            let address = data_address(b, 1);
+            let bias = b.ins().load(types::F32, FLAGS, address, 4);
+            b.ins().fadd(sum, bias)
+        },
+        Vec::new(),
+    );
+    input.data = vec![
+        DataObject::constant("other", 64, vec![1; 5]),
+        DataObject::constant("bias", 4, [7.0f32, 100.0].iter().flat_map(|x| x.to_le_bytes()).collect()),
+    ];
+    input
+}
+
+fn with_call(isa: &OwnedTargetIsa) -> ObjectInput {
+    let s = || signature(&[types::F32], &[types::F32]);
+    let double = compile(isa, 1, "double", false, s(), |b, p| {
+        let value = b.ins().fadd(p[0], p[0]);
+        b.ins().return_(&[value]);
+    });
+    program(isa, |b, sum| call(b, namespace::FUNCTION, 1, s(), &[sum])[0], vec![double])
+}
+
+fn with_import(isa: &OwnedTargetIsa, symbol: &str) -> ObjectInput {
+    let s = || signature(&[types::F32], &[types::F32]);
+    let mut input = program(isa, |b, sum| call(b, namespace::IMPORT, 0, s(), &[sum])[0], Vec::new());
+    input.imports = vec![symbol.into()];
+    input.descriptor.custom_calls =
+        vec![CustomCallInfo { symbol: symbol.into(), abi: CustomCallAbi::Original, line: 12 }];
+    input
+}
+
+extern "C" fn negate(x: f32) -> f32 {
+    -x
+}
+
+fn negate_resolver(name: &str) -> Option<*const std::ffi::c_void> {
+    (name == "negate").then_some(negate as *const () as *const std::ffi::c_void)
+}
+
+#[test]
+fn adds_two_scalars() {
+    let isa = host();
+    let input = program(&isa, |_, sum| sum, Vec::new());
+    let bytes = write(&input, &*isa).unwrap();
+    let program = Program::from_object(&bytes).unwrap();
+    assert_eq!(run(&program), 3.5);
+    assert!(program.descriptor().is_freestanding());
+    assert_eq!(program.descriptor().parameters[1].name, "y");
+    let one = ArrayLiteral::scalar(1.0f32);
+    assert!(matches!(program.run(&[&one]), Err(RunError::Count { expected: 2, found: 1 })));
+    let wrong = ArrayLiteral::scalar(1.0f64);
+    assert!(matches!(program.run(&[&one, &wrong]), Err(RunError::Shape { index: 1, .. })));
+}
+
+#[test]
+fn a_session_calls_again_and_again() {
+    let isa = host();
+    let bytes = write(&with_data(&isa), &*isa).unwrap();
+    let mut session = Program::from_object(&bytes).unwrap().session(&RunOptions::default()).unwrap();
+    session.set_parameter(0, &ArrayLiteral::scalar(1.0f32)).unwrap();
+    for i in 0..10 {
+        session.set_parameter(1, &ArrayLiteral::scalar(i as f32)).unwrap();
+        session.call().unwrap();
+        assert_eq!(session.result(0).unwrap(), ArrayLiteral::scalar(101.0 + i as f32));
+    }
+    assert!(session.set_parameter(2, &ArrayLiteral::scalar(1.0f32)).is_err());
+}
+
+#[test]
+fn reads_constants_without_a_table() {
+    let isa = host();
+    let input = with_data(&isa);
+    let bytes = write(&input, &*isa).unwrap();
+    assert_eq!(run(&Program::from_object(&bytes).unwrap()), 103.5);
+    use object::{Object, ObjectSection};
+    let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*bytes).unwrap();
+    for section in file.sections() {
+        for (_, reloc) in section.relocations() {
+            let object::RelocationFlags::Elf { r_type } = reloc.flags() else { panic!("an ELF relocation") };
+            assert_eq!(r_type, object::elf::R_X86_64_PC32);
+        }
+    }
+}
+
+#[test]
+fn calls_a_local_function() {
+    let isa = host();
+    let bytes = write(&with_call(&isa), &*isa).unwrap();
+    assert_eq!(run(&Program::from_object(&bytes).unwrap()), 7.0);
+}
+
+#[test]
+fn calls_an_import_far_away() {
+    let isa = host();
+    let bytes = write(&with_import(&isa, "negate"), &*isa).unwrap();
+    let resolver: &dyn Fn(&str) -> _ = &negate_resolver;
+    let options = LoadOptions { resolver: Some(resolver), ..LoadOptions::default() };
+    let program = Program::from_object_with(&bytes, &options).unwrap();
+    assert_eq!(run(&program), -3.5);
+    let from_libm = write(&with_import(&isa, "sqrtf"), &*isa).unwrap();
+    assert!((run(&Program::from_object(&from_libm).unwrap()) - 3.5f32.sqrt()).abs() < 1e-6);
+}
+
+#[test]
+fn a_missing_symbol_is_named_with_its_line() {
+    let isa = host();
+    let bytes = write(&with_import(&isa, "no_such_function"), &*isa).unwrap();
+    let error = Program::from_object(&bytes).unwrap_err();
+    assert_eq!(error, LoadError::UndefinedSymbol { symbol: "no_such_function".into(), line: 12 });
+    assert!(error.to_string().contains("line 12"));
+}
+
+#[test]
+fn donated_parameters_share_their_buffer() {
+    let isa = host();
+    let mut input = program(&isa, |_, sum| sum, Vec::new());
+    input.descriptor.aliases = vec![Alias { parameter: 0, result: 0, must: true }];
+    let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
+    let (x, y) = (ArrayLiteral::scalar(1.5f32), ArrayLiteral::scalar(2.0f32));
+    assert_eq!(program.run(&[&x, &y]).unwrap(), [ArrayLiteral::scalar(3.5f32)]);
+    assert_eq!(x, ArrayLiteral::scalar(1.5f32), "the caller's literal stays as it was");
+    let mut session = program.session(&RunOptions::default()).unwrap();
+    session.set_parameter(1, &y).unwrap();
+    for _ in 0..3 {
+        session.call().unwrap();
+    }
+    assert_eq!(session.result(0).unwrap(), ArrayLiteral::scalar(6.0f32));
+}
+
+#[test]
+fn layouts_are_the_programs_business_only() {
+    // A copy of f32[2,2] whose parameter is column-major: what comes back is the transpose in memory.
+    let isa = host();
+    let entry = compile(&isa, 0, "copy", true, entry_signature(), |b, p| {
+        let from = b.ins().load(types::I64, FLAGS, p[0], 0);
+        let to = b.ins().load(types::I64, FLAGS, p[1], 0);
+        for i in [0, 8] {
+            let v = b.ins().load(types::I64, FLAGS, from, i);
+            b.ins().store(FLAGS, v, to, i);
+        }
+        let ok = b.ins().iconst(types::I32, 0);
+        b.ins().return_(&[ok]);
+    });
+    let mut descriptor = DescriptorInfo::new("copy", Architecture::X86_64);
+    let plain = ArrayShape::new(ElementType::F32, [2, 2]);
+    let mut column = plain.clone();
+    column.layout = Some(Layout { minor_to_major: vec![0, 1], ..Layout::default() });
+    descriptor.parameters = vec![Leaf::new(column)];
+    descriptor.results = vec![Leaf::new(plain)];
+    let input = ObjectInput { functions: vec![entry], data: Vec::new(), imports: Vec::new(), descriptor };
+    let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
+    let x = ArrayLiteral::from_elements(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]);
+    let y = program.run(&[&x]).unwrap();
+    assert_eq!(y[0].as_slice::<f32>(), &[1.0, 3.0, 2.0, 4.0]);
+}
+
+#[test]
+fn parallel_loops_reach_every_task() {
+    use brolga_runtime::abi::{Context as CallContext, Services};
+    let isa = host();
+    // The body stores its task number into the results' buffer at that place.
+    let body_signature = || signature(&[types::I64; 3], &[types::I32]);
+    let body = compile(&isa, 1, "body", false, body_signature(), |b, p| {
+        let eight = b.ins().iconst(types::I64, 8);
+        let offset = b.ins().imul(p[1], eight);
+        let at = b.ins().iadd(p[0], offset);
+        b.ins().store(FLAGS, p[1], at, 0);
+        let ok = b.ins().iconst(types::I32, 0);
+        b.ins().return_(&[ok]);
+    });
+    let entry = compile(&isa, 0, "tasks", true, entry_signature(), |b, p| {
+        let out = b.ins().load(types::I64, FLAGS, p[1], 0);
+        let host = b.ins().load(types::I64, FLAGS, p[3], CallContext::OFFSET_HOST);
+        let service = b.ins().load(types::I64, FLAGS, p[3], CallContext::OFFSET_PARALLEL_FOR);
+        let tasks = b.ins().iconst(types::I64, 1000);
+        let name = b.func.declare_imported_user_function(UserExternalName { namespace: namespace::FUNCTION, index: 1 });
+        let signature_ref = b.import_signature(body_signature());
+        let body = b.import_function(ExtFuncData {
+            name: ExternalName::user(name),
+            signature: signature_ref,
+            colocated: true,
+            patchable: false,
+        });
+        let body = b.ins().func_addr(types::I64, body);
+        let service_signature = b.import_signature(signature(&[types::I64; 4], &[types::I32]));
+        let inst = b.ins().call_indirect(service_signature, service, &[host, tasks, body, out]);
+        let status = b.inst_results(inst)[0];
+        b.ins().return_(&[status]);
+    });
+    let mut descriptor = DescriptorInfo::new("tasks", Architecture::X86_64);
+    descriptor.results = vec![Leaf::new(ArrayShape::new(ElementType::S64, [1000]))];
+    descriptor.needed_services = Services::PARALLEL_FOR;
+    descriptor.workspace_per_worker = 64;
+    let input = ObjectInput { functions: vec![entry, body], data: Vec::new(), imports: Vec::new(), descriptor };
+    let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
+    let expected: Vec<i64> = (0..1000).collect();
+    for threads in [1, 2, 5] {
+        let options = RunOptions { threads, ..RunOptions::default() };
+        assert_eq!(program.run_with(&[], &options).unwrap()[0].as_slice::<i64>(), expected);
+    }
+}
+
+#[test]
+fn pointers_in_data_are_relocated() {
+    let isa = host();
+    let mut input = with_data(&isa);
+    // `bias` becomes two words; the program reads the second through a pointer table instead.
+    input.functions = program(
+        &isa,
+        |b, sum| {
+            let table = data_address(b, 0);
+            let pointer = b.ins().load(types::I64, FLAGS, table, 8);
+            let bias = b.ins().load(types::F32, FLAGS, pointer, 0);
+            b.ins().fadd(sum, bias)
+        },
+        Vec::new(),
+    )
+    .functions;
+    input.data[0] = DataObject {
+        relocs: vec![DataReloc { offset: 8, target: Target::Data(1), addend: 4 }],
+        ..DataObject::constant("other", 8, vec![0; 16])
+    };
+    input.data.push(DataObject { init: DataInit::Zeros(100_000), ..DataObject::constant("zeros", 64, Vec::new()) });
+    let bytes = write(&input, &*isa).unwrap();
+    assert!(bytes.len() < 10_000);
+    assert_eq!(run(&Program::from_object(&bytes).unwrap()), 103.5);
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    let isa = host();
+    assert_eq!(write(&with_data(&isa), &*isa).unwrap(), write(&with_data(&isa), &*isa).unwrap());
+}
+
+#[test]
+fn other_targets_are_written_and_refused_here() {
+    for triple in [
+        "aarch64-unknown-linux-gnu",
+        "riscv64gc-unknown-linux-gnu",
+        "aarch64-apple-darwin",
+        "x86_64-apple-darwin",
+        "x86_64-pc-windows-msvc",
+    ] {
+        let isa = isa(triple, &[]);
+        for input in [with_data(&isa), with_call(&isa), with_import(&isa, "negate")] {
+            let bytes = write(&input, &*isa).unwrap_or_else(|e| panic!("{triple}: {e}"));
+            assert_eq!(bytes, write(&input, &*isa).unwrap());
+            let error = Program::from_object(&bytes).unwrap_err();
+            assert!(matches!(error, LoadError::Machine { .. } | LoadError::Malformed(_)), "{triple}: {error}");
+        }
+    }
+}
+
+#[test]
+fn features_that_the_processor_lacks_are_named() {
+    let isa = isa("x86_64-unknown-linux-gnu", &["has_avx", "has_fma"]);
+    assert_eq!(isa_features(&*isa).to_string(), "avx,fma");
+    let mut input = program(&isa, |_, sum| sum, Vec::new());
+    input.descriptor.needed_services = brolga_runtime::abi::Services(1 << 40);
+    let error = Program::from_object(&write(&input, &*isa).unwrap()).unwrap_err();
+    assert!(matches!(error, LoadError::Services { .. } | LoadError::Features { .. }), "{error}");
+}
+
+#[test]
+fn contradictions_are_our_bugs_not_panics() {
+    let isa = host();
+    let good = with_call(&isa);
+    let mut twice = good.clone();
+    twice.functions[1].symbol = "sum".into();
+    let mut nowhere = good.clone();
+    nowhere.functions[0].relocs[0].target = Target::Function(99);
+    let mut outside = good.clone();
+    outside.functions[0].relocs[0].offset = 1_000_000;
+    let mut unaligned = good.clone();
+    unaligned.functions[0].alignment = 3;
+    let mut hidden = good;
+    hidden.functions[0].exported = false;
+    for input in [twice, nowhere, outside, unaligned, hidden] {
+        assert!(matches!(write(&input, &*isa), Err(crate::Error::Internal(_))));
+    }
+}
+
+/// Loads, but does not run, damaged objects: with the hash check nearly all are refused, without it none may crash.
+#[test]
+fn damaged_objects_do_not_crash_the_loader() {
+    let isa = host();
+    let mut input = with_import(&isa, "negate");
+    input.data = with_data(&isa).data;
+    let bytes = write(&input, &*isa).unwrap();
+    let resolver: &dyn Fn(&str) -> _ = &negate_resolver;
+    let checked = LoadOptions { resolver: Some(resolver), process_symbols: false, verify_hash: true };
+    let unchecked = LoadOptions { verify_hash: false, ..checked };
+    assert!(Program::from_object_with(&bytes, &checked).is_ok());
+    let mut state = 0x1234_5678u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize
+    };
+    for round in 0..10_000 {
+        let mut damaged = bytes.clone();
+        if round % 16 == 0 {
+            damaged.truncate(random() % bytes.len());
+        } else {
+            for _ in 0..=random() % 4 {
+                let at = random() % damaged.len();
+                damaged[at] = match random() % 4 {
+                    0 => 0,
+                    1 => 0xff,
+                    _ => random() as u8,
+                };
+            }
+        }
+        if damaged != bytes {
+            assert!(Program::from_object_with(&damaged, &checked).is_err(), "round {round}");
+            let _ = Program::from_object_with(&damaged, &unchecked);
+        }
+    }
+}
