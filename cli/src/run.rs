@@ -21,7 +21,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     match &args.output_dir {
         Some(dir) => write_outputs(dir, &result),
-        None => output::print(&format!("{}\n", text::literal_to_string(&result))),
+        None => output::print(&show(&result)),
     }
 }
 
@@ -67,4 +67,16 @@ fn write_outputs(dir: &Path, result: &Literal) -> Result<(), Failure> {
         output::write(&dir.join(format!("out{k}.npy")), &npy::write(leaf))?;
     }
     Ok(())
+}
+
+/// `f32[2] {1, 2}`, one line for each element of a tuple result.
+fn show(result: &Literal) -> String {
+    let line = |value: &Literal| match value {
+        Literal::Token => "token[]\n".to_owned(),
+        value => format!("{:#} {}\n", value.shape(), text::literal_to_string(value)),
+    };
+    match result {
+        Literal::Tuple(elements) => elements.iter().map(line).collect(),
+        value => line(value),
+    }
 }

@@ -5,10 +5,12 @@
 //! `tests/conformance/ratchet.json` how many pass; a case that gets worse, or a count that falls, is an error. `--update`
 //! rewrites both, and refuses to lower a count.
 //!
-//! Besides the engines proper there are two pseudo-engines: `parse` holds the cases that are only read (`expect` is
-//! `parse` or `error`), and `print` checks that every module which parses prints to a text that reads as the same module.
+//! Besides the engines proper there are three pseudo-engines: `parse` holds the cases that are only read (`expect` is
+//! `parse` or `error`), `print` checks that every module which parses prints to a text that reads as the same module, and
+//! `diagnose` that invalid modules are refused with the recorded error.
 
 mod check;
+mod diagnose;
 mod ratchet;
 
 use brolga_tests::corpus::{self, Case, Expect};
@@ -31,8 +33,8 @@ struct Options {
     /// The program
     #[arg(long, default_value = "target/release/brolga")]
     brolga: PathBuf,
-    /// Engines to run: interp, jit, aot, auto; print and parse for what is only read
-    #[arg(long, value_delimiter = ',', default_value = "parse,print,interp")]
+    /// Engines to run: interp, jit, aot, auto; parse, print and diagnose for what is only read
+    #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp")]
     engine: Vec<String>,
     /// Only suites whose name matches
     #[arg(long)]
@@ -116,6 +118,7 @@ fn applies(engine: &str, case: &Case) -> bool {
     match engine {
         "parse" => case.expect != Expect::Run,
         "print" => case.expect != Expect::Error,
+        "diagnose" => case.expect == Expect::Error,
         _ => case.expect == Expect::Run,
     }
 }
@@ -127,6 +130,8 @@ fn run_cases(
     results: &mut BTreeMap<String, BTreeMap<String, Outcome>>,
 ) -> std::io::Result<()> {
     let next = AtomicUsize::new(0);
+    let recorded = diagnose::read(&options.ratchet).filter(|_| !options.update);
+    let recorded = recorded.as_ref();
     let done = Mutex::new(Vec::new());
     let limit = Duration::from_secs(options.timeout);
     std::thread::scope(|scope| -> std::io::Result<()> {
@@ -140,6 +145,7 @@ fn run_cases(
                     for engine in options.engine.iter().filter(|e| applies(e, case)) {
                         let outcome = match engine.as_str() {
                             "print" => check::print_then_parse(case),
+                            "diagnose" => diagnose::check(case, recorded),
                             _ => check::case(&options.brolga, case, engine, &dir, limit)?,
                         };
                         done.lock().unwrap_or_else(|e| e.into_inner()).push((engine.clone(), case.id(), outcome));

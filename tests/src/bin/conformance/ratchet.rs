@@ -1,6 +1,7 @@
 //! The committed results: what passes today must pass tomorrow.
 
 use crate::check::{Outcome, Status};
+use crate::diagnose;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -43,6 +44,9 @@ pub fn settle(dir: &Path, results: &Results, partial: bool, update: bool) -> Any
             counts.insert(engine.clone(), now);
             std::fs::create_dir_all(dir)?;
             std::fs::write(dir.join(format!("{engine}.txt")), list_text(cases))?;
+            if engine == "diagnose" {
+                diagnose::write(dir, cases)?;
+            }
         }
     }
     if update && partial {
