@@ -2,52 +2,12 @@
 //!
 //! Set `BROLGA_CONFORMANCE` to a folder with the suites' zip files. Without it these tests say so and pass.
 
+mod corpus;
+
 use brolga_compiler::text::{self, PrintOptions, Summary};
 use brolga_compiler::{Error, hlo};
-use std::io::Read;
-use std::path::PathBuf;
+use corpus::corpus;
 use std::time::Instant;
-
-struct Case {
-    name: String,
-    suite: String,
-    text: String,
-    meta: serde_json::Value,
-}
-
-/// The cases of every suite; `None` where there is no corpus.
-fn corpus() -> Option<Vec<Case>> {
-    let Some(folder) = std::env::var_os("BROLGA_CONFORMANCE").map(PathBuf::from) else {
-        eprintln!("SKIPPED: BROLGA_CONFORMANCE does not name a folder with the conformance corpus");
-        return None;
-    };
-    let mut cases = Vec::new();
-    for entry in std::fs::read_dir(&folder).expect("the folder of the corpus can be read") {
-        let path = entry.expect("the folder of the corpus can be read").path();
-        if path.extension().is_none_or(|e| e != "zip") {
-            continue;
-        }
-        let suite = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-        let file = std::fs::File::open(&path).expect("a suite can be opened");
-        let mut archive = zip::ZipArchive::new(std::io::BufReader::new(file)).expect("a suite is a zip file");
-        let modules: Vec<String> =
-            archive.file_names().filter(|n| n.ends_with("/module.hlo")).map(str::to_owned).collect();
-        for module in modules {
-            let mut read = |name: &str| {
-                let mut text = String::new();
-                let mut file = archive.by_name(name).expect("a case has its files");
-                file.read_to_string(&mut text).expect("a case's files are UTF-8");
-                text
-            };
-            let text = read(&module);
-            let meta = serde_json::from_str(&read(&module.replace("module.hlo", "meta.json"))).expect("meta is JSON");
-            cases.push(Case { name: module.replace("/module.hlo", ""), suite: suite.clone(), text, meta });
-        }
-    }
-    cases.sort_by(|a, b| (&a.suite, &a.name).cmp(&(&b.suite, &b.name)));
-    assert!(!cases.is_empty(), "the corpus has suites");
-    Some(cases)
-}
 
 /// What is allowed to fail: one module in a hundred.
 fn at_least_99_percent(what: &str, total: usize, failures: &[String]) {

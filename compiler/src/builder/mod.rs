@@ -1,1 +1,343 @@
-//! See docs/architecture.md.
+//! The builder: the specification's operations as Rust methods.
+//!
+//! Problem: a program that makes graphs should read like the specification, and a mistake should be reported where it
+//! was made, without a `Result` at every call. Invariant: every instruction in a builder has passed its shape rule,
+//! so its shape is known at once; what stands on a failed call is not added. Algorithm: each method runs
+//! [`shape::infer`](crate::shape::infer); the first error is kept with the place of the call and returned by
+//! [`Builder::build`], and later calls on top of a failed one do nothing.
+//!
+//! Called computations are modules of their own builders; their computations are copied in under unique names.
+//!
+//! ```
+//! use brolga_compiler::builder::Builder;
+//! use brolga_runtime::{ElementType, Shape};
+//!
+//! let b = Builder::new("axpy");
+//! let a = b.parameter(0, Shape::scalar(ElementType::F32), "a");
+//! let x = b.parameter(1, Shape::array(ElementType::F32, [8]), "x");
+//! let y = b.parameter(2, Shape::array(ElementType::F32, [8]), "y");
+//! b.add(b.mul(a, x), y);
+//! let module = b.build()?;
+//! assert_eq!(module.entry().result_shape().to_string(), "f32[8]");
+//! # Ok::<(), brolga_compiler::Error>(())
+//! ```
+
+mod broadcast;
+mod collective;
+mod contraction;
+mod control;
+mod elementwise;
+mod indexing;
+mod linalg;
+mod movement;
+mod ordering_random;
+mod reduction;
+mod side_effect;
+mod structure;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+pub use contraction::default_convolution_dims;
+pub use reduction::scalar_computation;
+pub use types::{
+    ComparisonDirection, CustomCallOptions, DotDimensions, FftKind, GatherDimensions, Padding, RandomAlgorithm,
+    ScatterDimensions, TransposeKind,
+};
+
+use crate::error::{Error, Result, Site};
+use crate::hlo::{
+    AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, Module, ModuleConfig, Opcode,
+    SourceLocation,
+};
+use crate::shape::{self, InferContext, RuleError};
+use brolga_runtime::{ArrayShape, Shape};
+use cranelift_entity::PrimaryMap;
+use cranelift_entity::packed_option::ReservedValue;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::panic::Location;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A value under construction. It belongs to one [`Builder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Op {
+    builder: u32,
+    id: InstructionId,
+}
+
+/// Where a method was called.
+type At = &'static Location<'static>;
+
+/// The call failed, or stands on a call that did; the builder has the error.
+#[derive(Clone, Copy, Debug)]
+struct Failed;
+
+type Step<T = Op> = std::result::Result<T, Failed>;
+
+/// Makes one computation, and with it a module. See the [module documentation](self).
+#[derive(Debug)]
+pub struct Builder {
+    tag: u32,
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    name: String,
+    instructions: PrimaryMap<InstructionId, Instruction>,
+    names: HashSet<String>,
+    /// How many names of each stem were given out, so that the search for a fresh one stays short.
+    stems: HashMap<String, usize>,
+    computations: PrimaryMap<ComputationId, Computation>,
+    computation_names: HashSet<String>,
+    /// The last link of the chain of tokens that orders feeds and transfers.
+    token: Option<Op>,
+    error: Option<Error>,
+}
+
+impl Builder {
+    /// A builder of a computation called `name`, which is also the name of the module.
+    pub fn new(name: impl Into<String>) -> Builder {
+        static TAGS: AtomicU32 = AtomicU32::new(0);
+        let name = name.into();
+        let computation_names = HashSet::from([name.clone()]);
+        let state = State { name, computation_names, ..State::default() };
+        Builder { tag: TAGS.fetch_add(1, Ordering::Relaxed), state: RefCell::new(state) }
+    }
+
+    /// The shape of a value.
+    ///
+    /// # Errors
+    /// The builder's first error, where the value comes from a call that failed.
+    pub fn shape(&self, op: Op) -> Result<Shape> {
+        let state = self.state.borrow();
+        match state.instructions.get(op.id).filter(|_| op.builder == self.tag) {
+            Some(instruction) => Ok(instruction.shape.clone()),
+            None => Err(state.error.clone().unwrap_or_else(|| {
+                invalid(
+                    None,
+                    SourceLocation::default(),
+                    RuleError::new("builder.operand", "expected a value of this builder"),
+                )
+            })),
+        }
+    }
+
+    /// The first error so far.
+    pub fn first_error(&self) -> Option<Error> {
+        self.state.borrow().error.clone()
+    }
+
+    /// The module, whose result is the value that was made last.
+    ///
+    /// # Errors
+    /// The first error of all calls, or what the verifier finds.
+    pub fn build(self) -> Result<Module> {
+        let last = self.state.borrow().instructions.keys().next_back();
+        match last {
+            Some(id) => {
+                let root = Op { builder: self.tag, id };
+                self.build_with_root(root)
+            }
+            None => {
+                let state = self.state.into_inner();
+                Err(state.error.unwrap_or_else(|| {
+                    let message = format!("expected an instruction in '{}', found none", state.name);
+                    invalid(None, SourceLocation::default(), RuleError::new("computation.root", message))
+                }))
+            }
+        }
+    }
+
+    /// The module, whose result is `root`.
+    ///
+    /// # Errors
+    /// The first error of all calls, or what the verifier finds.
+    pub fn build_with_root(self, root: Op) -> Result<Module> {
+        // Asking for the shape finds a root that failed or is another builder's.
+        let known = self.shape(root);
+        let state = self.state.into_inner();
+        if let Some(error) = state.error {
+            return Err(error);
+        }
+        known?;
+        let mut computations = state.computations;
+        let order = state.instructions.keys().collect();
+        let entry = computations.push(Computation {
+            name: state.name.clone(),
+            instructions: state.instructions,
+            order,
+            root: root.id,
+            trailing: String::new(),
+            location: SourceLocation::default(),
+        });
+        let order = computations.keys().collect();
+        let mut module = Module { name: state.name, computations, order, entry, config: ModuleConfig::default() };
+        if !module.sort_computations() {
+            return Err(Error::Internal("a builder made a recursive call".to_owned()));
+        }
+        shape::verify(&module)?;
+        Ok(module)
+    }
+
+    /// Adds an instruction; the one way in.
+    #[track_caller]
+    fn op(&self, opcode: Opcode, operands: &[Op], attrs: Attrs, declared: Option<Shape>) -> Op {
+        self.finish(self.add_at(Location::caller(), opcode, operands, attrs, declared))
+    }
+
+    /// A failed step becomes a value that later calls pass on.
+    fn finish(&self, step: Step) -> Op {
+        step.unwrap_or(Op { builder: self.tag, id: InstructionId::reserved_value() })
+    }
+
+    fn add_at(&self, at: At, opcode: Opcode, operands: &[Op], attrs: Attrs, declared: Option<Shape>) -> Step {
+        let ids = self.ids(at, operands)?;
+        let inferred = {
+            let state = self.state.borrow();
+            let shapes: Vec<&Shape> = ids.iter().map(|&id| &state.instructions[id].shape).collect();
+            let cx = InferContext::of(&state.computations);
+            let checked = match &declared {
+                Some(shape) => shape::check_shape(shape),
+                None => Ok(()),
+            };
+            checked.and_then(|()| shape::infer(&cx, opcode, &shapes, &attrs, declared.as_ref()))
+        };
+        // What the caller states, layout included, stands; where the rule decides, nothing is stated.
+        let shape = match (inferred, declared) {
+            (Ok(_), Some(declared)) => declared,
+            (Ok(inferred), None) => inferred,
+            (Err(e), _) => return Err(self.reject(at, opcode, e)),
+        };
+        let mut state = self.state.borrow_mut();
+        let name = state.fresh_name(opcode.name());
+        let id = state.instructions.push(Instruction {
+            name,
+            shape,
+            opcode,
+            operands: ids,
+            attrs,
+            location: SourceLocation { line: at.line(), column: at.column() },
+        });
+        Ok(Op { builder: self.tag, id })
+    }
+
+    /// The instructions behind `operands`.
+    fn ids(&self, at: At, operands: &[Op]) -> Step<Vec<InstructionId>> {
+        let mut ids = Vec::with_capacity(operands.len());
+        for op in operands {
+            if op.builder != self.tag {
+                let e = RuleError::new("builder.operand", "expected values of this builder, found another's");
+                return Err(self.reject_plain(at, e));
+            }
+            if self.state.borrow().instructions.get(op.id).is_none() {
+                return Err(Failed);
+            }
+            ids.push(op.id);
+        }
+        Ok(ids)
+    }
+
+    /// Keeps an error, if it is the first.
+    fn reject(&self, at: At, opcode: Opcode, mut e: RuleError) -> Failed {
+        if !e.message.contains(opcode.name()) {
+            e.message = format!("{opcode}: {}", e.message);
+        }
+        self.reject_plain(at, e)
+    }
+
+    fn reject_plain(&self, at: At, mut e: RuleError) -> Failed {
+        e.message = format!("{} (called at {at})", e.message);
+        let location = SourceLocation { line: at.line(), column: at.column() };
+        self.state.borrow_mut().error.get_or_insert_with(|| invalid(None, location, e));
+        Failed
+    }
+
+    /// The shape of a value that must be an array.
+    fn array_at(&self, at: At, op: Op) -> Step<ArrayShape> {
+        self.ids(at, &[op])?;
+        let shape = self.state.borrow().instructions[op.id].shape.clone();
+        match shape {
+            Shape::Array(a) => Ok(a),
+            other => {
+                Err(self
+                    .reject_plain(at, RuleError::new("operand.array", format!("expected an array, found {other:#}"))))
+            }
+        }
+    }
+
+    /// Copies the computations of `module` in, and yields its entry.
+    fn embed(&self, module: &Module) -> ComputationId {
+        let mut state = self.state.borrow_mut();
+        if let Some(id) = state.find_same(module) {
+            return id;
+        }
+        let mut ids: HashMap<ComputationId, ComputationId> = HashMap::new();
+        for &old in &module.order {
+            let mut computation = module.computations[old].clone();
+            computation.name = state.fresh_computation_name(&computation.name);
+            for (_, instruction) in computation.instructions.iter_mut() {
+                for (_, value) in instruction.attrs.iter_mut() {
+                    match value {
+                        AttrValue::Computation(id) => *id = *ids.get(id).unwrap_or(id),
+                        AttrValue::Computations(list) => {
+                            list.iter_mut().for_each(|id| *id = *ids.get(id).unwrap_or(id));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            let new = state.computations.push(computation);
+            ids.insert(old, new);
+        }
+        // `order` has the entry; a module without one cannot be had from `build` or the reader.
+        ids.get(&module.entry).copied().unwrap_or(ComputationId::reserved_value())
+    }
+}
+
+impl State {
+    fn fresh_name(&mut self, stem: &str) -> String {
+        fresh(&mut self.names, self.stems.entry(stem.to_owned()).or_insert(0), stem)
+    }
+
+    fn fresh_computation_name(&mut self, stem: &str) -> String {
+        fresh(&mut self.computation_names, &mut 0, stem)
+    }
+
+    /// A computation that is already here and equals the only one of `module`: the same reducer is handed in often.
+    fn find_same(&self, module: &Module) -> Option<ComputationId> {
+        const SMALL: usize = 16;
+        let entry = module.entry();
+        if module.order.len() != 1 || entry.order.len() > SMALL {
+            return None;
+        }
+        let same = |c: &Computation| {
+            c.order == entry.order
+                && c.root == entry.root
+                && c.order.iter().all(|&i| {
+                    let (a, b) = (&c.instructions[i], &entry.instructions[i]);
+                    a.name == b.name
+                        && a.opcode == b.opcode
+                        && a.shape == b.shape
+                        && a.operands == b.operands
+                        && a.attrs == b.attrs
+                })
+        };
+        self.computations.iter().find(|(_, c)| same(c)).map(|(id, _)| id)
+    }
+}
+
+fn fresh(taken: &mut HashSet<String>, count: &mut usize, stem: &str) -> String {
+    let mut name = stem.to_owned();
+    while !taken.insert(name.clone()) {
+        *count += 1;
+        name = format!("{stem}.{count}");
+    }
+    name
+}
+
+fn invalid(instruction: Option<String>, location: SourceLocation, e: RuleError) -> Error {
+    Error::Invalid { site: Site { instruction, location, length: 0 }, constraint: e.constraint, message: e.message }
+}

@@ -201,6 +201,11 @@ fn labels(first: usize, second: usize, spatial: &[usize], rank: usize, what: &st
 }
 
 fn convolution(call: &Call<'_>) -> Rule<ArrayShape> {
+    if call.attrs.get(AttrKey::SparsityConfig).is_some() {
+        // A structured-sparse kernel is a tuple of values and their places, in a form that the attribute describes.
+        let stated = call.declared_array()?;
+        return Ok(stated.with_type(stated.ty));
+    }
     let (input, kernel) = (call.array(0)?, call.array(1)?);
     let ty = product_type(call, input.ty, kernel.ty)?;
     let Some(labels_) = call.attrs.dim_labels(AttrKey::DimLabels) else {
@@ -246,14 +251,11 @@ fn convolution(call: &Call<'_>) -> Rule<ArrayShape> {
     let (batch, features) = (input.dims[labels_.input_batch], input.dims[labels_.input_feature]);
     let (kernel_in, kernel_out) =
         (kernel.dims[labels_.kernel_input_feature], kernel.dims[labels_.kernel_output_feature]);
-    // A structured-sparse kernel is stored shorter than the features it meets.
-    if call.attrs.get(AttrKey::SparsityConfig).is_none() {
-        ensure!(
-            kernel_in.checked_mul(feature_groups) == Some(features),
-            "convolution.features",
-            "expected {features} input features, as {feature_groups} groups of kernel input features, found {kernel_in}"
-        );
-    }
+    ensure!(
+        kernel_in.checked_mul(feature_groups) == Some(features),
+        "convolution.features",
+        "expected {features} input features, as {feature_groups} groups of kernel input features, found {kernel_in}"
+    );
     ensure!(
         kernel_out % feature_groups == 0 && kernel_out % batch_groups == 0,
         "convolution.output-features",

@@ -3,7 +3,7 @@
 //! HLO broadcasts nothing implicitly, except that `select` takes a scalar predicate and `clamp` scalar bounds; the
 //! builder inserts the broadcasts that its callers leave out.
 
-use super::rule::{Call, Rule, Show, array, common_type, ensure, fail, mixes};
+use super::rule::{Call, Rule, Show, array, common_type, compatible, ensure, fail, mixes};
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
@@ -12,6 +12,7 @@ pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
         Opcode::Compare => compare(call)?,
         Opcode::Complex => complex(call)?,
         Opcode::Clamp => clamp(call)?,
+        Opcode::Select if call.shape(1)?.as_tuple().is_some() => return select_tuple(call),
         Opcode::Select => select(call)?,
         Opcode::Convert => convert(call)?,
         Opcode::StochasticConvert => stochastic_convert(call)?,
@@ -143,8 +144,8 @@ fn compare(call: &Call<'_>) -> Rule<ArrayShape> {
         let fits = match order {
             "TOTALORDER" => ty.is_float() || ty.is_integer(),
             "FLOAT" => ty.is_float() || ty.is_complex(),
-            "SIGNED" => ty.is_signed_integer(),
-            _ => ty.is_unsigned_integer() || ty == ElementType::Pred,
+            // XLA lets integers name either order and compares by their type.
+            _ => ty.is_integer() || ty == ElementType::Pred,
         };
         ensure!(fits, "compare.type", "expected a comparison type that fits {ty}, found {order}");
     }
@@ -184,6 +185,24 @@ fn select(call: &Call<'_>) -> Rule<ArrayShape> {
         full.push(predicate);
     }
     same_dims(call.opcode, &full, ty)
+}
+
+/// Tuples count as scalars: one scalar predicate picks one of two tuples of equal shape.
+fn select_tuple(call: &Call<'_>) -> Rule<Shape> {
+    let predicate = call.scalar(0)?;
+    ensure!(
+        predicate.ty == ElementType::Pred,
+        "select.predicate",
+        "expected a pred as operand 0 of select, found {}",
+        Show(predicate)
+    );
+    let (on_true, on_false) = (call.shape(1)?, call.shape(2)?);
+    ensure!(
+        compatible(on_true, on_false, false),
+        "select.same-shape",
+        "expected tuples of one shape in select, found {on_true:#} and {on_false:#}"
+    );
+    Ok(on_true.without_layout())
 }
 
 fn convert(call: &Call<'_>) -> Rule<ArrayShape> {

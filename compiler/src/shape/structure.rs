@@ -41,10 +41,8 @@ pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
             call.token(1)?;
             Ok(call.shape(0)?.without_layout())
         }
-        Opcode::AfterAll => {
-            (0..call.operands.len()).try_for_each(|i| call.token(i))?;
-            Ok(Shape::Token)
-        }
+        // As in XLA, whatever must come first may be named, not tokens alone.
+        Opcode::AfterAll => Ok(Shape::Token),
         _ => Ok(call.shape(0)?.without_layout()),
     }
 }

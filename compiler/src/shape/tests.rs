@@ -65,8 +65,8 @@ fn compare_rules() {
     );
     assert_eq!(run(Opcode::Compare, &[c.clone(), c], &Attrs::new(), None), Err("attribute.required"));
     let s = shape(S32, &[2]);
-    let unsigned = attrs([direction("LT"), (AttrKey::ComparisonType, AttrValue::Word("UNSIGNED"))]);
-    assert_eq!(run(Opcode::Compare, &[s.clone(), s], &unsigned, None), Err("compare.type"));
+    let float = attrs([direction("LT"), (AttrKey::ComparisonType, AttrValue::Word("FLOAT"))]);
+    assert_eq!(run(Opcode::Compare, &[s.clone(), s], &float, None), Err("compare.type"));
 }
 
 #[test]

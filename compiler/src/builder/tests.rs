@@ -1,0 +1,197 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::hlo::PaddingDimension;
+use crate::text::{self, PrintOptions};
+use brolga_runtime::ElementType::*;
+use reduction::scalar_computation;
+
+fn constraint(error: &Error) -> &'static str {
+    match error {
+        Error::Invalid { constraint, .. } => constraint,
+        other => panic!("{other}"),
+    }
+}
+
+/// The result's shape, of a module that also prints and reads back.
+fn result(b: Builder) -> String {
+    let module = b.build().unwrap();
+    let once = text::print(&module, &PrintOptions::default());
+    let again = text::parse(&once).unwrap_or_else(|e| panic!("{e}\n{once}"));
+    shape::verify(&again).unwrap();
+    assert_eq!(text::print(&again, &PrintOptions::default()), once);
+    module.entry().result_shape().to_string()
+}
+
+fn array(b: &Builder, n: i64, dims: &[i64]) -> Op {
+    b.parameter(n, Shape::array(F32, dims), &format!("p{n}"))
+}
+
+#[test]
+fn scalars_and_degenerate_dimensions_broadcast() {
+    for (left, right, want) in [
+        (&[][..], &[2, 3][..], "f32[2,3]"),
+        (&[2, 3], &[], "f32[2,3]"),
+        (&[2, 1], &[2, 3], "f32[2,3]"),
+        (&[2, 1], &[1, 3], "f32[2,3]"),
+        (&[1], &[1], "f32[1]"),
+    ] {
+        let b = Builder::new("main");
+        b.add(array(&b, 0, left), array(&b, 1, right));
+        assert_eq!(result(b), want);
+    }
+    let b = Builder::new("main");
+    b.mul_in_dims(array(&b, 0, &[2, 3, 4]), array(&b, 1, &[3]), &[1]);
+    assert_eq!(result(b), "f32[2,3,4]");
+    let b = Builder::new("main");
+    b.lt_in_dims(array(&b, 0, &[1, 4]), array(&b, 1, &[2, 3, 4]), &[0, 2]);
+    assert_eq!(result(b), "pred[2,3,4]");
+    for (left, right, dims) in
+        [(&[2][..], &[3][..], &[][..]), (&[2], &[2, 3], &[]), (&[2], &[2, 3], &[1]), (&[2], &[2, 3], &[5])]
+    {
+        let b = Builder::new("main");
+        b.add_in_dims(array(&b, 0, left), array(&b, 1, right), dims);
+        assert_eq!(constraint(&b.build().unwrap_err()), "builder.broadcast");
+    }
+}
+
+#[test]
+fn the_first_error_is_kept_with_its_place() {
+    let b = Builder::new("main");
+    let x = array(&b, 0, &[2, 3]);
+    let line = line!() + 1;
+    let wrong = b.transpose(x, &[0, 0]);
+    b.add(wrong, b.neg(wrong));
+    b.reshape(x, &[7]);
+    let error = b.build().unwrap_err();
+    assert_eq!(constraint(&error), "transpose.permutation");
+    assert_eq!(error.site().unwrap().location.line, line);
+    assert!(error.message().contains(file!()), "{error}");
+}
+
+#[test]
+fn values_of_other_builders_are_refused() {
+    let other = Builder::new("other");
+    let x = array(&other, 0, &[2]);
+    let b = Builder::new("main");
+    b.neg(x);
+    assert_eq!(constraint(&b.build().unwrap_err()), "builder.operand");
+    assert_eq!(constraint(&Builder::new("empty").build().unwrap_err()), "computation.root");
+    let b = Builder::new("main");
+    array(&b, 1, &[2]);
+    assert_eq!(constraint(&b.build().unwrap_err()), "parameter.number");
+}
+
+#[test]
+fn computations_are_embedded_once_under_unique_names() {
+    let add = scalar_computation(Opcode::Add, F32).unwrap();
+    let b = Builder::new("add");
+    let x = array(&b, 0, &[4, 5]);
+    let zero = b.constant_r0(0f32);
+    let rows = b.reduce(x, zero, &add, &[1]);
+    b.reduce_all(rows, zero, &add);
+    let module = b.build().unwrap();
+    assert_eq!(module.order.len(), 2);
+    let names: Vec<_> = module.order.iter().map(|&c| module.computations[c].name.clone()).collect();
+    assert_eq!(names, ["add.1", "add"]);
+    assert_eq!(module.entry().result_shape().to_string(), "f32[]");
+}
+
+#[test]
+fn loops_and_branches() {
+    let state = Shape::Tuple(vec![Shape::scalar(S32), Shape::array(F32, [4])]);
+    let c = Builder::new("condition");
+    let s = c.parameter(0, state.clone(), "s");
+    c.lt(c.get_tuple_element(s, 0), c.constant_r0(10i32));
+    let condition = c.build().unwrap();
+    let c = Builder::new("body");
+    let s = c.parameter(0, state.clone(), "s");
+    let next = c.add(c.get_tuple_element(s, 0), c.constant_r0(1i32));
+    c.tuple(&[next, c.exp(c.get_tuple_element(s, 1))]);
+    let body = c.build().unwrap();
+    let b = Builder::new("main");
+    let init = b.tuple(&[b.constant_r0(0i32), array(&b, 0, &[4])]);
+    let out = b.while_(&condition, &body, init);
+    let x = b.get_tuple_element(out, 1);
+    let negate = Builder::new("negate");
+    negate.neg(array(&negate, 0, &[4]));
+    let negate = negate.build().unwrap();
+    let chosen = b.conditional(b.constant_pred(true), x, &negate, x, &negate);
+    b.conditional_indexed(b.get_tuple_element(out, 0), &[&negate, &negate], &[chosen, x]);
+    assert_eq!(result(b), "f32[4]");
+
+    let b = Builder::new("main");
+    b.while_(&body, &body, b.parameter(0, state, "s"));
+    assert_eq!(constraint(&b.build().unwrap_err()), "while.condition-result");
+}
+
+#[test]
+fn movement() {
+    let b = Builder::new("main");
+    let x = array(&b, 0, &[4, 6]);
+    let y = b.slice_in_dim(b.transpose(x, &[1, 0]), 1, 6, 2, 0);
+    let y = b.concat_in_dim(&[y, y], 0);
+    let y = b.pad(y, b.zero(F32), &[PaddingDimension { low: 1, high: 0, interior: 1 }, PaddingDimension::default()]);
+    let y = b.collapse(b.broadcast(y, &[2]), &[0, 1]);
+    let y = b.broadcast_in_dim(b.reshape(y, &[1, 96]), &[3, 7, 96], &[0, 2]);
+    let y = b.rev(b.bitcast_convert_type(y, U8), &[3]);
+    b.convert_element_type(y, S32);
+    assert_eq!(result(b), "s32[3,7,96,4]");
+}
+
+#[test]
+fn contractions_and_windows() {
+    let b = Builder::new("main");
+    let x = array(&b, 0, &[2, 3, 9, 9]);
+    let k = array(&b, 1, &[8, 3, 3, 3]);
+    let y = b.conv(x, k, &[2, 2], &Padding::Same, 1, 1);
+    assert_eq!(b.shape(y).unwrap().to_string(), "f32[2,8,5,5]");
+    let max = scalar_computation(Opcode::Maximum, F32).unwrap();
+    let y = b.reduce_window(y, b.constant_r0(f32::NEG_INFINITY), &max, &[1, 1, 2, 2], &[1, 1, 2, 2], &Padding::Valid);
+    assert_eq!(b.shape(y).unwrap().to_string(), "f32[2,8,2,2]");
+    let y = b.reshape(y, &[2, 32]);
+    let dims = DotDimensions { lhs_contracting: vec![1], rhs_contracting: vec![1], ..DotDimensions::default() };
+    b.dot_general_with_type(y, y, &dims, F64);
+    assert_eq!(result(b), "f64[2,2]");
+
+    let b = Builder::new("main");
+    b.dot(array(&b, 0, &[3, 4]), array(&b, 1, &[5, 4]));
+    assert_eq!(constraint(&b.build().unwrap_err()), "dot.contracting-sizes");
+}
+
+#[test]
+fn the_rest() {
+    let b = Builder::new("main");
+    let x = array(&b, 0, &[5, 6]);
+    let i = b.parameter(1, Shape::array(S32, [4]), "i");
+    let rows = GatherDimensions {
+        offset_dims: vec![1],
+        collapsed_slice_dims: vec![0],
+        start_index_map: vec![0],
+        index_vector_dim: 1,
+        ..GatherDimensions::default()
+    };
+    let g = b.gather(x, i, &rows, &[1, 6], false);
+    let back = ScatterDimensions {
+        update_window_dims: vec![1],
+        inserted_window_dims: vec![0],
+        scatter_dims_to_operand_dims: vec![0],
+        index_vector_dim: 1,
+        ..ScatterDimensions::default()
+    };
+    let add = scalar_computation(Opcode::Add, F32).unwrap();
+    let s = b.scatter(&[x], i, &[g], &add, &back, false, true);
+    let at = b.constant_r0(1i32);
+    let s = b.dynamic_update_slice(s, b.dynamic_slice(s, &[at, at], &[2, 2]), &[at, at]);
+    let less = Builder::new("less");
+    let (l, r) = (less.parameter(0, Shape::scalar(F32), "l"), less.parameter(1, Shape::scalar(F32), "r"));
+    less.lt(l, r);
+    let s = b.sort(&[s], &less.build().unwrap(), 1, true);
+    let t = b.top_k(s, 3, true);
+    let u = b.rng_uniform(b.zero(F32), b.constant_r0(1f32), Shape::array(F32, [5, 3]));
+    let v = b.infeed(Shape::array(F32, [5, 3]));
+    b.outfeed(v);
+    let w = b.all_to_all(b.add(u, b.add(v, b.get_tuple_element(t, 0))), 0, 1, 5, &[]);
+    b.custom_call("double", &[b.fft(b.complex(w, w), FftKind::Fft, &[15])], Shape::array(C64, [1, 15]));
+    assert_eq!(result(b), "c64[1,15]");
+}
