@@ -30,7 +30,7 @@ pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -
             Err(invalid(inst, format!("operand {k} has one value a feature")))
         }
     };
-    let count = if features == 0 { 0.0 } else { (x.len() / features) as f64 };
+    let count = x.len().checked_div(features).unwrap_or(0) as f64;
     // The sum over all elements of each feature.
     let sums = |term: &dyn Fn(usize, usize) -> f64| {
         let mut sums = vec![0.0; features];

@@ -47,7 +47,7 @@ fn cholesky<T: Field>(inst: &Instruction, shape: &ArrayShape, a: &ArrayLiteral) 
         for j in 0..n {
             let below =
                 |l: &[T], i: usize| (0..j).fold(read(i, j), |sum, k| sum - l[i * n + k] * l[j * n + k].conjugate());
-            let pivot = if j < n { below(&l, j).real() } else { 0.0 };
+            let pivot = below(&l, j).real();
             definite &= pivot > 0.0;
             let diagonal = pivot.sqrt();
             l[j * n + j] = T::from_real(diagonal);
@@ -86,11 +86,12 @@ fn triangular_solve<T: Field>(
     let (rows, columns) = (rows as usize, columns as usize);
     let rank = b.dims().len();
     let fits = a.dims().len() == rank && a.dims()[..rank - 2] == b.dims()[..rank - 2];
-    if !fits || n != if left { rows } else { columns } {
+    let solved = if left { rows } else { columns };
+    if !fits || n != solved {
         return Err(invalid(inst, format!("{} and {} do not fit", a.shape(), b.shape())));
     }
     // x * op(a) = b is op(a)^T * x^T = b^T: the right side swaps the indices of the matrix once more.
-    let swapped = transposed != !left;
+    let swapped = transposed == left;
     let forward = lower != swapped;
     let (step, vectors, vector_step) = if left { (columns, columns, 1) } else { (1, rows, columns) };
     let matrices = T::read(a);

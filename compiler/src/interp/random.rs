@@ -87,7 +87,7 @@ fn threefry_draws(key: u64, counter: u64, dims: &[i64], wide: bool) -> (Vec<u64>
     let count = dims.iter().product::<i64>() as usize;
     let block = |i: usize| threefry(key, counter.wrapping_add(i as u64));
     if wide {
-        let draws = (0..count).map(|i| block(i)).map(|[low, high]| join(low, high)).collect();
+        let draws = (0..count).map(block).map(|[low, high]| join(low, high)).collect();
         return (draws, counter.wrapping_add(count as u64));
     }
     // The dimension along which the two words of a block are neighbours.

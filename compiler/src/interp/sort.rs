@@ -124,7 +124,7 @@ fn topk(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     }
     let (length, k) = (length as usize, k as usize);
     let (mut values, mut indices) = (new_array(inst, shapes[0])?, new_array(inst, shapes[1])?);
-    let count = if length == 0 { 0 } else { operand.elements() / length };
+    let count = operand.elements().checked_div(length).unwrap_or(0);
     for row in 0..count {
         let elements: Vec<Scalar> = (0..length).map(|i| operand.get(row * length + i)).collect();
         let order = merge_sort(length, &mut |i, j| {
