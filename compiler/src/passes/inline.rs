@@ -8,7 +8,7 @@
 //! a call. A fusion that is left becomes a plain call.
 
 use super::Stats;
-use super::rewrite::{Effects, rewrite, sort_computations};
+use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, ComputationId, InstructionId, Module, Opcode};
 use cranelift_entity::SecondaryMap;
@@ -53,6 +53,9 @@ pub fn run_within(module: &mut Module, budget: &mut usize) -> Result<Stats> {
         rewrite(module, caller, |rw, id| {
             let Some(target) = callee(rw.module, caller, id) else { return Ok(None) };
             let instruction = rw.instruction(id);
+            if !signature_matches(rw, id, target) {
+                return Ok(None);
+            }
             let size = rw.module.computations[target].order.len().saturating_sub(instruction.operands.len() + 1);
             if sites[target] > 1 {
                 if size > *budget {
@@ -85,6 +88,19 @@ pub fn run_within(module: &mut Module, budget: &mut usize) -> Result<Stats> {
     }
     sort_computations(module)?;
     Ok(stats)
+}
+
+/// Whether arguments and result have exactly the callee's shapes. A callee with other dynamic marks reads its sizes
+/// in another way than the caller stores them, and so stays a function of its own.
+fn signature_matches(rw: &Rewriter<'_>, id: InstructionId, target: ComputationId) -> bool {
+    let callee = &rw.module.computations[target];
+    let parameters = callee.parameters();
+    let operands = &rw.instruction(id).operands;
+    let same =
+        |(&p, &o): (&InstructionId, &InstructionId)| callee.instructions[p].shape.same_ignoring_layout(rw.shape(o));
+    parameters.len() == operands.len()
+        && parameters.iter().zip(operands).all(same)
+        && callee.result_shape().same_ignoring_layout(rw.shape(id))
 }
 
 /// What a call or a fusion calls.

@@ -19,7 +19,10 @@ pub mod rewrite;
 pub mod simplify;
 pub mod value;
 
-use crate::error::Result;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Error, Result};
 use crate::hlo::Module;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -196,7 +199,7 @@ pub fn optimize_with(
 
 fn step(
     module: &mut Module,
-    _options: &PassOptions,
+    options: &PassOptions,
     state: &mut State,
     pipeline: &mut PipelineStats,
     observe: &mut dyn FnMut(&str, &Module),
@@ -208,6 +211,9 @@ fn step(
     let instructions = module.order.iter().map(|&c| module.computations[c].order.len()).sum();
     let changes = stats.changes();
     observe(name, module);
+    if options.verify {
+        crate::shape::verify(module).map_err(|e| Error::Internal(format!("after pass {name}: {e}")))?;
+    }
     pipeline.records.push(PassRecord { name, position: pipeline.records.len(), stats, time, instructions });
     Ok(changes)
 }

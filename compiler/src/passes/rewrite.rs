@@ -58,8 +58,8 @@ pub struct Rewriter<'m> {
     current: InstructionId,
 }
 
-/// Sweeps over `computation`, asking `rule` for a replacement of each instruction; `None` keeps it. The replacement
-/// must have the same shape. After an error the module is unusable.
+/// Sweeps over `computation`, asking `rule` for a replacement of each instruction; `None` keeps it, and so does
+/// a replacement of another shape. After an error the module is unusable.
 pub fn rewrite(
     module: &mut Module,
     computation: ComputationId,
@@ -79,18 +79,20 @@ pub fn rewrite(
     for id in old {
         rw.current = id;
         rw.map_uses(id);
+        let mark = rw.order.len();
         match rule(&mut rw, id)? {
             None => rw.order.push(id),
             Some(new) if new == id => {
                 return Err(Error::Internal(format!("'{}' replaced by itself", rw.instruction(id).name)));
             }
+            // Dynamic marks and float precisions need not match between a value and its use; where a replacement
+            // would change them for the users, all that the rule emitted is taken back.
+            Some(new) if !rw.shape(new).same_ignoring_layout(rw.shape(id)) => {
+                rw.order.truncate(mark);
+                rw.also_after.remove(&id);
+                rw.order.push(id);
+            }
             Some(new) => {
-                if !rw.shape(new).same_ignoring_layout(rw.shape(id)) {
-                    let (a, b) = (rw.instruction(id), rw.instruction(new));
-                    let message =
-                        format!("'{}' of shape {} replaced by {} of shape {}", a.name, a.shape, b.opcode, b.shape);
-                    return Err(Error::Internal(message));
-                }
                 rw.replaced[id] = new.into();
             }
         }

@@ -113,7 +113,9 @@ fn custom_call(call: &Call<'_>) -> Rule<Shape> {
             call.operands.len(),
             layouts.len()
         );
-        for (i, (stated, operand)) in layouts.iter().zip(call.operands).enumerate() {
+        // With `result_layout` the operands have been put into physical order and the attribute is what they mean.
+        let physical = call.attrs.get(AttrKey::ResultLayout).is_some();
+        for (i, (stated, operand)) in layouts.iter().zip(call.operands).enumerate().filter(|_| !physical) {
             ensure!(
                 compatible(stated, operand, false),
                 "custom-call.operand-layouts",

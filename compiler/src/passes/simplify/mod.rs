@@ -111,7 +111,7 @@ fn splat_operand(rw: &Rewriter<'_>, id: InstructionId, index: usize) -> Option<v
 /// Emits an array filled with `scalar`, of the shape of `id`.
 fn filled_like(rw: &mut Rewriter<'_>, id: InstructionId, scalar: Option<value::Element>) -> Option<InstructionId> {
     let shape = rw.array(id)?.clone();
-    let literal = scalar?.literal()?;
+    let literal = scalar.filter(|s| s.ty() == shape.ty)?.literal()?;
     Some(rw.splat(literal, &shape))
 }
 

@@ -62,6 +62,9 @@ fn transpose(rw: &mut Rewriter<'_>, id: InstructionId, operand: InstructionId) -
     if let Some(inner) = rw.operand_of(operand, Opcode::Transpose) {
         let first = dimensions(rw, operand);
         let composed: Vec<usize> = permutation.iter().filter_map(|&p| first.get(p).copied()).collect();
+        if composed.is_sorted() {
+            return Ok(Some(("transpose there and back", inner)));
+        }
         return Ok(Some(("transpose of a transpose", rw.transpose(inner, &composed))));
     }
     let sizes = rw.dims(operand);

@@ -1,0 +1,364 @@
+//! One test a family of rules.
+
+use super::check;
+use crate::passes::{async_to_sync, cse, dce, expand, inline, layout, simplify};
+
+/// Simplification followed by the removal of what it left behind.
+#[track_caller]
+fn simplified(body: &str, expected: &str) {
+    check(&[simplify::run, dce::run], ADD, body, expected);
+}
+
+const ADD: &str = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+maximum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }";
+
+#[test]
+fn movement_composes() {
+    simplified(
+        "p = f32[2,3,4] parameter(0)
+         t = f32[4,2,3] transpose(p), dimensions={2,0,1}
+         u = f32[3,4,2] transpose(t), dimensions={2,0,1}
+         ROOT r = f32[24] reshape(u)",
+        "p = f32[2,3,4] parameter(0)
+         u.1 = f32[3,4,2] transpose(p), dimensions={1,2,0}
+         ROOT r = f32[24] reshape(u.1)",
+    );
+    simplified(
+        "p = f32[2,3] parameter(0)
+         t = f32[3,2] transpose(p), dimensions={1,0}
+         ROOT u = f32[2,3] transpose(t), dimensions={1,0}",
+        "ROOT p = f32[2,3] parameter(0)",
+    );
+}
+
+#[test]
+fn broadcasts_compose_and_pass_through_reshapes() {
+    simplified(
+        "p = f32[3] parameter(0)
+         b = f32[3,4] broadcast(p), dimensions={0}
+         c = f32[2,3,4] broadcast(b), dimensions={1,2}
+         ROOT r = f32[2,1,3,4,1] reshape(c)",
+        "p = f32[3] parameter(0)
+         ROOT r.1 = f32[2,1,3,4,1] broadcast(p), dimensions={2}",
+    );
+}
+
+#[test]
+fn slices_compose() {
+    simplified(
+        "p = f32[20] parameter(0)
+         s = f32[6] slice(p), slice={[2:19:3]}
+         ROOT t = f32[2] slice(s), slice={[1:4:2]}",
+        "p = f32[20] parameter(0)
+         ROOT t.1 = f32[2] slice(p), slice={[5:12:6]}",
+    );
+    simplified(
+        "p = f32[4] parameter(0)
+         q = f32[6] parameter(1)
+         c = f32[10] concatenate(p, q), dimensions={0}
+         ROOT s = f32[3] slice(c), slice={[5:8]}",
+        "p = f32[4] parameter(0)
+         q = f32[6] parameter(1)
+         ROOT s.1 = f32[3] slice(q), slice={[1:4]}",
+    );
+}
+
+#[test]
+fn dynamic_slices_at_constants_clamp() {
+    simplified(
+        "p = f32[10] parameter(0)
+         i = s32[] constant(9)
+         ROOT s = f32[4] dynamic-slice(p, i), dynamic_slice_sizes={4}",
+        "p = f32[10] parameter(0)
+         ROOT s.1 = f32[4] slice(p), slice={[6:10]}",
+    );
+}
+
+#[test]
+fn float_identities_respect_the_sign_of_zero() {
+    // x + 0.0 and x * 0.0 stay; x - 0.0, x + -0.0 and x * 1 go.
+    simplified(
+        "p = f32[] parameter(0)
+         zero = f32[] constant(0)
+         minus = f32[] constant(-0)
+         one = f32[] constant(1)
+         a = f32[] add(p, zero)
+         b = f32[] multiply(a, zero)
+         c = f32[] subtract(b, zero)
+         d = f32[] add(c, minus)
+         ROOT e = f32[] multiply(d, one)",
+        "p = f32[] parameter(0)
+         zero = f32[] constant(0)
+         a = f32[] add(p, zero)
+         ROOT b = f32[] multiply(a, zero)",
+    );
+}
+
+#[test]
+fn integer_identities() {
+    simplified(
+        "p = u32[] parameter(0)
+         zero = u32[] constant(0)
+         eight = u32[] constant(8)
+         a = u32[] add(p, zero)
+         b = u32[] multiply(a, eight)
+         c = u32[] divide(b, eight)
+         ROOT d = u32[] remainder(c, eight)",
+        "p = u32[] parameter(0)
+         b.1 = u32[] constant(3)
+         b.2 = u32[] shift-left(p, b.1)
+         c.1 = u32[] constant(3)
+         c.2 = u32[] shift-right-logical(b.2, c.1)
+         d.1 = u32[] constant(7)
+         ROOT d.2 = u32[] and(c.2, d.1)",
+    );
+    // A signed division by a power of two rounds towards zero, which a shift does not.
+    simplified(
+        "p = s32[] parameter(0)
+         eight = s32[] constant(8)
+         ROOT c = s32[] divide(p, eight)",
+        "p = s32[] parameter(0)
+         eight = s32[] constant(8)
+         ROOT c = s32[] divide(p, eight)",
+    );
+}
+
+#[test]
+fn exact_divisions_multiply() {
+    simplified(
+        "p = f32[4] parameter(0)
+         c = f32[4] constant({4, 4, 4, 4})
+         ROOT d = f32[4] divide(p, c)",
+        "p = f32[4] parameter(0)
+         d.1 = f32[] constant(0.25)
+         d.2 = f32[4] broadcast(d.1), dimensions={}
+         ROOT d.3 = f32[4] multiply(p, d.2)",
+    );
+    simplified(
+        "p = f32[] parameter(0)
+         c = f32[] constant(3)
+         ROOT d = f32[] divide(p, c)",
+        "p = f32[] parameter(0)
+         c = f32[] constant(3)
+         ROOT d = f32[] divide(p, c)",
+    );
+}
+
+#[test]
+fn comparisons_and_selections() {
+    simplified(
+        "p = s32[] parameter(0)
+         q = s32[] parameter(1)
+         l = pred[] compare(p, q), direction=LT
+         n = pred[] not(l)
+         t = pred[] compare(p, p), direction=EQ
+         s = s32[] select(t, p, q)
+         ROOT r = s32[] select(n, s, q)",
+        "p = s32[] parameter(0)
+         q = s32[] parameter(1)
+         n.1 = pred[] compare(p, q), direction=GE
+         ROOT r = s32[] select(n.1, p, q)",
+    );
+}
+
+#[test]
+fn reductions_of_one_element_keep_their_initial_value() {
+    simplified(
+        "p = f32[3,1] parameter(0)
+         i = f32[] parameter(1)
+         ROOT r = f32[3] reduce(p, i), dimensions={1}, to_apply=add",
+        "p = f32[3,1] parameter(0)
+         i = f32[] parameter(1)
+         r.1 = f32[3] reshape(p)
+         r.2 = f32[3] broadcast(i), dimensions={}
+         ROOT r.3 = f32[3] add(r.2, r.1)",
+    );
+    simplified(
+        "p = f32[3,1] parameter(0)
+         i = f32[] constant(-inf)
+         ROOT r = f32[3] reduce(p, i), dimensions={1}, to_apply=maximum",
+        "p = f32[3,1] parameter(0)
+         ROOT r.1 = f32[3] reshape(p)",
+    );
+    simplified(
+        "p = f32[3,0] parameter(0)
+         i = f32[] parameter(1)
+         ROOT r = f32[3] reduce(p, i), dimensions={1}, to_apply=add",
+        "p = f32[3,0] parameter(0)
+         i = f32[] parameter(1)
+         ROOT r.1 = f32[3] broadcast(i), dimensions={}",
+    );
+}
+
+#[test]
+fn tuples_come_apart() {
+    simplified(
+        "p = (f32[2], s32[]) parameter(0)
+         a = f32[2] get-tuple-element(p), index=0
+         b = s32[] get-tuple-element(p), index=1
+         t = (f32[2], s32[]) tuple(a, b)
+         c = f32[2] get-tuple-element(t), index=0
+         ROOT n = f32[2] negate(c)",
+        "p = (f32[2], s32[]) parameter(0)
+         c = f32[2] get-tuple-element(p), index=0
+         ROOT n = f32[2] negate(c)",
+    );
+}
+
+#[test]
+fn barriers_and_controlled_instructions_stay() {
+    simplified(
+        "p = s32[] parameter(0)
+         zero = s32[] constant(0)
+         a = s32[] add(p, zero)
+         b = s32[] opt-barrier(a)
+         ROOT c = s32[] add(b, zero), control-predecessors={a}",
+        "p = s32[] parameter(0)
+         zero = s32[] constant(0)
+         b = s32[] opt-barrier(p)
+         ROOT c = s32[] add(b, zero), control-predecessors={p}",
+    );
+}
+
+const LOOP: &str = "cond { s = (s32[], f32[]) parameter(0) i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(LIMIT) ROOT r = pred[] compare(i, n), direction=LT }
+body { s = (s32[], f32[]) parameter(0) i = s32[] get-tuple-element(s), index=0 x = f32[] get-tuple-element(s), index=1
+  one = s32[] constant(1) j = s32[] add(i, one) y = f32[] add(x, x) ROOT r = (s32[], f32[]) tuple(j, y) }";
+
+const LOOP_ENTRY: &str = "p = f32[] parameter(0)
+         zero = s32[] constant(0)
+         init = (s32[], f32[]) tuple(zero, p)
+         w = (s32[], f32[]) while(init), condition=cond, body=body
+         ROOT r = f32[] get-tuple-element(w), index=1";
+
+#[test]
+fn loops_that_run_never_or_once() {
+    let passes = [simplify::run, inline::run, simplify::run, dce::run];
+    check(&passes, &LOOP.replace("LIMIT", "0"), LOOP_ENTRY, "ROOT p = f32[] parameter(0)");
+    check(&passes, &LOOP.replace("LIMIT", "1"), LOOP_ENTRY, "p = f32[] parameter(0)\nROOT y = f32[] add(p, p)");
+}
+
+#[test]
+fn trip_counts() {
+    let module = super::module(&LOOP.replace("LIMIT", "7"), LOOP_ENTRY);
+    let id = module.entry().order[3];
+    assert_eq!(crate::passes::loops::trip_count(&module, module.entry, id), Some(7));
+}
+
+#[test]
+fn equal_expressions_merge() {
+    check(
+        &[cse::run, dce::run],
+        "f { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+         g { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }",
+        "p = f32[4] parameter(0)
+         q = f32[4] parameter(1)
+         zero = f32[] constant(0)
+         null = f32[] constant(0)
+         minus = f32[] constant(-0)
+         a = f32[4] add(p, q), metadata={op_name=\"one\"}
+         b = f32[4] add(q, p), metadata={op_name=\"two\"}
+         r = f32[] reduce(a, zero), dimensions={0}, to_apply=f
+         s = f32[] reduce(b, null), dimensions={0}, to_apply=g
+         u = f32[] reduce(b, minus), dimensions={0}, to_apply=g
+         x = f32[] rng(zero, r), distribution=rng_uniform
+         y = f32[] rng(zero, r), distribution=rng_uniform
+         ROOT t = (f32[], f32[], f32[], f32[], f32[]) tuple(r, s, u, x, y)",
+        "p = f32[4] parameter(0)
+         q = f32[4] parameter(1)
+         zero = f32[] constant(0)
+         minus = f32[] constant(-0)
+         a = f32[4] add(p, q)
+         r = f32[] reduce(a, zero), dimensions={0}, to_apply=f
+         u = f32[] reduce(a, minus), dimensions={0}, to_apply=g
+         x = f32[] rng(zero, r), distribution=rng_uniform
+         y = f32[] rng(zero, r), distribution=rng_uniform
+         ROOT t = (f32[], f32[], f32[], f32[], f32[]) tuple(r, r, u, x, y)",
+    );
+}
+
+#[test]
+fn calls_inline_and_keep_effects() {
+    check(
+        &[inline::run, dce::run],
+        "inner { t = token[] parameter(0) x = f32[] parameter(1) o = token[] outfeed(x, t) ROOT r = f32[] negate(x) }
+         fused { x = f32[] parameter(0) ROOT r = f32[] exponential(x) }",
+        "p = f32[] parameter(0)
+         t = token[] after-all()
+         c = f32[] call(t, p), to_apply=inner
+         f = f32[] fusion(p), kind=kLoop, calls=fused
+         ROOT r = f32[] add(f, p), control-predecessors={c}",
+        "p = f32[] parameter(0)
+         t = token[] after-all()
+         o = token[] outfeed(p, t)
+         r.1 = f32[] negate(p)
+         r.2 = f32[] exponential(p)
+         ROOT r = f32[] add(r.2, p), control-predecessors={o, r.1}",
+    );
+}
+
+#[test]
+fn asynchronous_forms_become_plain() {
+    check(
+        &[async_to_sync::run, inline::run, simplify::run, dce::run],
+        "wrapped { x = f32[2] parameter(0) ROOT r = f32[2] negate(x) }",
+        "p = f32[2] parameter(0)
+         s = ((f32[2]), f32[2], u32[]) async-start(p), calls=wrapped
+         u = ((f32[2]), f32[2], u32[]) async-update(s)
+         d = f32[2] async-done(u)
+         c = (f32[2], f32[2], u32[]) copy-start(d)
+         ROOT e = f32[2] copy-done(c)",
+        "p = f32[2] parameter(0)
+         ROOT r = f32[2] negate(p)",
+    );
+}
+
+#[test]
+fn entry_layouts_become_transposes() {
+    check(
+        &[layout::run],
+        "",
+        "p = f32[2,3]{0,1} parameter(0)
+         n = f32[2,3]{0,1} negate(p)
+         b = f32[6]{0} bitcast(n)
+         ROOT t = (f32[2,3]{0,1}, f32[6]{0}) tuple(n, b)",
+        "p = f32[3,2] parameter(0)
+         p.2 = f32[2,3] transpose(p), dimensions={1,0}
+         n = f32[2,3] negate(p.2)
+         b.1 = f32[3,2] transpose(n), dimensions={1,0}
+         b.2 = f32[6] reshape(b.1)
+         t = (f32[2,3], f32[6]) tuple(n, b.2)
+         t.1 = f32[2,3] get-tuple-element(t), index=0
+         t.2 = f32[3,2] transpose(t.1), dimensions={1,0}
+         t.3 = f32[6] get-tuple-element(t), index=1
+         ROOT t.4 = (f32[3,2], f32[6]) tuple(t.2, t.3)",
+    );
+}
+
+#[test]
+fn maps_clamps_and_selections_expand() {
+    check(
+        &[expand::run, dce::run],
+        "f { x = f32[] parameter(0) y = f32[] parameter(1) c = f32[] constant(2) m = f32[] multiply(x, c)
+             ROOT r = f32[] add(m, y) }",
+        "p = f32[3] parameter(0)
+         q = f32[3] parameter(1)
+         l = f32[] parameter(2)
+         b = pred[] parameter(3)
+         m = f32[3] map(p, q), dimensions={0}, to_apply=f
+         c = f32[3] clamp(l, m, q)
+         ROOT s = f32[3] select(b, c, m)",
+        "p = f32[3] parameter(0)
+         q = f32[3] parameter(1)
+         l = f32[] parameter(2)
+         b = pred[] parameter(3)
+         c.1 = f32[] constant(2)
+         m.1 = f32[3] broadcast(c.1), dimensions={}
+         m.2 = f32[3] multiply(p, m.1)
+         r = f32[3] add(m.2, q)
+         c.2 = f32[3] broadcast(l), dimensions={}
+         c.3 = f32[3] clamp(c.2, r, q)
+         s.1 = pred[3] broadcast(b), dimensions={}
+         ROOT s.2 = f32[3] select(s.1, c.3, r)",
+    );
+}
