@@ -43,10 +43,21 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                     rw.element(tuple, 0)
                 }
                 Opcode::AllReduceStart => {
-                    let shape = rw.shape(i).clone();
-                    collective(rw, i, Opcode::AllReduce, shape)
+                    // The state is the result, or in one form the operand and the result.
+                    let (shape, operands) = (rw.shape(i).clone(), rw.instruction(i).operands.clone());
+                    match (&shape, &operands[..]) {
+                        (Shape::Tuple(pair), [operand]) if pair.len() == 2 => {
+                            let result = collective(rw, i, Opcode::AllReduce, pair[1].clone());
+                            filled(rw, i, vec![*operand, result])?
+                        }
+                        _ => collective(rw, i, Opcode::AllReduce, shape),
+                    }
                 }
-                Opcode::AllReduceDone => rw.operand(i, 0)?,
+                Opcode::AllReduceDone => {
+                    let state = rw.operand(i, 0)?;
+                    let whole = rw.shape(state).same_ignoring_layout(rw.shape(i));
+                    if whole { state } else { rw.element(state, 1) }
+                }
                 Opcode::AllGatherStart | Opcode::CollectivePermuteStart => {
                     let gather = rw.opcode(i) == Opcode::AllGatherStart;
                     let opcode = if gather { Opcode::AllGather } else { Opcode::CollectivePermute };

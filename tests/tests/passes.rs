@@ -1,0 +1,120 @@
+//! The pass pipeline against the conformance corpus: every module stays valid, and means what it meant.
+//!
+//! Set `BROLGA_CONFORMANCE` to the corpus, a folder of zip files or of cases. Without it these tests say so and pass.
+
+use brolga_cli::npy;
+use brolga_compiler::hlo::Module;
+use brolga_compiler::interp::{self, Options};
+use brolga_compiler::passes::{PassOptions, optimize};
+use brolga_compiler::text::{self, PrintOptions};
+use brolga_compiler::{Error, shape};
+use brolga_runtime::{ArrayLiteral, Literal, Shape};
+use brolga_tests::compare::{Kind, Tolerance, compare};
+use brolga_tests::corpus::{Case, read, sources};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+/// Hands every case that holds a valid module to `check`, and fails with the list of complaints.
+fn every_module(what: &str, check: impl Fn(&Case, Module) -> Result<bool, String>) {
+    let Some(folder) = std::env::var_os("BROLGA_CONFORMANCE").map(PathBuf::from) else {
+        eprintln!("SKIPPED: BROLGA_CONFORMANCE does not name a folder with the conformance corpus");
+        return;
+    };
+    let filter = std::env::var("BROLGA_FILTER").unwrap_or_default();
+    let (mut checked, mut failures) = (0, Vec::new());
+    for source in sources(&folder).expect("the corpus can be listed") {
+        for case in read(&source).expect("the corpus can be read") {
+            let id = case.id();
+            if !id.contains(&filter) {
+                continue;
+            }
+            let Some(source) = case.files.get("module.hlo") else { continue };
+            let Ok(module) = text::parse(&String::from_utf8_lossy(source)) else { continue };
+            if shape::verify(&module).is_err() {
+                continue;
+            }
+            match catch_unwind(AssertUnwindSafe(|| check(&case, module))) {
+                Ok(Ok(done)) => checked += usize::from(done),
+                Ok(Err(e)) => failures.push(format!("{id}: {e}")),
+                Err(_) => failures.push(format!("{id}: panicked")),
+            }
+        }
+    }
+    eprintln!("{what}: {checked} modules, {} failures", failures.len());
+    assert!(failures.is_empty(), "{what}:\n{}", failures.join("\n"));
+}
+
+#[test]
+fn every_module_stays_valid() {
+    every_module("valid after each pass", |_, module| {
+        for keep_entry_layouts in [true, false] {
+            let mut module = module.clone();
+            let options = PassOptions { verify: true, keep_entry_layouts, ..PassOptions::default() };
+            match optimize(&mut module, &options) {
+                Ok(_) | Err(Error::Unsupported { .. }) => {}
+                Err(e) => return Err(e.to_string()),
+            }
+            // What a dump of it says must read back.
+            let printed = text::print(&module, &PrintOptions::default());
+            let again = text::parse(&printed).map_err(|e| format!("dump does not parse: {e}"))?;
+            shape::verify(&again).map_err(|e| format!("dump is invalid: {e}"))?;
+        }
+        Ok(true)
+    });
+}
+
+/// The arguments that a case gives, where its files have the types of the leaves.
+fn arguments(case: &Case, module: &Module) -> Option<Vec<Literal>> {
+    let mut files = case.inputs.iter();
+    let entry = module.entry();
+    let shapes = entry.parameters().into_iter().map(|p| &entry.instructions[p].shape);
+    shapes.map(|shape| argument(shape, &mut files, case)).collect()
+}
+
+fn argument<'a>(shape: &Shape, files: &mut impl Iterator<Item = &'a String>, case: &Case) -> Option<Literal> {
+    match shape {
+        Shape::Array(array) => npy::read(case.files.get(files.next()?)?, array.ty).ok().map(Literal::Array),
+        Shape::Tuple(parts) => {
+            Some(Literal::Tuple(parts.iter().map(|p| argument(p, files, case)).collect::<Option<_>>()?))
+        }
+        Shape::Token => Some(Literal::Token),
+        _ => None,
+    }
+}
+
+/// Integers and moved data must agree; floats may round differently where an expansion or a square does.
+fn agree(before: &[&ArrayLiteral], after: &[&ArrayLiteral]) -> Result<(), String> {
+    if before.len() != after.len() {
+        return Err(format!("{} results became {}", before.len(), after.len()));
+    }
+    for (a, b) in before.iter().zip(after) {
+        let ty = a.ty();
+        let exact = ty.is_integer() || ty == brolga_runtime::ElementType::Pred;
+        let kind = if exact { Kind::Exact } else { Kind::Close };
+        let rtol = if ty.real_part().bits() < 32 { 0.02 } else { 1e-5 };
+        compare(b, a, &Tolerance { kind, atol: 1e-6, rtol, max_ulp: 4.0, int_atol: 0.0 })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_module_means_what_it_meant() {
+    every_module("same results after the pipeline", |case, module| {
+        let Some(arguments) = arguments(case, &module) else { return Ok(false) };
+        let options = Options::default();
+        let Ok(before) = interp::run(&module, &arguments, &options) else { return Ok(false) };
+        let mut optimized = module;
+        let passes = PassOptions { verify: true, keep_entry_layouts: false, ..PassOptions::default() };
+        optimize(&mut optimized, &passes).map_err(|e| e.to_string())?;
+        let after = match interp::run(&optimized, &arguments, &options) {
+            Err(Error::Unsupported { .. }) => return Ok(false),
+            after => after.map_err(|e| format!("no longer runs: {e}"))?,
+        };
+        // Random numbers come from a state that the program does not see.
+        if optimized.entry().order.iter().any(|&i| optimized.entry().instructions[i].opcode.name() == "rng") {
+            return Ok(false);
+        }
+        agree(&before.arrays(), &after.arrays())?;
+        Ok(true)
+    });
+}
