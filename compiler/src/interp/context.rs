@@ -6,10 +6,10 @@
 
 use super::region::{Code, Region};
 use super::value::Value;
-use super::{control, invalid, op, unsupported};
-use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
+use super::{control, invalid, movement, op, unsupported};
+use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use crate::{Error, Result, Site};
-use brolga_runtime::Literal;
+use brolga_runtime::{Literal, Shape};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -25,13 +25,15 @@ pub const MAX_VALUE_BYTES: usize = 1 << 33;
 pub struct Options {
     /// Where `rng` and `rng-get-and-update-state` start.
     pub seed: u64,
+    /// How many instructions may run before the program is given up; `None` for no limit.
+    pub fuel: Option<u64>,
 }
 
 /// What a program may ask of the world around it. Every method has a default that refuses or stands alone.
 pub trait Host {
     /// Answers a custom call that is not one of the interpreter's own.
     fn custom_call(&mut self, inst: &Instruction, _operands: &[&Literal]) -> Result<Literal> {
-        let target = inst.attrs.str(crate::hlo::AttrKey::CustomCallTarget).unwrap_or_default();
+        let target = inst.attrs.str(AttrKey::CustomCallTarget).unwrap_or_default();
         Err(unsupported(inst, format!("custom call target '{target}' in the interpreter")))
     }
 
@@ -79,6 +81,8 @@ impl Host for NoHost {}
 
 /// When each value of a computation dies.
 struct Plan {
+    /// `get-tuple-element`s that nobody follows in asking for the same element: they may take it out of the tuple.
+    taking: HashSet<InstructionId>,
     /// By position in the order: values whose last use is there, the position's own where nobody uses it.
     dying: Vec<Vec<InstructionId>>,
 }
@@ -94,8 +98,29 @@ impl Plan {
                 }
             }
         }
-        Plan { dying }
+        Plan { dying, taking: taking(computation) }
     }
+}
+
+/// See [`Plan::taking`].
+fn taking(computation: &Computation) -> HashSet<InstructionId> {
+    let mut whole = HashSet::from([computation.root]);
+    let mut seen = HashSet::new();
+    let mut out = HashSet::new();
+    for &id in computation.order.iter().rev() {
+        let inst = &computation.instructions[id];
+        match (inst.opcode, &inst.operands[..]) {
+            (Opcode::GetTupleElement, [tuple]) => {
+                if seen.insert((*tuple, inst.attrs.int(AttrKey::Index))) {
+                    out.insert(id);
+                }
+            }
+            // Somebody after this position wants the tuple as a whole; those before may not take from it.
+            _ => whole.extend(&inst.operands),
+        }
+    }
+    out.retain(|&id| !whole.contains(&computation.instructions[id].operands[0]));
+    out
 }
 
 /// What an operation sees besides its operands.
@@ -106,6 +131,8 @@ pub(super) struct Context<'a> {
     pub(super) rng: Cell<u128>,
     host: RefCell<&'a mut dyn Host>,
     depth: Cell<usize>,
+    fuel: Cell<u64>,
+    current: Cell<Option<ComputationId>>,
     plans: RefCell<HashMap<ComputationId, Rc<Plan>>>,
     regions: RefCell<HashMap<ComputationId, Rc<Code>>>,
 }
@@ -117,6 +144,8 @@ impl<'a> Context<'a> {
             rng: Cell::new(u128::from(options.seed)),
             host: RefCell::new(host),
             depth: Cell::new(0),
+            fuel: Cell::new(options.fuel.unwrap_or(u64::MAX)),
+            current: Cell::new(None),
             plans: RefCell::default(),
             regions: RefCell::default(),
         }
@@ -138,6 +167,12 @@ impl<'a> Context<'a> {
         Region::new(self, computation, code)
     }
 
+    /// The declared shape of an operand, layout included, while its computation runs.
+    pub(super) fn operand_shape(&self, inst: &Instruction, index: usize) -> Option<&'a Shape> {
+        let computation = &self.module.computations[self.current.get()?];
+        Some(&computation.instructions.get(*inst.operands.get(index)?)?.shape)
+    }
+
     /// Asks the host.
     pub(super) fn with_host<T>(&self, inst: &Instruction, ask: impl FnOnce(&mut dyn Host) -> Result<T>) -> Result<T> {
         match self.host.try_borrow_mut() {
@@ -155,7 +190,9 @@ impl<'a> Context<'a> {
             return Err(Error::Unsupported { site, feature });
         }
         self.depth.set(self.depth.get() + 1);
+        let caller = self.current.replace(Some(id));
         let result = self.walk(computation, id, args);
+        self.current.set(caller);
         self.depth.set(self.depth.get() - 1);
         result
     }
@@ -171,6 +208,7 @@ impl<'a> Context<'a> {
                     .parameter_number()
                     .and_then(|n| args.get_mut(n)?.take())
                     .ok_or_else(|| invalid(inst, "no argument for this parameter"))?,
+                Opcode::GetTupleElement => element(inst, &mut values, plan.taking.contains(&id))?,
                 _ => self.step(inst, &mut values, dying)?,
             };
             values[id.as_u32() as usize] = Some(value);
@@ -185,6 +223,8 @@ impl<'a> Context<'a> {
     }
 
     fn step(&self, inst: &Instruction, values: &mut [Option<Value>], dying: &[InstructionId]) -> Result<Value> {
+        let fuel = self.fuel.get().checked_sub(1);
+        self.fuel.set(fuel.ok_or_else(|| unsupported(inst, "a program that runs this long"))?);
         // The last mention of an operand that dies here takes it, so that it may be the only reference.
         let mut operands = Vec::with_capacity(inst.operands.len());
         for (i, operand) in inst.operands.iter().enumerate() {
@@ -196,8 +236,37 @@ impl<'a> Context<'a> {
         if control::handles(inst.opcode) {
             return control::step(self, inst, operands);
         }
+        if inst.opcode == Opcode::DynamicUpdateSlice {
+            return update(inst, operands);
+        }
         let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
         let operands: Vec<&Literal> = shared.iter().map(|l| &**l).collect();
         op(self, inst, &operands).map(Value::from)
+    }
+}
+
+/// `get-tuple-element`, by moving the element out where nobody else will ask for it.
+fn element(inst: &Instruction, values: &mut [Option<Value>], take: bool) -> Result<Value> {
+    let index = inst.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok());
+    let tuple = inst.operands.first().and_then(|o| values.get_mut(o.as_u32() as usize)?.as_mut());
+    match (tuple, index) {
+        (Some(Value::Tuple(elements)), Some(index)) => elements
+            .get_mut(index)
+            .map(|element| if take { std::mem::replace(element, Value::token()) } else { element.clone() })
+            .ok_or_else(|| invalid(inst, format!("no element {index}"))),
+        _ => Err(invalid(inst, "expected a tuple")),
+    }
+}
+
+/// `dynamic-update-slice`, in place where nobody else holds the array.
+fn update(inst: &Instruction, mut operands: Vec<Value>) -> Result<Value> {
+    if operands.len() < 2 {
+        return Err(invalid(inst, "an operand is missing"));
+    }
+    let rest: Vec<_> = operands.drain(1..).map(|v| v.to_shared()).collect();
+    let rest: Vec<&Literal> = rest.iter().map(|l| &**l).collect();
+    match operands.remove(0).into_literal() {
+        Literal::Array(array) => movement::update_in_place(inst, array, &rest).map(Value::from),
+        _ => Err(invalid(inst, "operand 0 must be an array")),
     }
 }

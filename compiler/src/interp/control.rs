@@ -1,16 +1,242 @@
-//! Operations on whole values.
-use super::value::Value;
-use super::{Context, unsupported};
-use crate::Result;
-use crate::hlo::{Instruction, Opcode};
+//! Operations on whole values: structure, calls, loops, branches, asynchronous forms and the outside world.
+//!
+//! Invariant: values pass through unchanged and uncopied. A loop iterates here, so that it never grows the Rust
+//! stack. Asynchronous forms run when they start; their done yields what start kept.
 
+use super::value::Value;
+use super::{Context, collective, execution, invalid, movement, new_array, sort, unsupported};
+use crate::Result;
+use crate::hlo::{AttrKey, Category, ComputationId, Instruction, Opcode};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar, Shape};
+
+/// Whether [`step`] performs this operation.
 pub(super) fn handles(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Tuple)
+    matches!(opcode, Opcode::Copy | Opcode::RngGetAndUpdateState)
+        || matches!(
+            opcode.category(),
+            Category::Structure | Category::Control | Category::Collective | Category::SideEffect | Category::Async
+        )
 }
 
-pub(super) fn step(_cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
-    match inst.opcode {
-        Opcode::Tuple => Ok(Value::Tuple(operands)),
-        _ => Err(unsupported(inst, "this operation")),
+/// Performs an operation on whole values.
+pub(super) fn step(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
+    if !inst.opcode.arity().allows(operands.len()) {
+        return Err(invalid(inst, format!("expected {}, found {}", inst.opcode.arity(), operands.len())));
     }
+    match inst.opcode {
+        Opcode::Constant => inst.literal().map(Value::from_shared).ok_or_else(|| invalid(inst, "no value")),
+        Opcode::Parameter => Err(invalid(inst, "a parameter has no value of its own")),
+        Opcode::Tuple => Ok(Value::Tuple(operands)),
+        Opcode::GetTupleElement => {
+            let index = inst.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok());
+            element(inst, operands, index.unwrap_or(usize::MAX))
+        }
+        Opcode::OptimizationBarrier if operands.len() > 1 => Ok(Value::Tuple(operands)),
+        Opcode::OptimizationBarrier | Opcode::AddDependency | Opcode::Domain | Opcode::Copy => first(inst, operands),
+        Opcode::AfterAll => Ok(Value::token()),
+        Opcode::Call => cx.run(called(inst, AttrKey::ToApply)?, operands),
+        Opcode::Fusion => cx.run(called(inst, AttrKey::Calls)?, operands),
+        Opcode::While => repeat(cx, inst, operands),
+        Opcode::Conditional => branch(cx, inst, operands),
+        Opcode::AsyncStart => {
+            let result = cx.run(called(inst, AttrKey::Calls)?, operands.clone())?;
+            started(inst, Value::Tuple(operands), result)
+        }
+        Opcode::AsyncUpdate | Opcode::AllReduceDone => first(inst, operands),
+        Opcode::AsyncDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone => element(inst, operands, 1),
+        Opcode::CopyStart => {
+            let value = first(inst, operands)?;
+            started(inst, value.clone(), value)
+        }
+        Opcode::CopyDone => element(inst, operands, 0),
+        Opcode::AllGatherStart | Opcode::CollectivePermuteStart => {
+            let kept = if operands.len() == 1 { operands[0].clone() } else { Value::Tuple(operands.clone()) };
+            let result = collective::op(cx, inst, operands)?;
+            started(inst, kept, result)
+        }
+        Opcode::AllReduceStart => collective::op(cx, inst, operands),
+        Opcode::RngGetAndUpdateState => {
+            let state = cx.rng.get();
+            cx.rng.set(state.wrapping_add(inst.attrs.int(AttrKey::Delta).unwrap_or(1) as u128));
+            let mut out = new_array(inst, &ArrayShape::new(ElementType::U64, [2]))?;
+            out.set(0, Scalar::UInt(state as u64));
+            out.set(1, Scalar::UInt((state >> 64) as u64));
+            Ok(Value::from(Literal::Array(out)))
+        }
+        Opcode::CustomCall => custom_call(cx, inst, operands),
+        Opcode::Infeed => {
+            let value = cx.with_host(inst, |host| host.infeed(inst))?;
+            Ok(Value::Tuple(vec![Value::from(value), Value::token()]))
+        }
+        Opcode::Outfeed => {
+            let value = first(inst, operands)?.into_literal();
+            cx.with_host(inst, |host| host.outfeed(inst, &value))?;
+            Ok(Value::token())
+        }
+        Opcode::Send => {
+            let value = first(inst, operands)?;
+            let literal = value.to_shared();
+            cx.with_host(inst, |host| host.send(inst, &literal))?;
+            Ok(Value::Tuple(vec![value, context(inst)?, Value::token()]))
+        }
+        Opcode::SendDone => Ok(Value::token()),
+        Opcode::Recv => {
+            let value = cx.with_host(inst, |host| host.recv(inst))?;
+            Ok(Value::Tuple(vec![Value::from(value), context(inst)?, Value::token()]))
+        }
+        Opcode::RecvDone => Ok(Value::Tuple(vec![element(inst, operands, 0)?, Value::token()])),
+        _ => collective::op(cx, inst, operands),
+    }
+}
+
+fn first(inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
+    operands.into_iter().next().ok_or_else(|| invalid(inst, "an operand is missing"))
+}
+
+fn called(inst: &Instruction, key: AttrKey) -> Result<ComputationId> {
+    inst.attrs.computation(key).ok_or_else(|| invalid(inst, format!("'{}' is missing", key.name())))
+}
+
+/// Element `index` of the first operand, a tuple.
+fn element(inst: &Instruction, operands: Vec<Value>, index: usize) -> Result<Value> {
+    match first(inst, operands)? {
+        Value::Tuple(elements) => {
+            elements.into_iter().nth(index).ok_or_else(|| invalid(inst, format!("no element {index}")))
+        }
+        Value::Leaf(_) => Err(invalid(inst, "expected a tuple")),
+    }
+}
+
+/// The context value of an asynchronous operation, which means nothing here.
+fn context(inst: &Instruction) -> Result<Value> {
+    movement::integer(inst, ElementType::U32, 0).map(Value::from)
+}
+
+/// What a start operation yields: its operands, its result, and contexts up to the declared number. `copy-start`
+/// has the copy first, and a start declared as less than a tuple is its result.
+fn started(inst: &Instruction, kept: Value, result: Value) -> Result<Value> {
+    let Shape::Tuple(shapes) = &inst.shape else { return Ok(result) };
+    let mut elements = vec![kept, result];
+    for shape in shapes.iter().skip(2) {
+        let zeros = match shape {
+            Shape::Array(a) => Literal::Array(new_array(inst, a)?),
+            other => Literal::zeros(other).ok_or_else(|| unsupported(inst, format!("a context of shape {other}")))?,
+        };
+        elements.push(Value::from(zeros));
+    }
+    Ok(Value::Tuple(elements))
+}
+
+/// A scalar of any type.
+fn scalar(inst: &Instruction, value: &Value) -> Result<(ElementType, Scalar)> {
+    let literal = value.to_shared();
+    let array = literal.as_array().filter(|a| a.elements() == 1);
+    array.map(|a| (a.ty(), a.get(0))).ok_or_else(|| execution(inst, "expected a scalar"))
+}
+
+fn repeat(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
+    let (condition, body) = (called(inst, AttrKey::Condition)?, called(inst, AttrKey::Body)?);
+    let mut state = first(inst, operands)?;
+    loop {
+        let go_on = cx.run(condition, vec![state.clone()])?;
+        if !scalar(inst, &go_on)?.1.as_bool() {
+            return Ok(state);
+        }
+        state = cx.run(body, vec![state])?;
+    }
+}
+
+fn branch(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
+    let mut operands = operands.into_iter();
+    let selector = operands.next().ok_or_else(|| invalid(inst, "an operand is missing"))?;
+    let (ty, value) = scalar(inst, &selector)?;
+    let branches = match inst.attrs.computations(AttrKey::BranchComputations) {
+        Some(branches) => branches.to_vec(),
+        None => vec![called(inst, AttrKey::TrueComputation)?, called(inst, AttrKey::FalseComputation)?],
+    };
+    let last = branches.len().checked_sub(1).ok_or_else(|| invalid(inst, "no branches"))?;
+    let index = if ty == ElementType::Pred {
+        usize::from(!value.as_bool())
+    } else {
+        // Out of range on either side means the last branch.
+        usize::try_from(value.as_i64()).unwrap_or(last)
+    };
+    let index = index.min(last);
+    let argument = operands.nth(index).ok_or_else(|| invalid(inst, format!("branch {index} has no operand")))?;
+    cx.run(branches[index], vec![argument])
+}
+
+fn custom_call(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
+    let target = inst.attrs.str(AttrKey::CustomCallTarget).unwrap_or_default();
+    match target {
+        // Annotations for a partitioner or a memory planner: on one device the value itself.
+        "Sharding"
+        | "SPMDFullToShardShape"
+        | "SPMDShardToFullShape"
+        | "LayoutConstraint"
+        | "MoveToHost"
+        | "MoveToDevice"
+        | "annotate_device_placement"
+        | "Pin"
+        | "Unpin"
+            if operands.len() == 1 =>
+        {
+            let value = first(inst, operands)?;
+            if super::accepts(&inst.shape, &value.to_shared()) {
+                return Ok(value);
+            }
+            Err(unsupported(inst, format!("'{target}' over several devices")))
+        }
+        "AllocateBuffer" | "CreateBuffer" if operands.is_empty() => match &inst.shape {
+            Shape::Array(a) | Shape::Buffer(a) => Ok(Value::from(Literal::Array(new_array(inst, a)?))),
+            other => Err(unsupported(inst, format!("a buffer of shape {other}"))),
+        },
+        "PadToStatic" => pad_to_static(inst, &first(inst, operands)?),
+        "SliceToDynamic" => slice_to_dynamic(inst, &operands),
+        "TopK" => {
+            let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
+            let operands: Vec<&Literal> = shared.iter().map(|l| &**l).collect();
+            let k = inst.shape.as_tuple().and_then(|t| t.first()?.as_array()?.dims.last().copied());
+            let mut topk = inst.clone();
+            topk.opcode = Opcode::TopK;
+            topk.attrs.set(AttrKey::K, crate::hlo::AttrValue::Int(k.unwrap_or(0)));
+            topk.attrs.set(AttrKey::Largest, crate::hlo::AttrValue::Bool(true));
+            sort::op(cx, &topk, &operands).map(Value::from)
+        }
+        _ => {
+            let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
+            let operands: Vec<&Literal> = shared.iter().map(|l| &**l).collect();
+            cx.with_host(inst, |host| host.custom_call(inst, &operands)).map(Value::from)
+        }
+    }
+}
+
+fn operand_array(inst: &Instruction, value: &Value) -> Result<ArrayLiteral> {
+    value.to_shared().as_array().cloned().ok_or_else(|| invalid(inst, "expected an array"))
+}
+
+/// A dynamic array filled up to its bound, and its sizes.
+fn pad_to_static(inst: &Instruction, value: &Value) -> Result<Value> {
+    let a = operand_array(inst, value)?;
+    let shape = inst.shape.as_tuple().and_then(|t| t.first()?.as_array());
+    let shape = shape.filter(|s| s.rank() == a.dims().len()).ok_or_else(|| invalid(inst, "the result's shape"))?;
+    let mut elements = vec![Value::from(Literal::Array(movement::resized(inst, &a, &shape.dims)?))];
+    for &d in a.dims() {
+        elements.push(Value::from(movement::integer(inst, ElementType::S32, d)?));
+    }
+    Ok(Value::Tuple(elements))
+}
+
+/// The first elements of an array along each dimension, as many as the other operands say.
+fn slice_to_dynamic(inst: &Instruction, operands: &[Value]) -> Result<Value> {
+    let Some((a, sizes)) = operands.split_first() else { return Err(invalid(inst, "an operand is missing")) };
+    let a = operand_array(inst, a)?;
+    let mut dims = Vec::with_capacity(sizes.len());
+    for (size, &bound) in sizes.iter().zip(a.dims()) {
+        dims.push(scalar(inst, size)?.1.as_i64().clamp(0, bound));
+    }
+    if dims.len() != a.dims().len() {
+        return Err(invalid(inst, "expected one size a dimension"));
+    }
+    Ok(Value::from(Literal::Array(movement::resized(inst, &a, &dims)?)))
 }

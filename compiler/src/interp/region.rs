@@ -17,7 +17,7 @@ use std::rc::Rc;
 const MAX_INLINE_DEPTH: usize = 16;
 const MAX_OPERATIONS: usize = 4096;
 
-struct Operation {
+pub(super) struct Operation {
     kernel: Kernel,
     operands: [u32; 3],
     arity: usize,
@@ -26,7 +26,7 @@ struct Operation {
 /// A computation in a form to be evaluated on scalars.
 pub(super) enum Code {
     /// Parameters and constants fill the first slots, then each operation one.
-    Flat { parameters: usize, constants: Vec<Scalar>, operations: Vec<(Operation, u32)>, roots: Vec<u32>, slots: usize },
+    Flat { parameters: usize, constants: Vec<Scalar>, operations: Vec<(Operation, u32)>, roots: Vec<u32> },
     /// Too complicated: run as a call.
     Call,
 }
@@ -143,7 +143,7 @@ impl Code {
         for (slot, value) in flattener.constants {
             *constants.get_mut(slot as usize - parameters.len())? = value;
         }
-        Some(Code::Flat { parameters: parameters.len(), constants, operations: flattener.operations, roots, slots })
+        Some(Code::Flat { parameters: parameters.len(), constants, operations: flattener.operations, roots })
     }
 }
 

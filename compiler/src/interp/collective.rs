@@ -1,0 +1,87 @@
+//! Collectives: asked of the host first, which may know other devices; a device alone exchanges with itself.
+
+use super::index::product;
+use super::value::Value;
+use super::{Context, accepts, invalid, movement, unsupported};
+use crate::Result;
+use crate::hlo::{AttrKey, Instruction, Opcode};
+use brolga_runtime::{ArrayLiteral, ElementType, Literal, Shape};
+
+pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
+    match inst.opcode {
+        Opcode::ReplicaId => return id(inst, cx.with_host(inst, |host| Ok(host.replica_id()))?),
+        Opcode::PartitionId => return id(inst, cx.with_host(inst, |host| Ok(host.partition_id()))?),
+        _ => {}
+    }
+    let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
+    let literals: Vec<&Literal> = shared.iter().map(|l| &**l).collect();
+    if let Some(result) = cx.with_host(inst, |host| host.collective(inst, &literals).transpose())? {
+        return Ok(Value::from(result));
+    }
+    let value = match inst.opcode {
+        Opcode::CollectivePermute | Opcode::CollectivePermuteStart => {
+            let pairs = inst.attrs.raw(AttrKey::SourceTargetPairs).unwrap_or_default();
+            let to_self = pairs.chars().filter(|c| !c.is_whitespace()).collect::<String>().contains("{0,0}");
+            match operands.into_iter().next() {
+                Some(value) if to_self => value,
+                // A device to which nobody sends receives zeros.
+                Some(value) => {
+                    let zeros = Literal::zeros(&value.to_shared().shape());
+                    Value::from(zeros.ok_or_else(|| unsupported(inst, "this value over a channel"))?)
+                }
+                None => return Err(invalid(inst, "an operand is missing")),
+            }
+        }
+        Opcode::RaggedAllToAll => ragged_all_to_all(inst, &literals)?,
+        Opcode::AllReduce
+        | Opcode::AllReduceStart
+        | Opcode::AllGather
+        | Opcode::AllGatherStart
+        | Opcode::AllToAll
+        | Opcode::ReduceScatter
+        | Opcode::CollectiveBroadcast => {
+            if operands.len() == 1 && !matches!(inst.shape, Shape::Tuple(_))
+                || operands.len() == 1 && matches!(inst.opcode, Opcode::AllGatherStart)
+            {
+                operands.into_iter().next().ok_or_else(|| invalid(inst, "an operand is missing"))?
+            } else {
+                Value::Tuple(operands)
+            }
+        }
+        opcode => return Err(unsupported(inst, format!("'{opcode}' in the interpreter"))),
+    };
+    let declared = match (&inst.shape, inst.opcode) {
+        (Shape::Tuple(elements), Opcode::AllGatherStart | Opcode::CollectivePermuteStart) => elements.get(1),
+        (shape, _) => Some(shape),
+    };
+    if !declared.is_some_and(|shape| accepts(shape, &value.to_shared())) {
+        return Err(unsupported(inst, format!("'{}' over several devices", inst.opcode)));
+    }
+    Ok(value)
+}
+
+fn id(inst: &Instruction, number: u32) -> Result<Value> {
+    movement::integer(inst, ElementType::U32, i64::from(number)).map(Value::from)
+}
+
+/// Input, output, input offsets, sizes sent, output offsets, sizes received: one row of slices for this device.
+fn ragged_all_to_all(inst: &Instruction, operands: &[&Literal]) -> Result<Value> {
+    let arrays = (0..6).map(|i| super::array(inst, operands, i)).collect::<Result<Vec<&ArrayLiteral>>>()?;
+    let (input, mut out) = (arrays[0], arrays[1].clone());
+    let row = |a: &ArrayLiteral| product(a.dims().get(1..).unwrap_or(&[])).saturating_mul(a.ty().byte_size());
+    let (from_row, to_row) = (row(input), row(&out));
+    if from_row != to_row || arrays[2..].iter().any(|a| a.elements() != arrays[2].elements()) {
+        return Err(invalid(inst, "rows and offsets must agree"));
+    }
+    for i in 0..arrays[2].elements() {
+        let [from, count, to] =
+            [2, 3, 4].map(|k: usize| usize::try_from(arrays[k].get(i).as_i64()).unwrap_or(usize::MAX));
+        let bytes = |at: usize| at.checked_mul(from_row);
+        let source = bytes(from).zip(bytes(count)).and_then(|(at, n)| input.bytes().get(at..at.checked_add(n)?));
+        let source = source.ok_or_else(|| super::execution(inst, "a slice outside the input"))?;
+        let start = bytes(to).unwrap_or(usize::MAX);
+        let target = start.checked_add(source.len()).and_then(|end| out.bytes_mut().get_mut(start..end));
+        target.ok_or_else(|| super::execution(inst, "a slice outside the output"))?.copy_from_slice(source);
+    }
+    Ok(Value::from(Literal::Array(out)))
+}
