@@ -79,7 +79,7 @@ type InputsAndInits<'a> = (Vec<&'a ArrayLiteral>, Vec<Scalar>);
 
 fn inputs_and_inits<'a>(inst: &Instruction, operands: &[&'a Literal]) -> Result<InputsAndInits<'a>> {
     let n = operands.len() / 2;
-    if n == 0 || operands.len() % 2 != 0 {
+    if n == 0 || !operands.len().is_multiple_of(2) {
         return Err(invalid(inst, "expected as many initial values as arrays"));
     }
     let inputs = (0..n).map(|i| array(inst, operands, i)).collect::<Result<Vec<_>>>()?;

@@ -53,7 +53,7 @@ pub(super) fn binary(opcode: Opcode, a: Scalar, b: Scalar, ty: ElementType) -> O
             Opcode::Remainder => Some(x.wrapping_rem(y)),
             Opcode::Maximum => Some(x.max(y)),
             Opcode::Minimum => Some(x.min(y)),
-            Opcode::Mulhi => Some((i128::from(x) * i128::from(y) >> ty.bits()) as i64),
+            Opcode::Mulhi => Some(((i128::from(x) * i128::from(y)) >> ty.bits()) as i64),
             Opcode::Power => Some(signed_power(x, y)),
             _ => common(opcode, a, b, ty).map(|v| v as i64),
         }
@@ -63,7 +63,7 @@ pub(super) fn binary(opcode: Opcode, a: Scalar, b: Scalar, ty: ElementType) -> O
             Opcode::Remainder => Some(x.checked_rem(y).unwrap_or(x)),
             Opcode::Maximum => Some(x.max(y)),
             Opcode::Minimum => Some(x.min(y)),
-            Opcode::Mulhi => Some((u128::from(x) * u128::from(y) >> ty.bits()) as u64),
+            Opcode::Mulhi => Some(((u128::from(x) * u128::from(y)) >> ty.bits()) as u64),
             Opcode::Power => Some(power(x, y)),
             _ => common(opcode, a, b, ty),
         }
