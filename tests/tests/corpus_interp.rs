@@ -4,7 +4,7 @@
 //! may fail are listed, with a word on why, in `expect/interp.txt`; a listed case that passes is a failure too, so that
 //! the list stays true. `BROLGA_FILTER` runs only cases whose `suite/name` contains it.
 
-use brolga::npy;
+use brolga_cli::npy;
 use brolga_compiler::interp::{self, Options};
 use brolga_compiler::text;
 use brolga_runtime::{ArrayLiteral, Literal, Shape};

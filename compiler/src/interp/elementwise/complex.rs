@@ -376,19 +376,20 @@ mod tests {
     fn inverses_undo_functions() {
         for (x, y) in [(0.3, 0.4), (-0.7, 0.2), (0.1, -1.2), (1e-8, 1e-9), (1.5, 1.0)] {
             let z = C::new(x, y);
-            if z.norm() > 1e-3 {
-                close(log(exp(z)), z);
-            }
             close(square(sqrt(z)), z);
             close(atanh(tanh(z)), z);
             close(log1p(expm1(z)), z);
             let w = asin(z);
             let s = sinh(C::new(-w.im, w.re));
             close(C::new(s.im, -s.re), z);
-            close(cosh(acosh(z)), z);
-            let w = acos(z);
-            close(cosh(C::new(-w.im, w.re)), z);
             close(divide(power(z, C::new(3.0, 0.0)), square(z)), z);
+            // These pass through values near one, which forget a small argument.
+            if z.norm() > 1e-3 {
+                close(log(exp(z)), z);
+                close(cosh(acosh(z)), z);
+                let w = acos(z);
+                close(cosh(C::new(-w.im, w.re)), z);
+            }
         }
     }
 
