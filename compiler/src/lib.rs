@@ -19,6 +19,8 @@ pub mod memory;
 pub mod codegen;
 pub mod object;
 
+mod driver;
 mod error;
 
+pub use driver::{Artifact, CompileOptions, Timings, compile, compile_with, symbol_name};
 pub use error::{Error, Result, Site};

@@ -1,1 +1,16 @@
-//! See docs/architecture.md.
+//! Machine code.
+//!
+//! **Problem.** A schedule of kernels, with a place for every value, must become functions of a target machine: fast to
+//! compile, free of relocations where that is possible, and the same bytes however many threads compile.
+//!
+//! **Invariant.** One driver function a module, with native branches for control flow; a function for each phase of a
+//! kernel, which is given pointers and a range of its parallel space. No CLIF is emitted that would become a library
+//! call: the object writer refuses such code. Every function is compiled on its own, so threads cannot change a byte.
+//!
+//! **Algorithm.** [`driver`] builds the driver; [`nest`] and [`contraction`] build phases out of blocks of
+//! [`lanes`]; [`target`] finds the machine.
+
+pub mod driver;
+pub mod lanes;
+pub mod nest;
+pub mod target;

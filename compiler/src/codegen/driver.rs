@@ -1,0 +1,435 @@
+//! The driver: the function that a caller calls, with native branches and a call for each phase.
+
+use super::lanes::{Lanes, flags};
+use super::nest::{NestEmitter, scratch_bytes};
+use super::target::Target;
+use crate::error::{Error, Result};
+use crate::kernel::ir::{Kernel, Nest, Phase};
+use crate::memory::schedule::{Assignment, BlockId, Copy, KernelId, Location, Schedule, Step, ValueId};
+use crate::object::{CompiledFunction, DataObject, namespace};
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, Signature, StackSlotData,
+    StackSlotKind, UserExternalName, UserFuncName, Value, types,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use std::collections::HashMap;
+
+/// Machine code and data of a program.
+pub struct Code {
+    /// The functions; the last is the driver.
+    pub functions: Vec<CompiledFunction>,
+    /// Constants.
+    pub data: Vec<DataObject>,
+    /// Bytes of workspace besides the schedule's own, for each worker.
+    pub per_worker: u64,
+    /// CLIF of each function, where it was asked for.
+    pub clif: Vec<String>,
+}
+
+/// How to compile.
+#[derive(Clone, Copy, Debug)]
+pub struct CodegenOptions {
+    /// Threads that compile functions.
+    pub threads: usize,
+    /// Keep the text of each function.
+    pub keep_clif: bool,
+}
+
+/// Phases whose whole work is at most this many elements become part of the driver.
+const INLINE_ELEMENTS: i64 = 16;
+/// So many at most.
+const MAX_INLINED: usize = 64;
+
+/// Compiles a schedule; `symbol` is the entry's.
+///
+/// # Errors
+/// [`Error::Internal`] where Cranelift refuses what it is given.
+pub fn compile(
+    symbol: &str,
+    schedule: &Schedule,
+    assignment: &Assignment,
+    target: &Target,
+    options: CodegenOptions,
+) -> Result<Code> {
+    let mut functions: Vec<(String, Function)> = Vec::new();
+    let mut phases: HashMap<(KernelId, usize), PhaseCode> = HashMap::new();
+    let mut per_worker = 0;
+    let mut inlined = 0;
+    for (k, kernel) in schedule.kernels.iter() {
+        for (p, phase) in kernel.phases.iter().enumerate() {
+            let Phase::Nest(nest) = phase else {
+                return Err(Error::Internal("a contraction reached the driver unlowered".into()));
+            };
+            per_worker = per_worker.max(scratch_bytes(nest));
+            if work(nest) <= INLINE_ELEMENTS && inlined < MAX_INLINED {
+                inlined += 1;
+                phases.insert((k, p), PhaseCode::Inline);
+                continue;
+            }
+            let index = functions.len() as u32;
+            let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
+            let function = phase_function(index, kernel, nest, target);
+            functions.push((name, function));
+            phases.insert((k, p), PhaseCode::Function(index));
+        }
+    }
+    let index = functions.len() as u32;
+    let driver = Driver::build(index, schedule, assignment, &phases, target)?;
+    functions.push((symbol.to_owned(), driver));
+    let data = schedule
+        .constants
+        .iter()
+        .map(|(c, array)| DataObject::constant(format!("{symbol}.constant.{}", c.as_u32()), 64, array.bytes().to_vec()))
+        .collect();
+    let clif = if options.keep_clif {
+        functions.iter().map(|(name, f)| format!("; {name}\n{}", f.display())).collect()
+    } else {
+        Vec::new()
+    };
+    let last = functions.len() - 1;
+    let functions = compile_all(functions, target, options.threads, last)?;
+    Ok(Code { functions, data, per_worker, clif })
+}
+
+/// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.
+fn compile_all(
+    functions: Vec<(String, Function)>,
+    target: &Target,
+    threads: usize,
+    exported: usize,
+) -> Result<Vec<CompiledFunction>> {
+    let one = |(i, (name, function)): (usize, (String, Function))| -> Result<CompiledFunction> {
+        let mut context = Context::for_function(function);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            context.compile(&*target.isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
+                let text = cranelift_codegen::print_errors::pretty_error(e.func, e.inner);
+                Error::Internal(format!("function '{name}': {text}"))
+            })
+        }));
+        match caught {
+            Ok(result) => result?,
+            Err(_) => return Err(Error::Internal(format!("the code generator panicked on function '{name}'"))),
+        }
+        let compiled =
+            context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{name}' has no code")))?;
+        CompiledFunction::from_compiled(name, i == exported, &context.func, compiled)
+    };
+    if threads <= 1 || functions.len() < 4 {
+        return functions.into_iter().enumerate().map(one).collect();
+    }
+    let jobs = std::sync::Mutex::new(functions.into_iter().enumerate().collect::<Vec<_>>());
+    let done = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(job) = jobs.lock().ok().and_then(|mut j| j.pop()) {
+                    let i = job.0;
+                    let result = one(job);
+                    if let Ok(mut d) = done.lock() {
+                        d.push((i, result));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, r)| r).collect()
+}
+
+enum PhaseCode {
+    Inline,
+    Function(u32),
+}
+
+fn work(nest: &Nest) -> i64 {
+    let per_point: i64 = nest
+        .stages
+        .iter()
+        .map(|s| s.sequential.iter().map(|l| l.extent).product::<i64>().saturating_mul(s.vector.extent))
+        .fold(0, i64::saturating_add);
+    nest.points().saturating_mul(per_point)
+}
+
+fn signature(parameters: usize, returns: bool) -> Signature {
+    let mut s = Signature::new(CallConv::SystemV);
+    s.params = vec![AbiParam::new(types::I64); parameters];
+    if returns {
+        s.returns = vec![AbiParam::new(types::I32)];
+    }
+    s
+}
+
+/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8)`.
+fn phase_function(index: u32, kernel: &Kernel, nest: &Nest, target: &Target) -> Function {
+    let mut function =
+        Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(4, false));
+    let mut context = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut function, &mut context);
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    b.seal_block(entry);
+    let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| b.block_params(entry)[i]);
+    let bases: Vec<Value> = (0..kernel.buffers.len())
+        .map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32))
+        .collect();
+    emit_nest(&mut b, target, nest, &bases, (begin, end), scratch);
+    b.ins().return_(&[]);
+    b.finalize(target.isa.frontend_config());
+    function
+}
+
+fn emit_nest(
+    b: &mut FunctionBuilder<'_>,
+    target: &Target,
+    nest: &Nest,
+    bases: &[Value],
+    (begin, end): (Value, Value),
+    scratch: Value,
+) {
+    let lanes = Lanes { b, x86: target.is_x86() };
+    let mut emitter =
+        NestEmitter { lanes, bases, scratch, axes: HashMap::new(), results: HashMap::new(), nest };
+    emitter.run(begin, end);
+}
+
+struct Driver<'a, 'b> {
+    b: FunctionBuilder<'b>,
+    schedule: &'a Schedule,
+    assignment: &'a Assignment,
+    phases: &'a HashMap<(KernelId, usize), PhaseCode>,
+    target: &'a Target,
+    parameters: Vec<Value>,
+    results: Vec<Value>,
+    workspace: Value,
+    functions: HashMap<u32, FuncRef>,
+}
+
+impl Driver<'_, '_> {
+    fn build(
+        index: u32,
+        schedule: &Schedule,
+        assignment: &Assignment,
+        phases: &HashMap<(KernelId, usize), PhaseCode>,
+        target: &Target,
+    ) -> Result<Function> {
+        let mut function =
+            Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(4, true));
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut function, &mut context);
+        let entry = b.create_block();
+        b.append_block_params_for_function_params(entry);
+        b.switch_to_block(entry);
+        b.seal_block(entry);
+        let [parameters, results, workspace] = [0, 1, 2].map(|i| b.block_params(entry)[i]);
+        let table = |b: &mut FunctionBuilder<'_>, base, n: usize| -> Vec<Value> {
+            (0..n).map(|i| b.ins().load(types::I64, flags(), base, 8 * i as i32)).collect()
+        };
+        let parameters = table(&mut b, parameters, schedule.parameters.len());
+        let results = table(&mut b, results, schedule.results.len());
+        let functions = HashMap::new();
+        let mut driver =
+            Driver { b, schedule, assignment, phases, target, parameters, results, workspace, functions };
+        let block = schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
+        driver.block(block)?;
+        let ok = driver.b.ins().iconst(types::I32, 0);
+        driver.b.ins().return_(&[ok]);
+        driver.b.finalize(target.isa.frontend_config());
+        Ok(function)
+    }
+
+    fn location(&self, v: ValueId) -> Result<Location> {
+        self.assignment.locations[v].ok_or_else(|| Error::Internal(format!("{v} has no location")))
+    }
+
+    fn address(&mut self, location: Location) -> Value {
+        match location {
+            Location::Parameter(n) => self.parameters[n as usize],
+            Location::Result(n) => self.results[n as usize],
+            Location::Workspace(0) => self.workspace,
+            Location::Workspace(offset) => self.b.ins().iadd_imm(self.workspace, offset as i64),
+            Location::Constant(c) => {
+                let name = UserExternalName { namespace: namespace::DATA, index: c.as_u32() };
+                let name = self.b.func.declare_imported_user_function(name);
+                let global = self.b.func.create_global_value(GlobalValueData::Symbol {
+                    name: ExternalName::user(name),
+                    offset: 0.into(),
+                    colocated: true,
+                    tls: false,
+                });
+                self.b.ins().symbol_value(types::I64, global)
+            }
+        }
+    }
+
+    fn copies(&mut self, copies: &[Copy]) {
+        for c in copies {
+            let (from, to) = (self.address(c.from), self.address(c.to));
+            copy(&mut self.b, from, to, c.bytes);
+        }
+    }
+
+    fn block(&mut self, id: BlockId) -> Result<()> {
+        let (schedule, assignment) = (self.schedule, self.assignment);
+        let copies = &assignment.copies[id];
+        for (i, step) in schedule.blocks[id].steps.iter().enumerate() {
+            if let Some(before) = copies.before.get(i) {
+                self.copies(before);
+            }
+            self.step(step)?;
+        }
+        self.copies(&copies.at_end);
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Kernel { kernel, buffers } => self.kernel(*kernel, buffers),
+            Step::While { condition, condition_result, body, .. } => {
+                let (head, inner, after) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+                self.b.ins().jump(head, &[]);
+                self.b.switch_to_block(head);
+                self.block(*condition)?;
+                let at = self.location(*condition_result)?;
+                let at = self.address(at);
+                let more = self.b.ins().load(types::I8, flags(), at, 0);
+                self.b.ins().brif(more, inner, &[], after, &[]);
+                self.b.switch_to_block(inner);
+                self.b.seal_block(inner);
+                self.block(*body)?;
+                self.b.ins().jump(head, &[]);
+                self.b.seal_block(head);
+                self.b.switch_to_block(after);
+                self.b.seal_block(after);
+                Ok(())
+            }
+            Step::Conditional { index, is_pred, branches, .. } => {
+                let at = self.location(*index)?;
+                let at = self.address(at);
+                let ty = if *is_pred { types::I8 } else { types::I32 };
+                let index = self.b.ins().load(ty, flags(), at, 0);
+                let after = self.b.create_block();
+                for (n, (branch, _)) in branches.iter().enumerate() {
+                    if n + 1 == branches.len() {
+                        self.block(*branch)?;
+                        self.b.ins().jump(after, &[]);
+                        break;
+                    }
+                    let (mine, next) = (self.b.create_block(), self.b.create_block());
+                    let taken = if *is_pred {
+                        self.b.ins().icmp_imm_s(IntCC::NotEqual, index, 0)
+                    } else {
+                        self.b.ins().icmp_imm_s(IntCC::Equal, index, n as i64)
+                    };
+                    self.b.ins().brif(taken, mine, &[], next, &[]);
+                    self.b.switch_to_block(mine);
+                    self.b.seal_block(mine);
+                    self.block(*branch)?;
+                    self.b.ins().jump(after, &[]);
+                    self.b.switch_to_block(next);
+                    self.b.seal_block(next);
+                }
+                self.b.switch_to_block(after);
+                self.b.seal_block(after);
+                Ok(())
+            }
+        }
+    }
+
+    fn kernel(&mut self, id: KernelId, buffers: &[ValueId]) -> Result<()> {
+        let schedule = self.schedule;
+        let kernel = &schedule.kernels[id];
+        let mut bases = Vec::new();
+        for &v in buffers {
+            let at = self.location(v)?;
+            bases.push(self.address(at));
+        }
+        // Row buffers lie behind the values.
+        let scratch = self.b.ins().iadd_imm(self.workspace, self.assignment.workspace as i64);
+        let mut arguments = None;
+        for (p, phase) in kernel.phases.iter().enumerate() {
+            let Phase::Nest(nest) = phase else { continue };
+            let begin = self.b.ins().iconst(types::I64, 0);
+            let end = self.b.ins().iconst(types::I64, nest.points());
+            match self.phases.get(&(id, p)) {
+                Some(PhaseCode::Function(index)) => {
+                    let arguments = *arguments.get_or_insert_with(|| self_table(&mut self.b, &bases));
+                    let f = self.function(*index);
+                    self.b.ins().call(f, &[arguments, begin, end, scratch]);
+                }
+                _ => emit_nest(&mut self.b, self.target, nest, &bases, (begin, end), scratch),
+            }
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, index: u32) -> FuncRef {
+        if let Some(&f) = self.functions.get(&index) {
+            return f;
+        }
+        let name = UserExternalName { namespace: namespace::FUNCTION, index };
+        let name = self.b.func.declare_imported_user_function(name);
+        let signature = self.b.func.import_signature(signature(4, false));
+        let f = self.b.func.import_function(ExtFuncData {
+            name: ExternalName::user(name),
+            signature,
+            colocated: true,
+            patchable: false,
+        });
+        self.functions.insert(index, f);
+        f
+    }
+}
+
+/// Pointers in a table on the stack.
+fn self_table(b: &mut FunctionBuilder<'_>, pointers: &[Value]) -> Value {
+    let size = 8 * pointers.len().max(1) as u32;
+    let slot = b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+    for (i, &p) in pointers.iter().enumerate() {
+        b.ins().stack_store(types::I64, p, slot, 8 * i as i32);
+    }
+    b.ins().stack_addr(types::I64, slot, 0)
+}
+
+/// Copies bytes: short runs straight, long ones in a loop of 64 bytes.
+fn copy(b: &mut FunctionBuilder<'_>, from: Value, to: Value, bytes: u64) {
+    const STEP: u64 = 64;
+    let f = flags();
+    let whole = if bytes > 4 * STEP { bytes / STEP * STEP } else { 0 };
+    if whole > 0 {
+        let (head, after) = (b.create_block(), b.create_block());
+        let i = b.declare_var(types::I64);
+        let zero = b.ins().iconst(types::I64, 0);
+        b.def_var(i, zero);
+        b.ins().jump(head, &[]);
+        b.switch_to_block(head);
+        let now = b.use_var(i);
+        let (source, target) = (b.ins().iadd(from, now), b.ins().iadd(to, now));
+        let words: Vec<Value> = (0..8).map(|k| b.ins().load(types::I64, f, source, 8 * k)).collect();
+        for (k, w) in words.into_iter().enumerate() {
+            b.ins().store(f, w, target, 8 * k as i32);
+        }
+        let next = b.ins().iadd_imm(now, STEP as i64);
+        b.def_var(i, next);
+        let more = b.ins().icmp_imm_u(IntCC::UnsignedLessThan, next, whole as i64);
+        b.ins().brif(more, head, &[], after, &[]);
+        b.seal_block(head);
+        b.switch_to_block(after);
+        b.seal_block(after);
+    }
+    let (from, to) = (b.ins().iadd_imm(from, whole as i64), b.ins().iadd_imm(to, whole as i64));
+    let mut at = 0;
+    let rest = bytes - whole;
+    for (ty, size) in [(types::I64, 8), (types::I32, 4), (types::I16, 2), (types::I8, 1)] {
+        while rest - at >= size {
+            let v = b.ins().load(ty, f, from, at as i32);
+            b.ins().store(f, v, to, at as i32);
+            at += size;
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! Nodes as CLIF: one element in scalar registers, or a block of four in 128-bit vectors.
+//!
+//! A block of four 32-bit lanes is one register, of four 64-bit lanes two. What CLIF has no vector form for (division,
+//! shifts by variable amounts, conversions between 64-bit integers and floats) is taken apart and done lane by lane.
+
+use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, Op};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Type, Value, types};
+use cranelift_frontend::FunctionBuilder;
+
+/// The value of a node.
+#[derive(Clone, Copy, Debug)]
+pub enum Val {
+    /// One element.
+    One(Value),
+    /// Four elements of 32 bits.
+    Four(Value),
+    /// Four elements of 64 bits.
+    Pair([Value; 2]),
+}
+
+/// Elements of a block.
+pub const BLOCK: i64 = 4;
+
+/// The scalar CLIF type of a lane.
+pub fn scalar_type(lane: Lane) -> Type {
+    match lane {
+        Lane::I32 => types::I32,
+        Lane::I64 => types::I64,
+        Lane::F32 => types::F32,
+        Lane::F64 => types::F64,
+        Lane::M32 | Lane::M64 => types::I8,
+    }
+}
+
+/// The vector CLIF type of a lane; masks are integers, all ones or all zeros.
+pub fn vector_type(lane: Lane) -> Type {
+    match lane {
+        Lane::I32 | Lane::M32 => types::I32X4,
+        Lane::I64 | Lane::M64 => types::I64X2,
+        Lane::F32 => types::F32X4,
+        Lane::F64 => types::F64X2,
+    }
+}
+
+/// Flags of an access that cannot trap and is aligned to its element.
+pub fn flags() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
+}
+
+fn cast_flags() -> MemFlagsData {
+    MemFlagsData::new().with_endianness(Endianness::Little)
+}
+
+fn float_cc(c: FloatCond) -> FloatCC {
+    match c {
+        FloatCond::Eq => FloatCC::Equal,
+        FloatCond::Ne => FloatCC::NotEqual,
+        FloatCond::Lt => FloatCC::LessThan,
+        FloatCond::Le => FloatCC::LessThanOrEqual,
+        FloatCond::Gt => FloatCC::GreaterThan,
+        FloatCond::Ge => FloatCC::GreaterThanOrEqual,
+        FloatCond::Uno => FloatCC::Unordered,
+    }
+}
+
+fn int_cc(c: IntCond) -> IntCC {
+    match c {
+        IntCond::Eq => IntCC::Equal,
+        IntCond::Ne => IntCC::NotEqual,
+        IntCond::SLt => IntCC::SignedLessThan,
+        IntCond::SLe => IntCC::SignedLessThanOrEqual,
+        IntCond::SGt => IntCC::SignedGreaterThan,
+        IntCond::SGe => IntCC::SignedGreaterThanOrEqual,
+        IntCond::ULt => IntCC::UnsignedLessThan,
+        IntCond::ULe => IntCC::UnsignedLessThanOrEqual,
+        IntCond::UGt => IntCC::UnsignedGreaterThan,
+        IntCond::UGe => IntCC::UnsignedGreaterThanOrEqual,
+    }
+}
+
+/// Emits nodes.
+pub struct Lanes<'f, 'b> {
+    /// Where code goes.
+    pub b: &'f mut FunctionBuilder<'b>,
+    /// Whether x86-only instructions may be used.
+    pub x86: bool,
+}
+
+impl Lanes<'_, '_> {
+    /// A scalar constant.
+    pub fn constant(&mut self, lane: Lane, bits: u64) -> Value {
+        match lane {
+            Lane::I32 => self.b.ins().iconst(types::I32, i64::from(bits as u32)),
+            Lane::I64 => self.b.ins().iconst(types::I64, bits as i64),
+            Lane::F32 => self.b.ins().f32const(f32::from_bits(bits as u32)),
+            Lane::F64 => self.b.ins().f64const(f64::from_bits(bits)),
+            Lane::M32 | Lane::M64 => self.b.ins().iconst(types::I8, i64::from(bits != 0)),
+        }
+    }
+
+    /// A constant in every element of a block.
+    pub fn constant_block(&mut self, lane: Lane, bits: u64) -> Val {
+        let bits = if lane.is_mask() && bits != 0 { u64::MAX } else { bits };
+        let bytes: Vec<u8> = match lane.bits() {
+            32 => (bits as u32).to_le_bytes().repeat(4),
+            _ => bits.to_le_bytes().repeat(2),
+        };
+        let data = self.b.func.dfg.constants.insert(bytes.into());
+        let v = self.b.ins().vconst(vector_type(lane), data);
+        if lane.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
+    }
+
+    /// A scalar in every element of a block.
+    pub fn splat(&mut self, lane: Lane, v: Value) -> Val {
+        let v = if lane.is_mask() {
+            let wide = self.b.ins().uextend(scalar_type(lane.integer()), v);
+            self.b.ins().ineg(wide)
+        } else {
+            v
+        };
+        let v = self.b.ins().splat(vector_type(lane), v);
+        if lane.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
+    }
+
+    /// One element of a block.
+    pub fn extract(&mut self, lane: Lane, v: Val, i: u8) -> Value {
+        let raw = match v {
+            Val::One(v) => return v,
+            Val::Four(v) => self.b.ins().extractlane(v, i),
+            Val::Pair(p) => self.b.ins().extractlane(p[usize::from(i / 2)], i % 2),
+        };
+        if lane.is_mask() { self.b.ins().icmp_imm_s(IntCC::NotEqual, raw, 0) } else { raw }
+    }
+
+    /// A block of four scalars.
+    pub fn gather(&mut self, lane: Lane, mut v: [Value; 4]) -> Val {
+        if lane.is_mask() {
+            for x in &mut v {
+                let wide = self.b.ins().uextend(scalar_type(lane.integer()), *x);
+                *x = self.b.ins().ineg(wide);
+            }
+        }
+        let ty = vector_type(lane);
+        if lane.bits() == 32 {
+            let mut out = self.b.ins().scalar_to_vector(ty, v[0]);
+            for (i, &x) in v.iter().enumerate().skip(1) {
+                out = self.b.ins().insertlane(out, x, i as u8);
+            }
+            Val::Four(out)
+        } else {
+            let mut pair = |a, b| {
+                let low = self.b.ins().scalar_to_vector(ty, a);
+                self.b.ins().insertlane(low, b, 1u8)
+            };
+            Val::Pair([pair(v[0], v[1]), pair(v[2], v[3])])
+        }
+    }
+
+    /// The block with one element replaced.
+    pub fn insert(&mut self, lane: Lane, v: Val, i: u8, x: Value) -> Val {
+        let x = if lane.is_mask() {
+            let wide = self.b.ins().uextend(scalar_type(lane.integer()), x);
+            self.b.ins().ineg(wide)
+        } else {
+            x
+        };
+        match v {
+            Val::One(_) => Val::One(x),
+            Val::Four(v) => Val::Four(self.b.ins().insertlane(v, x, i)),
+            Val::Pair(mut p) => {
+                p[usize::from(i / 2)] = self.b.ins().insertlane(p[usize::from(i / 2)], x, i % 2);
+                Val::Pair(p)
+            }
+        }
+    }
+
+    fn cast(&mut self, ty: Type, v: Value) -> Value {
+        if self.b.func.dfg.value_type(v) == ty { v } else { self.b.ins().bitcast(ty, cast_flags(), v) }
+    }
+
+    /// Does something to each register of a block.
+    fn each(&mut self, args: &[Val], f: &mut impl FnMut(&mut Self, &[Value]) -> Value) -> Val {
+        match args[0] {
+            Val::One(_) => Val::One(f(self, &regs(args, 0))),
+            Val::Four(_) => Val::Four(f(self, &regs(args, 0))),
+            Val::Pair(_) => Val::Pair([f(self, &regs(args, 0)), f(self, &regs(args, 1))]),
+        }
+    }
+
+    /// Does something to each element of a block, one by one.
+    fn lane_by_lane(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Val {
+        let mut out = [None; 4];
+        for (i, slot) in out.iter_mut().enumerate() {
+            let scalars: Vec<Val> =
+                args.iter().zip(from).map(|(&a, &l)| Val::One(self.extract(l, a, i as u8))).collect();
+            *slot = match self.node(op, &scalars, from, to) {
+                Val::One(v) => Some(v),
+                _ => None,
+            };
+        }
+        let v = out.map(|x| x.unwrap_or(Value::from_u32(0)));
+        self.gather(to, v)
+    }
+
+    /// Emits one operation; `from` are the lanes of the arguments, `to` that of the result. Leaves (constants, loads,
+    /// arguments) are not operations.
+    pub fn node(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Val {
+        let scalar = matches!(args[0], Val::One(_));
+        let lane = from[0];
+        if !scalar && needs_scalar(op, lane, to) {
+            return self.lane_by_lane(op, args, from, to);
+        }
+        match op {
+            Op::FNeg => self.each(args, &mut |s, a| s.b.ins().fneg(a[0])),
+            Op::FAbs => self.each(args, &mut |s, a| s.b.ins().fabs(a[0])),
+            Op::Sqrt => self.each(args, &mut |s, a| s.b.ins().sqrt(a[0])),
+            Op::Floor => self.each(args, &mut |s, a| s.b.ins().floor(a[0])),
+            Op::Ceil => self.each(args, &mut |s, a| s.b.ins().ceil(a[0])),
+            Op::Trunc => self.each(args, &mut |s, a| s.b.ins().trunc(a[0])),
+            Op::Nearest => self.each(args, &mut |s, a| s.b.ins().nearest(a[0])),
+            Op::Not if scalar && lane.is_mask() => self.each(args, &mut |s, a| s.b.ins().bxor_imm_u(a[0], 1)),
+            Op::Not => self.each(args, &mut |s, a| s.b.ins().bnot(a[0])),
+            Op::Clz => self.each(args, &mut |s, a| s.b.ins().clz(a[0])),
+            Op::Popcnt => self.each(args, &mut |s, a| s.b.ins().popcnt(a[0])),
+            Op::FAdd => self.each(args, &mut |s, a| s.b.ins().fadd(a[0], a[1])),
+            Op::FSub => self.each(args, &mut |s, a| s.b.ins().fsub(a[0], a[1])),
+            Op::FMul => self.each(args, &mut |s, a| s.b.ins().fmul(a[0], a[1])),
+            Op::FDiv => self.each(args, &mut |s, a| s.b.ins().fdiv(a[0], a[1])),
+            Op::Fma => self.each(args, &mut |s, a| s.b.ins().fma(a[0], a[1], a[2])),
+            Op::FMinPseudo => self.pick(args, FloatCC::LessThan),
+            Op::FMaxPseudo => self.pick(args, FloatCC::GreaterThan),
+            Op::IAdd => self.each(args, &mut |s, a| s.b.ins().iadd(a[0], a[1])),
+            Op::ISub => self.each(args, &mut |s, a| s.b.ins().isub(a[0], a[1])),
+            Op::IMul => self.each(args, &mut |s, a| s.b.ins().imul(a[0], a[1])),
+            Op::SMulHi => self.each(args, &mut |s, a| s.b.ins().smulhi(a[0], a[1])),
+            Op::UMulHi => self.each(args, &mut |s, a| s.b.ins().umulhi(a[0], a[1])),
+            Op::SDiv => self.each(args, &mut |s, a| s.b.ins().sdiv(a[0], a[1])),
+            Op::UDiv => self.each(args, &mut |s, a| s.b.ins().udiv(a[0], a[1])),
+            Op::SRem => self.each(args, &mut |s, a| s.b.ins().srem(a[0], a[1])),
+            Op::URem => self.each(args, &mut |s, a| s.b.ins().urem(a[0], a[1])),
+            Op::SMin => self.each(args, &mut |s, a| s.b.ins().smin(a[0], a[1])),
+            Op::SMax => self.each(args, &mut |s, a| s.b.ins().smax(a[0], a[1])),
+            Op::UMin => self.each(args, &mut |s, a| s.b.ins().umin(a[0], a[1])),
+            Op::UMax => self.each(args, &mut |s, a| s.b.ins().umax(a[0], a[1])),
+            Op::And => self.each(args, &mut |s, a| s.b.ins().band(a[0], a[1])),
+            Op::Or => self.each(args, &mut |s, a| s.b.ins().bor(a[0], a[1])),
+            Op::Xor => self.each(args, &mut |s, a| s.b.ins().bxor(a[0], a[1])),
+            Op::ShlImm(n) => self.each(args, &mut |s, a| s.b.ins().ishl_imm(a[0], i64::from(*n))),
+            Op::LShrImm(n) => self.each(args, &mut |s, a| s.b.ins().ushr_imm(a[0], i64::from(*n))),
+            Op::AShrImm(n) => self.each(args, &mut |s, a| s.b.ins().sshr_imm(a[0], i64::from(*n))),
+            Op::Shl => self.each(args, &mut |s, a| s.b.ins().ishl(a[0], a[1])),
+            Op::LShr => self.each(args, &mut |s, a| s.b.ins().ushr(a[0], a[1])),
+            Op::AShr => self.each(args, &mut |s, a| s.b.ins().sshr(a[0], a[1])),
+            Op::FCmp(c) => self.each(args, &mut |s, a| s.b.ins().fcmp(float_cc(*c), a[0], a[1])),
+            Op::ICmp(c) => self.each(args, &mut |s, a| s.b.ins().icmp(int_cc(*c), a[0], a[1])),
+            Op::Select if scalar => self.each(args, &mut |s, a| s.b.ins().select(a[0], a[1], a[2])),
+            Op::Select => self.each(args, &mut |s, a| {
+                let ty = s.b.func.dfg.value_type(a[1]);
+                let mask = s.cast(ty, a[0]);
+                s.b.ins().bitselect(mask, a[1], a[2])
+            }),
+            Op::Bitcast => {
+                let ty = if scalar { scalar_type(to) } else { vector_type(to) };
+                self.each(args, &mut |s, a| s.cast(ty, a[0]))
+            }
+            Op::MaskToInt if scalar => {
+                let ty = scalar_type(to);
+                self.each(args, &mut |s, a| s.b.ins().uextend(ty, a[0]))
+            }
+            Op::MaskToInt => {
+                let one = self.constant_block(to, 1);
+                let one = regs(&[one], 0)[0];
+                self.each(args, &mut |s, a| s.b.ins().band(a[0], one))
+            }
+            Op::MaskCast if scalar => args[0],
+            Op::SToF | Op::UToF | Op::FToS | Op::FToU | Op::FToSFast | Op::Promote | Op::Demote | Op::SExt | Op::UExt
+            | Op::Wrap | Op::MaskCast => self.conversion(op, args[0], to),
+            Op::Const(bits) => Val::One(self.constant(to, *bits)),
+            // Leaves are the row loop's business and never come here.
+            Op::Arg(_) | Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => args[0],
+        }
+    }
+
+    /// `cc(a, b) ? a : b`, the form that becomes one min or max instruction.
+    fn pick(&mut self, args: &[Val], cc: FloatCC) -> Val {
+        let scalar = matches!(args[0], Val::One(_));
+        self.each(args, &mut |s, a| {
+            let mask = s.b.ins().fcmp(cc, a[0], a[1]);
+            if scalar {
+                s.b.ins().select(mask, a[0], a[1])
+            } else {
+                let ty = s.b.func.dfg.value_type(a[0]);
+                let mask = s.cast(ty, mask);
+                s.b.ins().bitselect(mask, a[0], a[1])
+            }
+        })
+    }
+
+    fn conversion(&mut self, op: &Op, arg: Val, to: Lane) -> Val {
+        let ty = scalar_type(to);
+        match (op, arg) {
+            (Op::SToF, Val::One(a)) => Val::One(self.b.ins().fcvt_from_sint(ty, a)),
+            (Op::UToF, Val::One(a)) => Val::One(self.b.ins().fcvt_from_uint(ty, a)),
+            (Op::FToS | Op::FToSFast, Val::One(a)) => Val::One(self.b.ins().fcvt_to_sint_sat(ty, a)),
+            (Op::FToU, Val::One(a)) => Val::One(self.b.ins().fcvt_to_uint_sat(ty, a)),
+            (Op::Promote, Val::One(a)) => Val::One(self.b.ins().fpromote(ty, a)),
+            (Op::Demote, Val::One(a)) => Val::One(self.b.ins().fdemote(ty, a)),
+            (Op::SExt, Val::One(a)) => Val::One(self.b.ins().sextend(ty, a)),
+            (Op::UExt, Val::One(a)) => Val::One(self.b.ins().uextend(ty, a)),
+            (Op::Wrap, Val::One(a)) => Val::One(self.b.ins().ireduce(ty, a)),
+            (Op::SToF, Val::Four(a)) if to == Lane::F32 => Val::Four(self.b.ins().fcvt_from_sint(types::F32X4, a)),
+            (Op::UToF, Val::Four(a)) if to == Lane::F32 => Val::Four(self.b.ins().fcvt_from_uint(types::F32X4, a)),
+            (Op::SToF, Val::Four(a)) => {
+                let (low, high) = (self.b.ins().swiden_low(a), self.b.ins().swiden_high(a));
+                Val::Pair([low, high].map(|v| self.b.ins().fcvt_from_sint(types::F64X2, v)))
+            }
+            (Op::UToF, Val::Four(a)) => {
+                let (low, high) = (self.b.ins().uwiden_low(a), self.b.ins().uwiden_high(a));
+                Val::Pair([low, high].map(|v| self.b.ins().fcvt_from_uint(types::F64X2, v)))
+            }
+            (Op::SToF, Val::Pair(p)) => Val::Pair(p.map(|v| self.b.ins().fcvt_from_sint(types::F64X2, v))),
+            (Op::UToF, Val::Pair(p)) => Val::Pair(p.map(|v| self.b.ins().fcvt_from_uint(types::F64X2, v))),
+            (Op::FToSFast, Val::Four(a)) if self.x86 => Val::Four(self.b.ins().x86_cvtt2dq(types::I32X4, a)),
+            (Op::FToS | Op::FToSFast, Val::Four(a)) => Val::Four(self.b.ins().fcvt_to_sint_sat(types::I32X4, a)),
+            (Op::FToU, Val::Four(a)) => Val::Four(self.b.ins().fcvt_to_uint_sat(types::I32X4, a)),
+            (Op::Promote, Val::Four(a)) => {
+                let high = self.shuffle(a, a, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);
+                let high = self.cast(types::F32X4, high);
+                Val::Pair([a, high].map(|v| self.b.ins().fvpromote_low(v)))
+            }
+            (Op::Demote, Val::Pair(p)) => {
+                let [low, high] = p.map(|v| self.b.ins().fvdemote(v));
+                let both = self.shuffle(low, high, [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]);
+                Val::Four(self.cast(types::F32X4, both))
+            }
+            (Op::SExt | Op::MaskCast, Val::Four(a)) => {
+                Val::Pair([self.b.ins().swiden_low(a), self.b.ins().swiden_high(a)])
+            }
+            (Op::UExt, Val::Four(a)) => Val::Pair([self.b.ins().uwiden_low(a), self.b.ins().uwiden_high(a)]),
+            (Op::Wrap | Op::MaskCast, Val::Pair([low, high])) => {
+                let both = self.shuffle(low, high, [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27]);
+                Val::Four(self.cast(types::I32X4, both))
+            }
+            // `needs_scalar` sends every other combination through the scalar forms above.
+            (_, other) => other,
+        }
+    }
+
+    fn shuffle(&mut self, a: Value, b: Value, mask: [u8; 16]) -> Value {
+        let (a, b) = (self.cast(types::I8X16, a), self.cast(types::I8X16, b));
+        let mask = self.b.func.dfg.immediates.push(mask.to_vec().into());
+        self.b.ins().shuffle(a, b, mask)
+    }
+
+    /// A load of one element.
+    pub fn load_one(&mut self, mem: Mem, address: Value, offset: i32) -> Value {
+        let f = flags();
+        match mem {
+            Mem::S8 => self.b.ins().sload8(types::I32, f, address, offset),
+            Mem::U8 => self.b.ins().uload8(types::I32, f, address, offset),
+            Mem::S16 => self.b.ins().sload16(types::I32, f, address, offset),
+            Mem::U16 => self.b.ins().uload16(types::I32, f, address, offset),
+            _ => self.b.ins().load(scalar_type(mem.lane()), f, address, offset),
+        }
+    }
+
+    /// A load of four neighbouring elements.
+    pub fn load_block(&mut self, mem: Mem, address: Value, offset: i32) -> Val {
+        let f = flags();
+        match mem {
+            Mem::S8 | Mem::U8 => {
+                let raw = self.b.ins().load(types::I32, f, address, offset);
+                let v = self.b.ins().scalar_to_vector(types::I32X4, raw);
+                let v = self.cast(types::I8X16, v);
+                Val::Four(if mem == Mem::S8 {
+                    let v = self.b.ins().swiden_low(v);
+                    self.b.ins().swiden_low(v)
+                } else {
+                    let v = self.b.ins().uwiden_low(v);
+                    self.b.ins().uwiden_low(v)
+                })
+            }
+            Mem::S16 => Val::Four(self.b.ins().sload16x4(f, address, offset)),
+            Mem::U16 => Val::Four(self.b.ins().uload16x4(f, address, offset)),
+            Mem::I32 | Mem::F32 => Val::Four(self.b.ins().load(vector_type(mem.lane()), f, address, offset)),
+            Mem::I64 | Mem::F64 => {
+                let ty = vector_type(mem.lane());
+                Val::Pair([0, 16].map(|o| self.b.ins().load(ty, f, address, offset + o)))
+            }
+        }
+    }
+
+    /// A store of one element.
+    pub fn store_one(&mut self, mem: Mem, v: Value, address: Value, offset: i32) {
+        let f = flags();
+        match mem {
+            Mem::S8 | Mem::U8 => self.b.ins().istore8(f, v, address, offset),
+            Mem::S16 | Mem::U16 => self.b.ins().istore16(f, v, address, offset),
+            _ => self.b.ins().store(f, v, address, offset),
+        };
+    }
+
+    /// A store of four neighbouring elements.
+    pub fn store_block(&mut self, mem: Mem, v: Val, address: Value, offset: i32) {
+        let f = flags();
+        match (mem, v) {
+            (Mem::S8 | Mem::U8, Val::Four(v)) => {
+                let v = self.b.ins().snarrow(v, v);
+                let v = if mem == Mem::S8 { self.b.ins().snarrow(v, v) } else { self.b.ins().unarrow(v, v) };
+                let v = self.cast(types::I32X4, v);
+                let v = self.b.ins().extractlane(v, 0u8);
+                self.b.ins().store(f, v, address, offset);
+            }
+            (Mem::S16 | Mem::U16, Val::Four(v)) => {
+                let v = if mem == Mem::S16 { self.b.ins().snarrow(v, v) } else { self.b.ins().unarrow(v, v) };
+                let v = self.cast(types::I64X2, v);
+                let v = self.b.ins().extractlane(v, 0u8);
+                self.b.ins().store(f, v, address, offset);
+            }
+            (_, Val::Pair(p)) => {
+                self.b.ins().store(f, p[0], address, offset);
+                self.b.ins().store(f, p[1], address, offset + 16);
+            }
+            (_, Val::Four(v) | Val::One(v)) => {
+                self.b.ins().store(f, v, address, offset);
+            }
+        }
+    }
+}
+
+/// The registers number `n` of some blocks.
+fn regs(args: &[Val], n: usize) -> Vec<Value> {
+    args.iter()
+        .map(|a| match a {
+            Val::One(v) | Val::Four(v) => *v,
+            Val::Pair(p) => p[n],
+        })
+        .collect()
+}
+
+/// Whether CLIF has no vector form for an operation on blocks (see the legality notes in docs/architecture.md).
+fn needs_scalar(op: &Op, from: Lane, to: Lane) -> bool {
+    match op {
+        Op::Clz | Op::Popcnt | Op::SMulHi | Op::UMulHi => true,
+        Op::SDiv | Op::UDiv | Op::SRem | Op::URem | Op::Shl | Op::LShr | Op::AShr => true,
+        Op::SToF | Op::UToF => from == Lane::I64 && to == Lane::F32,
+        Op::FToS | Op::FToU | Op::FToSFast => !(from == Lane::F32 && to == Lane::I32),
+        _ => false,
+    }
+}

@@ -1,0 +1,162 @@
+//! From a module to an artifact: the rooms, one after another.
+
+use crate::codegen::driver::{CodegenOptions, compile as generate};
+use crate::codegen::target::{Target, TargetOptions};
+use crate::error::{Error, Result};
+use crate::hlo::Module;
+use crate::kernel::body::Variant;
+use crate::kernel::lower::Numerics;
+use crate::memory::{self, schedule::Schedule};
+use crate::object::{self, ObjectInput};
+use crate::passes::{self, PassOptions, PipelineStats};
+use brolga_runtime::abi::{DescriptorInfo, IsaFeatures, Leaf, NumericVariant, Services};
+use brolga_runtime::{ArrayShape, Shape};
+use std::time::{Duration, Instant};
+
+/// How to compile a module.
+#[derive(Clone, Debug, Default)]
+pub struct CompileOptions {
+    /// What to compile for.
+    pub target: TargetOptions,
+    /// Symbol of the entry function; `None` for one made from the module's name.
+    pub name: Option<String>,
+    /// How the passes run.
+    pub passes: PassOptions,
+    /// Threads that compile functions; 0 for as many as the machine has. The object does not depend on it.
+    pub threads: usize,
+    /// Round 16-bit and 8-bit floats after every operation.
+    pub strict_rounding: bool,
+    /// Keep CLIF and assembly as text.
+    pub keep_texts: bool,
+}
+
+/// How long each part of a compilation took.
+pub type Timings = Vec<(&'static str, Duration)>;
+
+/// A compiled module.
+#[derive(Clone, Debug)]
+pub struct Artifact {
+    /// The object file.
+    pub object: Vec<u8>,
+    /// What it says of itself.
+    pub descriptor: DescriptorInfo,
+    /// The module as the passes left it.
+    pub module: Module,
+    /// The kernels and steps, as text.
+    pub schedule: Schedule,
+    /// CLIF of each function, where texts were asked for.
+    pub clif: String,
+    /// Assembly of each function, where texts were asked for.
+    pub asm: String,
+    /// What the passes did.
+    pub passes: PipelineStats,
+    /// How long each part took.
+    pub timings: Timings,
+}
+
+/// A symbol made of a module's name: letters, digits and underscores.
+pub fn symbol_name(module: &str) -> String {
+    let mut out: String = module.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
+        out.insert(0, '_');
+    }
+    out
+}
+
+/// Compiles a verified module.
+///
+/// # Errors
+/// [`Error::Unsupported`] names what has no compiled form yet, [`Error::Target`] what is wrong with the target.
+pub fn compile(module: &Module, options: &CompileOptions) -> Result<Artifact> {
+    compile_with(module, options, &mut |_, _| {})
+}
+
+/// As [`compile`]; `observe` sees the module after each pass, with the pass's name.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_with(
+    module: &Module,
+    options: &CompileOptions,
+    observe: &mut dyn FnMut(&str, &Module),
+) -> Result<Artifact> {
+    let mut timings = Timings::new();
+    let mut clock = Instant::now();
+    let mut lap = |name| {
+        timings.push((name, clock.elapsed()));
+        clock = Instant::now();
+    };
+    let target = Target::new(&options.target)?;
+    lap("target");
+    let mut module = module.clone();
+    let pass_stats = passes::optimize_with(&mut module, &options.passes, observe)?;
+    lap("passes");
+    let numerics = Numerics { variant: target.variant, strict_rounding: options.strict_rounding };
+    let schedule = memory::build(&module, numerics)?;
+    lap("kernels");
+    let assignment = memory::assign(&schedule)?;
+    lap("memory");
+    let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&module.name));
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        n => n,
+    };
+    let code = generate(
+        &symbol,
+        &schedule,
+        &assignment,
+        &target,
+        CodegenOptions { threads, keep_clif: options.keep_texts },
+    )?;
+    lap("codegen");
+    let mut descriptor = DescriptorInfo::new(&symbol, object::architecture(&*target.isa)?);
+    descriptor.module_name = module.name.clone();
+    descriptor.features = target
+        .features
+        .iter()
+        .filter_map(|f| IsaFeatures::from_name(f))
+        .fold(IsaFeatures::NONE, IsaFeatures::union);
+    descriptor.variant = match target.variant {
+        Variant::Fma => NumericVariant::Fma,
+        Variant::NoFma => NumericVariant::Plain,
+    };
+    descriptor.workspace_fixed = assignment.workspace;
+    descriptor.workspace_per_worker = code.per_worker;
+    (descriptor.parameters, descriptor.results) = leaves(&module);
+    descriptor.optional_services = Services::NONE;
+    let input = ObjectInput { functions: code.functions, data: code.data, imports: Vec::new(), descriptor };
+    let object = object::write(&input, &*target.isa)?;
+    let asm = if options.keep_texts {
+        object::disassemble_object(&input, input.descriptor.architecture)
+    } else {
+        String::new()
+    };
+    lap("object");
+    let descriptor = input.descriptor;
+    let clif = code.clif.join("\n");
+    Ok(Artifact { object, descriptor, module, schedule, clif, asm, passes: pass_stats, timings })
+}
+
+/// Parameter and result leaves as callers see them.
+fn leaves(module: &Module) -> (Vec<Leaf>, Vec<Leaf>) {
+    let entry = module.entry();
+    let names: Vec<String> = entry.parameters().iter().map(|&p| entry.instructions[p].name.clone()).collect();
+    let (parameters, result) = match &module.config.abi {
+        Some((parameters, result)) => (parameters.clone(), result.clone()),
+        None => {
+            let shapes = entry.parameters().iter().map(|&p| entry.instructions[p].shape.clone()).collect();
+            (shapes, entry.result_shape().clone())
+        }
+    };
+    let arrays = |shape: &Shape| -> Vec<ArrayShape> {
+        shape.leaves().into_iter().filter_map(|s| s.as_array().cloned()).collect()
+    };
+    let mut inputs = Vec::new();
+    for (shape, name) in parameters.iter().zip(&names) {
+        for leaf in arrays(shape) {
+            inputs.push(Leaf { name: name.clone(), shape: leaf });
+        }
+    }
+    let outputs = arrays(&result).into_iter().map(Leaf::new).collect();
+    (inputs, outputs)
+}

@@ -1,0 +1,201 @@
+//! The plan of one computation.
+
+use super::grow::Grower;
+use crate::error::{Error, Result, Site};
+use crate::hlo::{AttrKey, Category};
+use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
+use brolga_runtime::{ArrayLiteral, Shape};
+use cranelift_entity::SecondaryMap;
+
+/// What kind of kernel a group becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupKind {
+    /// Loops over the elements of `dims`; the first `split` dimensions are the outer ones, the rest is the row. Members
+    /// are full or row values.
+    Rows {
+        /// Dimensions of the full domain.
+        dims: Vec<i64>,
+        /// How many are outer.
+        split: usize,
+    },
+    /// One reduction over any dimensions, then elementwise operations on its result.
+    Reduce(InstructionId),
+    /// One contraction, then elementwise operations on its result.
+    Dot(InstructionId),
+    /// Each operand is written to its part of the result.
+    Concatenate(InstructionId),
+    /// The operand and the padding are written to their parts of the result.
+    Pad(InstructionId),
+}
+
+/// Instructions that become one kernel.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What kind.
+    pub kind: GroupKind,
+    /// The members, operands first.
+    pub members: Vec<InstructionId>,
+    /// The values that are stored: an instruction and the leaf of its result.
+    pub outputs: Vec<(InstructionId, usize)>,
+}
+
+/// One step of a computation.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A kernel.
+    Group(Group),
+    /// A `while` or `conditional`.
+    Control(InstructionId),
+}
+
+/// The plan of one computation.
+#[derive(Clone, Debug)]
+pub struct ComputationPlan {
+    /// What runs, in order.
+    pub steps: Vec<Step>,
+}
+
+/// How an instruction takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// No code of its own: its leaves are others' leaves, caller's memory or constant data.
+    Structural,
+    /// A step that owns computations.
+    Control,
+    /// Starts a group of its own.
+    Anchor,
+    /// A reduction.
+    Reduce,
+    /// Can be computed element by element inside its users.
+    Inline,
+}
+
+pub(super) fn unsupported(inst: &Instruction, feature: impl Into<String>) -> Error {
+    let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
+    Error::Unsupported { site, feature: feature.into() }
+}
+
+pub(super) fn classify(inst: &Instruction) -> Result<Class> {
+    use Opcode::*;
+    Ok(match inst.opcode {
+        Parameter | Constant | Tuple | GetTupleElement | OptimizationBarrier | AddDependency | AfterAll | Domain => {
+            Class::Structural
+        }
+        While | Conditional => Class::Control,
+        Reduce => Class::Reduce,
+        Dot | Concatenate | Pad => Class::Anchor,
+        Broadcast | Copy | Iota | Reshape | Reverse | Slice | Transpose => Class::Inline,
+        BitcastConvert => Class::Inline,
+        op if op.category() == Category::Elementwise => Class::Inline,
+        op => return Err(unsupported(inst, format!("compiling '{op}'"))),
+    })
+}
+
+/// Whether all elements of a constant are equal, so that it is an immediate and not data.
+pub(crate) fn is_splat(literal: &ArrayLiteral) -> bool {
+    let bytes = literal.bytes();
+    let width = literal.ty().byte_size();
+    bytes.len() <= width || bytes.chunks(width).all(|c| c == &bytes[..width])
+}
+
+/// How much an operation costs for each element, in simple instructions.
+pub(crate) fn own_cost(inst: &Instruction) -> u32 {
+    use Opcode::*;
+    match inst.opcode {
+        Broadcast | Copy | Iota | Reshape | Reverse | Slice | Transpose | BitcastConvert | Constant => 0,
+        Divide | Remainder | Sqrt | Rsqrt | Cbrt => 5,
+        Exp | Expm1 | Log | Log1p | Logistic | Tanh | Sin | Cos | Tan | Erf | Power | Atan2 | Acos | Acosh | Asin
+        | Asinh | Atanh | Cosh | Sinh => 12,
+        _ => 1,
+    }
+}
+
+/// Inlining past this many instructions stops: it bounds the size of a body and the depth of its construction.
+pub(super) const INLINE_LIMIT: u32 = 400;
+
+pub(super) struct Analysis<'a> {
+    pub computation: &'a Computation,
+    pub users: SecondaryMap<InstructionId, Vec<InstructionId>>,
+    pub class: SecondaryMap<InstructionId, Option<Class>>,
+    /// Must have a buffer: control flow, tuples or the caller take it.
+    pub escapes: SecondaryMap<InstructionId, bool>,
+    /// Must have a buffer because a contraction reads it.
+    pub operand_of_dot: SecondaryMap<InstructionId, bool>,
+}
+
+impl<'a> Analysis<'a> {
+    fn new(computation: &'a Computation) -> Result<Self> {
+        let mut a = Analysis {
+            computation,
+            users: computation.users(),
+            class: SecondaryMap::new(),
+            escapes: SecondaryMap::new(),
+            operand_of_dot: SecondaryMap::new(),
+        };
+        for &id in &computation.order {
+            let inst = &computation.instructions[id];
+            a.class[id] = Some(classify(inst)?);
+            for leaf in inst.shape.leaves() {
+                match leaf {
+                    Shape::Array(s) if s.is_dynamic() => {
+                        return Err(unsupported(inst, "compiling bounded dynamic dimensions"));
+                    }
+                    Shape::Array(s) if s.ty.is_complex() => {
+                        return Err(unsupported(inst, "compiling complex numbers"));
+                    }
+                    Shape::Opaque | Shape::Buffer(_) => return Err(unsupported(inst, "compiling opaque values")),
+                    _ => {}
+                }
+            }
+            let takes_whole =
+                matches!(inst.opcode, Opcode::Tuple | Opcode::OptimizationBarrier | Opcode::AddDependency)
+                    || a.class[id] == Some(Class::Control);
+            if takes_whole {
+                inst.operands.iter().for_each(|&o| a.escapes[o] = true);
+            }
+            if inst.opcode == Opcode::Dot {
+                inst.operands.iter().for_each(|&o| a.mark_dot_operand(o));
+            }
+        }
+        a.escapes[computation.root] = true;
+        Ok(a)
+    }
+
+    fn mark_dot_operand(&mut self, mut id: InstructionId) {
+        loop {
+            let inst = &self.computation.instructions[id];
+            match inst.opcode {
+                Opcode::Reshape | Opcode::Transpose | Opcode::Slice | Opcode::Copy | Opcode::Broadcast => {
+                    id = inst.operands[0];
+                }
+                _ => {
+                    self.operand_of_dot[id] = true;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Plans one computation of an optimised module (calls inlined, layouts normalised).
+///
+/// # Errors
+/// [`Error::Unsupported`] names the first instruction that compiled code has no form for.
+pub fn plan(module: &Module, id: ComputationId) -> Result<ComputationPlan> {
+    let computation = &module.computations[id];
+    let analysis = Analysis::new(computation)?;
+    let mut grower = Grower::new(&analysis);
+    for &inst in &computation.order {
+        grower.visit(inst);
+    }
+    let steps = grower.finish()?;
+    Ok(ComputationPlan { steps })
+}
+
+/// The dimensions that a reduce folds.
+pub(crate) fn reduced_dims(inst: &Instruction) -> Vec<usize> {
+    let mut dims: Vec<usize> =
+        inst.attrs.ints_or_empty(AttrKey::Dimensions).iter().map(|&d| d.max(0) as usize).collect();
+    dims.sort_unstable();
+    dims
+}

@@ -1,0 +1,256 @@
+//! Contractions.
+//!
+//! f32 and f64 products become a [`Contraction`], which the emitter blocks and tiles. Other types, and products that are
+//! small or have no row, become a reduction in row form: one accumulator for each output column, a multiply-add each.
+
+use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, resolve, unsupported};
+use crate::error::Result;
+use crate::hlo::{AttrKey, InstructionId, Opcode};
+use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::index::{Ix, delinearize, linearize};
+use crate::kernel::ir::{self, Accumulator, Contraction, Loop, Nest, Panel, Phase, Place, RowBuffer};
+use crate::kernel::storage;
+use brolga_runtime::ElementType;
+
+/// Products of fewer multiply-adds than this are not worth blocking.
+const MIN_BLOCKED: i64 = 4096;
+
+/// The loops of a contraction and the index of each operand in them.
+struct Loops {
+    batch: Vec<Loop>,
+    m: Vec<Loop>,
+    n: Vec<Loop>,
+    k: Vec<Loop>,
+    lhs: Vec<Ix>,
+    rhs: Vec<Ix>,
+}
+
+impl Lowerer<'_> {
+    pub(super) fn dot(&mut self, id: InstructionId) -> Result<Vec<Phase>> {
+        let inst = self.inst(id);
+        if inst.operands.len() != 2 {
+            return Err(unsupported(inst, "compiling sparse dots"));
+        }
+        let lhs = self.leaf_shape(resolve(self.c, (inst.operands[0], 0)))?.clone();
+        let rhs = self.leaf_shape(resolve(self.c, (inst.operands[1], 0)))?.clone();
+        let out = self.leaf_shape((id, 0))?.ty;
+        let dims = |key| -> Vec<usize> { inst.attrs.ints_or_empty(key).iter().map(|&d| d.max(0) as usize).collect() };
+        let (lb, lc) = (dims(AttrKey::LhsBatchDims), dims(AttrKey::LhsContractingDims));
+        let (rb, rc) = (dims(AttrKey::RhsBatchDims), dims(AttrKey::RhsContractingDims));
+        let mut l = Loops {
+            batch: Vec::new(),
+            m: Vec::new(),
+            n: Vec::new(),
+            k: Vec::new(),
+            lhs: vec![Ix::default(); lhs.rank()],
+            rhs: vec![Ix::default(); rhs.rank()],
+        };
+        for (&a, &b) in lb.iter().zip(&rb) {
+            let new = self.new_loop(lhs.dims[a]);
+            (l.lhs[a], l.rhs[b]) = (new.ix(), new.ix());
+            l.batch.push(new);
+        }
+        for (&a, &b) in lc.iter().zip(&rc) {
+            let new = self.new_loop(lhs.dims[a]);
+            (l.lhs[a], l.rhs[b]) = (new.ix(), new.ix());
+            l.k.push(new);
+        }
+        for d in (0..lhs.rank()).filter(|d| !lb.contains(d) && !lc.contains(d)) {
+            let new = self.new_loop(lhs.dims[d]);
+            l.lhs[d] = new.ix();
+            l.m.push(new);
+        }
+        for d in (0..rhs.rank()).filter(|d| !rb.contains(d) && !rc.contains(d)) {
+            let new = self.new_loop(rhs.dims[d]);
+            l.rhs[d] = new.ix();
+            l.n.push(new);
+        }
+        let product = |loops: &[Loop]| loops.iter().map(|l| l.extent).product::<i64>();
+        let (m, n, k) = (product(&l.m), product(&l.n), product(&l.k));
+        let plain = matches!(out, ElementType::F32 | ElementType::F64) && lhs.ty == out && rhs.ty == out;
+        if plain && m.saturating_mul(n).saturating_mul(k) >= MIN_BLOCKED && m > 1 && n > 1 && k > 0 {
+            return self.blocked(id, l, out, (&lhs.dims, &rhs.dims));
+        }
+        self.product_rows(id, l, (lhs.ty, rhs.ty, out))
+    }
+
+    /// The general form, as a reduction.
+    fn product_rows(
+        &mut self,
+        id: InstructionId,
+        mut l: Loops,
+        (lhs, rhs, out): (ElementType, ElementType, ElementType),
+    ) -> Result<Vec<Phase>> {
+        let inst = self.inst(id);
+        let outer: Vec<Loop> = l.batch.iter().chain(&l.m).chain(&l.n).copied().collect();
+        let dims: Vec<i64> = outer.iter().map(|x| x.extent).collect();
+        let index: Vec<Ix> = outer.iter().map(Loop::ix).collect();
+        let offset = linearize(&index, &dims);
+        let mut stage = Stage::default();
+        let mut known = Known::default();
+        let a = self.value(&mut stage, &known, (inst.operands[0], 0), &l.lhs)?;
+        let b = self.value(&mut stage, &known, (inst.operands[1], 0), &l.rhs)?;
+        // A column loop of one column (a matrix times a vector) is a dot product: the contracted axis is the vector.
+        let along_k = l.n.iter().all(|x| x.extent == 1) && l.k.last().is_some_and(|x| x.extent > 1);
+        let lane = storage::compute_lane(out);
+        let mut combine = Body::new();
+        let a = self.widen(&mut stage, id, lhs, out, a)?;
+        let b = self.widen(&mut stage, id, rhs, out, b)?;
+        let acc = combine.arg(0, lane);
+        let zero = stage.body.bits(lane, 0);
+        let (values, root, splits) = if along_k {
+            let product = self.multiply(&mut stage.body, out, a, b);
+            let x = combine.arg(1, lane);
+            (vec![product], self.sum(&mut combine, out, acc, x), true)
+        } else {
+            let (x, y) = (combine.arg(1, lane), combine.arg(2, lane));
+            let root = if out.is_float() {
+                combine.mul_add(self.numerics.variant, x, y, acc)
+            } else {
+                let product = self.multiply(&mut combine, out, x, y);
+                self.sum(&mut combine, out, acc, product)
+            };
+            (vec![a, b], root, false)
+        };
+        let mut parallel: Vec<Loop> = l.batch.iter().chain(&l.m).copied().collect();
+        let vector = if along_k { l.k.pop() } else { l.n.pop() };
+        let vector = match vector {
+            Some(v) => v,
+            None => self.new_loop(1),
+        };
+        parallel.extend(&l.n);
+        let mut rows = Vec::new();
+        let place = if along_k {
+            known.results.insert((id, 0), (0, offset.clone()));
+            Place::Lanes { results: vec![0] }
+        } else {
+            known.rows.insert((id, 0), (0, offset.clone()));
+            rows.push(RowBuffer { lane: lane_in_row(lane), elements: vector.extent });
+            Place::Row { rows: vec![0] }
+        };
+        let identity = Some(vec![if out.is_float() { negative_zero(lane) } else { 0 }]);
+        let accumulator =
+            Accumulator { init: vec![zero], values, identity, combine, roots: vec![root], splits, place };
+        let first = ir::Stage {
+            sequential: l.k,
+            vector,
+            body: stage.body,
+            accumulators: vec![accumulator],
+            stores: Vec::new(),
+            row_stores: Vec::new(),
+        };
+        let second = self.epilogue_stage(&known, &offset, (!along_k).then_some(vector))?;
+        Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])
+    }
+
+    fn widen(&self, stage: &mut Stage, id: InstructionId, from: ElementType, to: ElementType, x: NodeId) -> Result<NodeId> {
+        // Narrow floats are computed in f32 already: rounding the operand to the result's type would lose digits.
+        let both_f32 = storage::compute_lane(from) == Lane::F32 && storage::compute_lane(to) == Lane::F32;
+        if both_f32 { Ok(x) } else { self.convert(stage, self.inst(id), from, to, x) }
+    }
+
+    fn multiply(&self, body: &mut Body, ty: ElementType, a: NodeId, b: NodeId) -> NodeId {
+        if ty.is_float() {
+            body.fmul(a, b)
+        } else if ty == ElementType::Pred {
+            body.and(a, b)
+        } else {
+            let product = body.imul(a, b);
+            storage::wrap_integer(body, ty, product)
+        }
+    }
+
+    fn sum(&self, body: &mut Body, ty: ElementType, a: NodeId, b: NodeId) -> NodeId {
+        if ty.is_float() {
+            body.fadd(a, b)
+        } else if ty == ElementType::Pred {
+            body.or(a, b)
+        } else {
+            let sum = body.iadd(a, b);
+            storage::wrap_integer(body, ty, sum)
+        }
+    }
+
+    fn blocked(&mut self, id: InstructionId, l: Loops, ty: ElementType, (lhs, rhs): (&[i64], &[i64])) -> Result<Vec<Phase>> {
+        let inst = self.inst(id);
+        // One axis each for rows, columns and the contracted dimension; several dimensions are taken apart again.
+        let fuse = |this: &mut Self, loops: &[Loop]| -> (Loop, Vec<Ix>) {
+            if let [one] = loops {
+                return (*one, vec![one.ix()]);
+            }
+            let dims: Vec<i64> = loops.iter().map(|x| x.extent).collect();
+            let whole = this.new_loop(dims.iter().product());
+            (whole, delinearize(&whole.ix(), &dims))
+        };
+        let (m, m_parts) = fuse(self, &l.m);
+        let (n, n_parts) = fuse(self, &l.n);
+        let (k, k_parts) = fuse(self, &l.k);
+        let old: Vec<Loop> = l.m.iter().chain(&l.n).chain(&l.k).copied().collect();
+        let new: Vec<Ix> = m_parts.into_iter().chain(n_parts).chain(k_parts).collect();
+        let replace = |axis| old.iter().position(|x| x.axis == axis).map(|i| new[i].clone());
+        let mut panels = Vec::new();
+        for (operand, index, dims) in [(0, &l.lhs, lhs), (1, &l.rhs, rhs)] {
+            let (leaf, offset) = self.through_views((inst.operands[operand], 0), index.clone(), dims)?;
+            let buffer = self.input(leaf)?;
+            panels.push(Panel { buffer, index: offset.substitute(&replace) });
+        }
+        let (rhs_panel, lhs_panel) = (panels.pop(), panels.pop());
+        let (Some(lhs), Some(rhs)) = (lhs_panel, rhs_panel) else { return Err(internal(inst, "no operands")) };
+        let outer: Vec<Loop> = l.batch.iter().copied().chain([m, n]).collect();
+        let dims: Vec<i64> = outer.iter().map(|x| x.extent).collect();
+        let index: Vec<Ix> = outer.iter().map(Loop::ix).collect();
+        let offset = linearize(&index, &dims);
+        let mut stage = Stage::default();
+        let sum = stage.body.push(Op::Arg(0), &[], storage::compute_lane(ty));
+        // The sum is known at its own index, whatever form the epilogue's walk gives it.
+        let own_dims = self.leaf_shape((id, 0))?.dims.clone();
+        let own_index = delinearize(&offset, &own_dims);
+        stage.memo.insert(((id, 0), own_index), sum);
+        let mut stores = Vec::new();
+        for number in 0..self.outputs.len() {
+            let leaf = self.outputs[number];
+            let shape = self.leaf_shape(leaf)?;
+            let index = delinearize(&offset, &shape.dims);
+            let value = self.value(&mut stage, &Known::default(), leaf, &index)?;
+            stores.push(self.store(&mut stage.body, number as u32, value, offset.clone())?);
+        }
+        let contraction =
+            Contraction { ty, batch: l.batch, m, n, k, lhs, rhs, epilogue: stage.body, stores, partial: None };
+        Ok(vec![Phase::Contraction(Box::new(contraction))])
+    }
+
+    /// Follows an operand through movement to the buffer that it is a view of.
+    fn through_views(
+        &mut self,
+        leaf: super::Leaf,
+        index: Vec<Ix>,
+        dims: &[i64],
+    ) -> Result<(super::Leaf, Ix)> {
+        let mut leaf = resolve(self.c, leaf);
+        let mut index = index;
+        let mut dims = dims.to_vec();
+        while !self.in_memory(leaf) {
+            let inst = self.inst(leaf.0);
+            if !matches!(
+                inst.opcode,
+                Opcode::Copy
+                    | Opcode::Reshape
+                    | Opcode::Broadcast
+                    | Opcode::Transpose
+                    | Opcode::Slice
+            ) {
+                return Err(internal(inst, "an operand of a contraction is not in memory"));
+            }
+            let operand = resolve(self.c, (inst.operands[0], 0));
+            let from = self.leaf_shape(operand)?.dims.clone();
+            index = moved_index(inst, &index, &dims, &from);
+            dims = from;
+            leaf = operand;
+        }
+        Ok((leaf, linearize(&index, &dims)))
+    }
+}
+
+fn negative_zero(lane: Lane) -> u64 {
+    if lane == Lane::F64 { (-0.0f64).to_bits() } else { u64::from((-0.0f32).to_bits()) }
+}

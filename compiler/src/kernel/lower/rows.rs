@@ -1,0 +1,179 @@
+//! Groups over full and row values.
+//!
+//! Stage `L` computes what follows from `L` reductions of a row, one after another. A full value of an earlier stage is
+//! computed again where that is cheap and kept in a row buffer where it is not.
+
+use super::{Known, Leaf, Lowerer, Stage, internal, lane_in_row, resolve};
+use crate::error::Result;
+use crate::fusion::Group;
+use crate::hlo::{InstructionId, Opcode};
+use crate::kernel::body::Lane;
+use crate::kernel::index::{Ix, delinearize, linearize};
+use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
+use crate::kernel::storage;
+use std::collections::HashMap;
+
+/// A full value that costs more than this to compute again is kept in a row buffer.
+const RECOMPUTE: u32 = 5;
+/// Row buffers longer than this, in bytes, would not stay in the cache.
+const MAX_ROW_BYTES: i64 = 1 << 18;
+
+/// Per member: the stage in which it is computed, whether it has one value a row, and what computing it costs.
+struct Levels {
+    level: HashMap<InstructionId, usize>,
+    is_row: HashMap<InstructionId, bool>,
+    cost: HashMap<InstructionId, u32>,
+}
+
+impl Lowerer<'_> {
+    pub(super) fn rows(&mut self, group: &Group, dims: &[i64], split: usize) -> Result<Vec<Phase>> {
+        let parallel: Vec<Loop> = dims[..split].iter().map(|&d| self.new_loop(d)).collect();
+        let row_elements: i64 = dims[split..].iter().product();
+        let vector = self.new_loop(row_elements);
+        let outer: Vec<Ix> = parallel.iter().map(Loop::ix).collect();
+        let row_offset = linearize(&outer, &dims[..split]);
+        let full_offset = row_offset.scale(row_elements).add(&vector.ix());
+
+        let levels = self.levels(group);
+        let last = group.outputs.iter().map(|o| levels.level[&o.0]).max().unwrap_or(0);
+        let mut known = Known::default();
+        let mut rows: Vec<RowBuffer> = Vec::new();
+        let mut stages = Vec::new();
+        let mut results = 0;
+        for level in 0..=last {
+            let mut stage = Stage::default();
+            let mut accumulators = Vec::new();
+            let mut stores = Vec::new();
+            let mut row_stores = Vec::new();
+            let mut full = false;
+            for &m in &group.members {
+                let inst = self.inst(m);
+                if inst.opcode != Opcode::Reduce || levels.level[&m] != level + 1 || level == last {
+                    continue;
+                }
+                full = true;
+                let n = inst.operands.len() / 2;
+                let mut init = Vec::new();
+                let mut values = Vec::new();
+                for k in 0..n {
+                    init.push(self.value(&mut stage, &known, (inst.operands[n + k], 0), &[])?);
+                    let operand = self.leaf_shape(resolve(self.c, (inst.operands[k], 0)))?;
+                    let index = delinearize(&full_offset, &operand.dims);
+                    values.push(self.value(&mut stage, &known, (inst.operands[k], 0), &index)?);
+                }
+                let combiner = self.combiner(inst)?;
+                let numbers: Vec<u32> = (0..n as u32).map(|k| results + k).collect();
+                results += n as u32;
+                accumulators.push((m, numbers, init, values, combiner));
+            }
+            // Rows first: what the stores below need of this stage is then in the memo already.
+            let mut kept = Vec::new();
+            for &m in &group.members {
+                let needed_later = levels.level[&m] == level
+                    && !levels.is_row[&m]
+                    && level < last
+                    && self.c.instructions[m].shape.as_array().is_some()
+                    && group.members.iter().any(|&u| {
+                        levels.level[&u] > level
+                            && self.inst(u).opcode != Opcode::Reduce
+                            && self.inst(u).operands.contains(&m)
+                    });
+                if !needed_later || levels.cost[&m] <= RECOMPUTE {
+                    continue;
+                }
+                let shape = self.leaf_shape((m, 0))?;
+                let lane = storage::compute_lane(shape.ty);
+                if row_elements * i64::from(lane.bits() / 8) > MAX_ROW_BYTES {
+                    continue;
+                }
+                let index = delinearize(&full_offset, &shape.dims);
+                let offset = linearize(&index, &shape.dims);
+                let mut node = self.value(&mut stage, &known, (m, 0), &index)?;
+                if lane.is_mask() {
+                    node = stage.body.mask_to_int(node);
+                }
+                let row = rows.len() as u32;
+                rows.push(RowBuffer { lane: lane_in_row(lane), elements: row_elements });
+                row_stores.push((row, node));
+                kept.push(((m, 0), (row, offset)));
+                full = true;
+            }
+            for (number, &leaf) in group.outputs.iter().enumerate() {
+                if levels.level[&leaf.0] != level {
+                    continue;
+                }
+                let is_row = levels.is_row[&leaf.0];
+                full |= !is_row;
+                let shape = self.leaf_shape(leaf)?;
+                let at = if is_row { &row_offset } else { &full_offset };
+                let index = delinearize(at, &shape.dims);
+                let offset = linearize(&index, &shape.dims);
+                let value = self.value(&mut stage, &known, leaf, &index)?;
+                stores.push(self.store(&mut stage.body, number as u32, value, offset)?);
+            }
+            let accumulators: Vec<(InstructionId, Accumulator)> = accumulators
+                .into_iter()
+                .map(|(m, results, init, values, combiner)| {
+                    let place = Place::Lanes { results };
+                    let identity = combiner.identity;
+                    let (combine, roots) = (combiner.body, combiner.roots);
+                    (m, Accumulator { init, values, identity, combine, roots, splits: true, place })
+                })
+                .collect();
+            for (m, a) in &accumulators {
+                if let Place::Lanes { results } = &a.place {
+                    for (k, &r) in results.iter().enumerate() {
+                        let shape = self.leaf_shape((*m, k))?;
+                        let index = delinearize(&row_offset, &shape.dims);
+                        known.results.insert((*m, k), (r, linearize(&index, &shape.dims)));
+                    }
+                }
+            }
+            known.rows.extend(kept);
+            // Row values alone need no loop over the row.
+            let vector = if full { vector } else { self.new_loop(1) };
+            let accumulators = accumulators.into_iter().map(|(_, a)| a).collect();
+            stages.push(ir::Stage { sequential: Vec::new(), vector, body: stage.body, accumulators, stores, row_stores });
+        }
+        Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])
+    }
+
+    fn levels(&self, group: &Group) -> Levels {
+        let mut l = Levels { level: HashMap::new(), is_row: HashMap::new(), cost: HashMap::new() };
+        let row_elements = |id: InstructionId| self.c.instructions[id].shape.leaves();
+        let full = match &group.kind {
+            crate::fusion::GroupKind::Rows { dims, .. } => dims.iter().product::<i64>(),
+            _ => 0,
+        };
+        for &m in &group.members {
+            let inst = self.inst(m);
+            let member_operands = inst.operands.iter().copied().filter(|o| l.level.contains_key(o));
+            let mut level = member_operands.clone().map(|o| l.level[&o]).max().unwrap_or(0);
+            let mut cost = crate::fusion::own_cost(inst);
+            for o in member_operands {
+                let earlier = l.level[&o] < level || l.is_row[&o];
+                if !earlier {
+                    cost = cost.saturating_add(l.cost[&o]);
+                }
+            }
+            if inst.opcode == Opcode::Reduce {
+                level += 1;
+                cost = 0;
+            }
+            let elements = row_elements(m).first().and_then(|s| s.as_array()).map_or(0, |s| s.elements() as i64);
+            l.level.insert(m, level);
+            l.is_row.insert(m, elements != full || inst.opcode == Opcode::Reduce);
+            l.cost.insert(m, cost);
+        }
+        l
+    }
+
+    /// The lane of a leaf, for row buffers.
+    pub(super) fn compute_lane(&self, leaf: Leaf) -> Result<Lane> {
+        let shape = self.leaf_shape(leaf)?;
+        if shape.ty.is_complex() {
+            return Err(internal(self.inst(leaf.0), "a complex row"));
+        }
+        Ok(storage::compute_lane(shape.ty))
+    }
+}

@@ -1,0 +1,92 @@
+//! Rewriting kernels: buffers renumbered, index maps substituted.
+
+use super::body::{Body, NodeId, Op};
+use super::index::{Axis, Ix};
+use super::ir::{Accumulator, Contraction, Nest, Phase, Stage};
+
+/// A copy of `body` with every index map replaced by what `change` makes of it, and where each node went.
+pub fn map_indices(body: &Body, change: &impl Fn(&Ix) -> Ix) -> (Body, Vec<NodeId>) {
+    map_body(body, &|op| match op {
+        Op::Load(buffer, mem, ix) => Op::Load(*buffer, *mem, change(ix)),
+        Op::Index(ix) => Op::Index(change(ix)),
+        other => other.clone(),
+    })
+}
+
+fn map_body(body: &Body, change: &impl Fn(&Op) -> Op) -> (Body, Vec<NodeId>) {
+    let mut out = Body::new();
+    let mut places = Vec::with_capacity(body.nodes().len());
+    for node in body.nodes() {
+        let args: Vec<NodeId> = node.args.iter().map(|a| places[a.0 as usize]).collect();
+        places.push(out.push(change(&node.op), &args, node.lane));
+    }
+    (out, places)
+}
+
+/// Calls `change` for every buffer number of a phase.
+pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) {
+    let in_body = |body: &mut Body| -> Vec<NodeId> {
+        let (new, places) = map_body(body, &|op| match op {
+            Op::Load(buffer, mem, ix) => {
+                let mut buffer = *buffer;
+                change(&mut buffer);
+                Op::Load(buffer, *mem, ix.clone())
+            }
+            other => other.clone(),
+        });
+        *body = new;
+        places
+    };
+    match phase {
+        Phase::Nest(nest) => {
+            for stage in &mut nest.stages {
+                let places = in_body(&mut stage.body);
+                move_nodes(stage, &places);
+                stage.stores.iter_mut().for_each(|s| change(&mut s.buffer));
+            }
+        }
+        Phase::Contraction(c) => {
+            let places = in_body(&mut c.epilogue);
+            move_stores(c, &places);
+            c.stores.iter_mut().for_each(|s| change(&mut s.buffer));
+            change(&mut c.lhs.buffer);
+            change(&mut c.rhs.buffer);
+        }
+    }
+}
+
+fn move_stores(c: &mut Contraction, places: &[NodeId]) {
+    c.stores.iter_mut().for_each(|s| s.value = places[s.value.0 as usize]);
+}
+
+/// Renames the nodes that a stage refers to.
+fn move_nodes(stage: &mut Stage, places: &[NodeId]) {
+    let at = |n: &mut NodeId| *n = places[n.0 as usize];
+    stage.stores.iter_mut().for_each(|s| at(&mut s.value));
+    stage.row_stores.iter_mut().for_each(|(_, n)| at(n));
+    for a in &mut stage.accumulators {
+        let Accumulator { init, values, .. } = a;
+        init.iter_mut().chain(values).for_each(at);
+    }
+}
+
+/// Every index map of a nest.
+pub fn indices(nest: &Nest) -> impl Iterator<Item = &Ix> {
+    nest.stages.iter().flat_map(|stage| {
+        let loads = stage.body.nodes().iter().filter_map(|n| match &n.op {
+            Op::Load(_, _, ix) | Op::Index(ix) => Some(ix),
+            _ => None,
+        });
+        loads.chain(stage.stores.iter().map(|s| &s.index))
+    })
+}
+
+/// Replaces axes in every index map of a nest.
+pub fn substitute(nest: &mut Nest, replace: &impl Fn(Axis) -> Option<Ix>) {
+    for stage in &mut nest.stages {
+        let (body, places) = map_indices(&stage.body, &|ix| ix.substitute(replace));
+        stage.body = body;
+        move_nodes(stage, &places);
+        stage.stores.iter_mut().for_each(|s| s.index = s.index.substitute(replace));
+    }
+}

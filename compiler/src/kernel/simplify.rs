@@ -1,0 +1,127 @@
+//! Simplification of kernels: neighbouring loops become one where every index map allows it.
+
+use super::body::Op;
+use super::index::{Axis, Ix};
+use super::ir::{Kernel, Loop, Nest, Phase, Place, Role};
+use super::rewrite::{indices, substitute};
+
+/// Merges neighbouring parallel loops; the last parallel loop with the vector loop where the nest is elementwise; the
+/// last sequential loop with the vector loop where both are folded.
+pub fn merge_loops(kernel: &mut Kernel) {
+    for phase in &mut kernel.phases {
+        if let Phase::Nest(nest) = phase {
+            drop_single(nest);
+            merge_parallel(nest);
+            merge_with_vector(nest);
+            merge_sequential(nest);
+        }
+    }
+}
+
+fn drop_single(nest: &mut Nest) {
+    nest.parallel.retain(|l| l.extent != 1);
+    for stage in &mut nest.stages {
+        stage.sequential.retain(|l| l.extent != 1);
+    }
+}
+
+/// The index map that stands for `outer` and `inner` when one loop runs over both, where no map is left with a
+/// division or remainder that was not there before.
+fn try_merge(nest: &Nest, outer: Loop, inner: Loop) -> Option<(Loop, Ix, Ix)> {
+    let extent = outer.extent.checked_mul(inner.extent)?;
+    let merged = Loop { axis: inner.axis, extent };
+    let whole = merged.ix();
+    let (high, low) = (whole.div(inner.extent), whole.rem(inner.extent));
+    let replace = |a: Axis| replacement(a, outer.axis, inner.axis, &high, &low);
+    let fits = indices(nest)
+        .filter(|ix| ix.mentions(outer.axis) || ix.mentions(inner.axis))
+        .all(|ix| ix.substitute(&replace).stride(merged.axis).is_some());
+    fits.then_some((merged, high, low))
+}
+
+fn replacement(a: Axis, outer: Axis, inner: Axis, high: &Ix, low: &Ix) -> Option<Ix> {
+    if a == outer {
+        Some(high.clone())
+    } else if a == inner {
+        Some(low.clone())
+    } else {
+        None
+    }
+}
+
+fn merge_parallel(nest: &mut Nest) {
+    let mut i = 0;
+    while i + 1 < nest.parallel.len() {
+        let (outer, inner) = (nest.parallel[i], nest.parallel[i + 1]);
+        match try_merge(nest, outer, inner) {
+            Some((merged, high, low)) => {
+                substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low));
+                nest.parallel[i] = merged;
+                nest.parallel.remove(i + 1);
+                i = i.saturating_sub(1);
+            }
+            None => i += 1,
+        }
+    }
+}
+
+fn merge_with_vector(nest: &mut Nest) {
+    loop {
+        let [stage] = nest.stages.as_slice() else { return };
+        let plain = stage.accumulators.is_empty() && stage.row_stores.is_empty() && stage.sequential.is_empty();
+        let (true, Some(&outer)) = (plain, nest.parallel.last()) else { return };
+        let inner = stage.vector;
+        let Some((merged, high, low)) = try_merge(nest, outer, inner) else { return };
+        substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low));
+        nest.parallel.pop();
+        nest.stages[0].vector = merged;
+    }
+}
+
+fn merge_sequential(nest: &mut Nest) {
+    let [first, ..] = nest.stages.as_slice() else { return };
+    let folded = first.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }))
+        && first.stores.is_empty()
+        && first.row_stores.is_empty();
+    if !folded {
+        return;
+    }
+    while let Some(&outer) = nest.stages[0].sequential.last() {
+        let inner = nest.stages[0].vector;
+        // A row that a later stage runs over again keeps its own loop.
+        let shared = nest.stages[1..].iter().any(|s| s.vector.axis == inner.axis);
+        let Some((merged, high, low)) = (if shared { None } else { try_merge(nest, outer, inner) }) else { return };
+        substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low));
+        nest.stages[0].sequential.pop();
+        nest.stages[0].vector = merged;
+    }
+}
+
+/// Pairs (output, input) that may be the same memory: the kernel is one nest, and every load of the input has the very
+/// index of the output's store, in the same stage or an earlier one.
+pub fn in_place_pairs(kernel: &Kernel) -> Vec<(u32, u32)> {
+    let [Phase::Nest(nest)] = kernel.phases.as_slice() else { return Vec::new() };
+    let mut pairs = Vec::new();
+    for (o, out) in kernel.buffers.iter().enumerate().filter(|(_, b)| b.role == Role::Output) {
+        let stores: Vec<(usize, &Ix)> = nest
+            .stages
+            .iter()
+            .enumerate()
+            .flat_map(|(s, stage)| stage.stores.iter().filter(|x| x.buffer == o as u32).map(move |x| (s, &x.index)))
+            .collect();
+        let [(stage, index)] = stores.as_slice() else { continue };
+        for (i, input) in kernel.buffers.iter().enumerate().filter(|(_, b)| b.role == Role::Input) {
+            let same_size = input.elements == out.elements && input.ty.byte_size() == out.ty.byte_size();
+            let aligned = nest.stages.iter().enumerate().all(|(s, other)| {
+                other.body.nodes().iter().all(|n| match &n.op {
+                    Op::Load(b, _, ix) if *b == i as u32 => s <= *stage && ix == *index,
+                    _ => true,
+                })
+            });
+            if same_size && aligned {
+                pairs.push((o as u32, i as u32));
+            }
+        }
+    }
+    pairs
+}

@@ -1,0 +1,243 @@
+//! From a planned module to a schedule.
+
+use super::schedule::{
+    Block, BlockId, ConstantId, Definition, Schedule, Step as ScheduleStep, Value, ValueId,
+};
+use crate::error::{Error, Result, Site};
+use crate::fusion::{self, Step};
+use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::kernel::ir::Role;
+use crate::kernel::lower::{self, Leaf, Numerics, resolve};
+use brolga_runtime::{ArrayShape, Shape};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Loops and conditionals may nest this deep.
+const MAX_NESTING: usize = 128;
+
+/// Plans and lowers every computation that runs, and puts the kernels in order.
+///
+/// # Errors
+/// [`Error::Unsupported`] for the first instruction without a compiled form.
+pub fn build(module: &Module, numerics: Numerics) -> Result<Schedule> {
+    let mut builder = Builder { module, numerics, schedule: Schedule::default(), constants: HashMap::new() };
+    let entry = module.entry;
+    let computation = &module.computations[entry];
+    let mut parameters = Vec::new();
+    for p in computation.parameters() {
+        for leaf in 0..computation.instructions[p].shape.leaf_count() {
+            let number = parameters.len() as u32;
+            parameters.push(builder.value((entry, p), leaf, Definition::Parameter(number))?);
+        }
+    }
+    let (block, results) = builder.block(entry, &parameters, 0)?;
+    let mut schedule = builder.schedule;
+    schedule.parameters = parameters;
+    schedule.results = results;
+    schedule.entry = Some(block);
+    Ok(schedule)
+}
+
+struct Builder<'a> {
+    module: &'a Module,
+    numerics: Numerics,
+    schedule: Schedule,
+    constants: HashMap<(ComputationId, Leaf), ValueId>,
+}
+
+fn array_leaf(inst: &Instruction, leaf: usize) -> Result<&ArrayShape> {
+    match inst.shape.leaves().get(leaf) {
+        Some(Shape::Array(a)) => Ok(a),
+        _ => {
+            let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
+            Err(Error::Unsupported { site, feature: "compiling values that are not arrays".into() })
+        }
+    }
+}
+
+impl Builder<'_> {
+    fn value(
+        &mut self,
+        (computation, id): (ComputationId, InstructionId),
+        leaf: usize,
+        definition: Definition,
+    ) -> Result<ValueId> {
+        let shape = array_leaf(self.module.instruction(computation, id), leaf)?;
+        let shape = ArrayShape { layout: None, ..shape.clone() };
+        Ok(self.schedule.values.push(Value { shape, definition, source: (computation, id) }))
+    }
+
+    /// The value of a leaf: one that a step has defined already, or a constant.
+    fn find(
+        &mut self,
+        computation: ComputationId,
+        values: &HashMap<Leaf, ValueId>,
+        leaf: Leaf,
+    ) -> Result<ValueId> {
+        let c = &self.module.computations[computation];
+        let leaf = resolve(c, leaf);
+        if let Some(&v) = values.get(&leaf) {
+            return Ok(v);
+        }
+        let inst = &c.instructions[leaf.0];
+        if let (Opcode::Constant, Some(literal)) = (inst.opcode, inst.literal()) {
+            if let Some(&v) = self.constants.get(&(computation, leaf)) {
+                return Ok(v);
+            }
+            if let Some(&array) = literal.arrays().get(leaf.1) {
+                let constant: ConstantId = self.schedule.constants.push(Arc::new(array.clone()));
+                let v = self.value((computation, leaf.0), leaf.1, Definition::Constant(constant))?;
+                self.constants.insert((computation, leaf), v);
+                return Ok(v);
+            }
+        }
+        Err(Error::Internal(format!("'{}' ({}) was never computed", inst.name, inst.opcode)))
+    }
+
+    fn leaves(
+        &mut self,
+        computation: ComputationId,
+        values: &HashMap<Leaf, ValueId>,
+        id: InstructionId,
+    ) -> Result<Vec<ValueId>> {
+        let n = self.module.instruction(computation, id).shape.leaf_count();
+        (0..n).map(|leaf| self.find(computation, values, (id, leaf))).collect()
+    }
+
+    /// Schedules a computation whose parameter leaves are given, and finds its result leaves.
+    fn block(
+        &mut self,
+        id: ComputationId,
+        parameters: &[ValueId],
+        depth: usize,
+    ) -> Result<(BlockId, Vec<ValueId>)> {
+        let module = self.module;
+        let c = &module.computations[id];
+        if depth > MAX_NESTING {
+            let site = Site { instruction: None, location: c.location, length: 0 };
+            return Err(Error::Unsupported { site, feature: format!("control flow nested over {MAX_NESTING} deep") });
+        }
+        let plan = fusion::plan(module, id)?;
+        let mut values: HashMap<Leaf, ValueId> = HashMap::new();
+        let mut rest = parameters.iter();
+        for p in c.parameters() {
+            for leaf in 0..c.instructions[p].shape.leaf_count() {
+                if let Some(&v) = rest.next() {
+                    values.insert((p, leaf), v);
+                }
+            }
+        }
+        let stored: HashSet<Leaf> = plan
+            .steps
+            .iter()
+            .flat_map(|s| match s {
+                Step::Group(g) => g.outputs.clone(),
+                Step::Control(i) => (0..c.instructions[*i].shape.leaf_count()).map(|leaf| (*i, leaf)).collect(),
+            })
+            .collect();
+        let mut block = Block::default();
+        for step in &plan.steps {
+            match step {
+                Step::Group(group) => {
+                    let mut outputs = Vec::new();
+                    let mut empty = true;
+                    for &leaf in &group.outputs {
+                        let v = self.value((id, leaf.0), leaf.1, Definition::Step)?;
+                        empty &= self.schedule.values[v].shape.elements() == 0;
+                        values.insert(leaf, v);
+                        outputs.push(v);
+                    }
+                    if empty {
+                        continue;
+                    }
+                    let lowered = lower::lower(module, id, &stored, group, self.numerics)?;
+                    let mut buffers = Vec::new();
+                    for &leaf in &lowered.inputs {
+                        buffers.push(self.find(id, &values, leaf)?);
+                    }
+                    buffers.extend(outputs);
+                    for b in lowered.kernel.buffers.iter().filter(|b| b.role == Role::Scratch) {
+                        let shape = ArrayShape::new(b.ty, [b.elements as i64]);
+                        let source = (id, group.members[0]);
+                        buffers.push(self.schedule.values.push(Value { shape, definition: Definition::Step, source }));
+                    }
+                    let kernel = self.schedule.kernels.push(lowered.kernel);
+                    block.steps.push(ScheduleStep::Kernel { kernel, buffers });
+                }
+                Step::Control(i) => {
+                    let step = self.control(id, *i, &values, depth)?;
+                    let results = match &step {
+                        ScheduleStep::While { results, .. } | ScheduleStep::Conditional { results, .. } => {
+                            results.clone()
+                        }
+                        ScheduleStep::Kernel { .. } => Vec::new(),
+                    };
+                    values.extend(results.into_iter().enumerate().map(|(leaf, v)| ((*i, leaf), v)));
+                    block.steps.push(step);
+                }
+            }
+        }
+        let results = self.leaves(id, &values, c.root)?;
+        Ok((self.schedule.blocks.push(block), results))
+    }
+
+    fn define_all(
+        &mut self,
+        at: (ComputationId, InstructionId),
+        definition: Definition,
+    ) -> Result<Vec<ValueId>> {
+        let n = self.module.instruction(at.0, at.1).shape.leaf_count();
+        (0..n).map(|leaf| self.value(at, leaf, definition)).collect()
+    }
+
+    fn control(
+        &mut self,
+        computation: ComputationId,
+        id: InstructionId,
+        values: &HashMap<Leaf, ValueId>,
+        depth: usize,
+    ) -> Result<ScheduleStep> {
+        let module = self.module;
+        let inst = module.instruction(computation, id);
+        let at = (computation, id);
+        let missing = |what: &str| Error::Internal(format!("'{}' has no {what}", inst.name));
+        if inst.opcode == Opcode::While {
+            let condition = inst.attrs.computation(AttrKey::Condition).ok_or_else(|| missing("condition"))?;
+            let body = inst.attrs.computation(AttrKey::Body).ok_or_else(|| missing("body"))?;
+            let init = self.leaves(computation, values, inst.operands[0])?;
+            let condition_parameters = self.define_all(at, Definition::BlockParameter)?;
+            let body_parameters = self.define_all(at, Definition::BlockParameter)?;
+            let (condition, result) = self.block(condition, &condition_parameters, depth + 1)?;
+            let condition_result = *result.first().ok_or_else(|| missing("condition result"))?;
+            let (body, body_results) = self.block(body, &body_parameters, depth + 1)?;
+            let results = self.define_all(at, Definition::Step)?;
+            return Ok(ScheduleStep::While {
+                init,
+                condition,
+                condition_parameters,
+                condition_result,
+                body,
+                body_parameters,
+                body_results,
+                results,
+            });
+        }
+        let index = self.find(computation, values, (inst.operands[0], 0))?;
+        let is_pred = self.schedule.values[index].shape.ty == brolga_runtime::ElementType::Pred;
+        let called = match inst.attrs.computations(AttrKey::BranchComputations) {
+            Some(list) => list.to_vec(),
+            None => {
+                let side = |key| inst.attrs.computation(key).ok_or_else(|| missing("branch"));
+                vec![side(AttrKey::TrueComputation)?, side(AttrKey::FalseComputation)?]
+            }
+        };
+        let mut branches = Vec::new();
+        for (n, branch) in called.into_iter().enumerate() {
+            let operand = *inst.operands.get(n + 1).ok_or_else(|| missing("branch operand"))?;
+            let arguments = self.leaves(computation, values, operand)?;
+            branches.push(self.block(branch, &arguments, depth + 1)?);
+        }
+        let results = self.define_all(at, Definition::Step)?;
+        Ok(ScheduleStep::Conditional { index, is_pred, branches, results })
+    }
+}
