@@ -18,7 +18,7 @@ mod shape;
 pub use element_type::{ElementType, Kind, UnknownElementType};
 pub use layout::Layout;
 pub use literal::{ArrayLiteral, Literal, NativeType};
-pub use program::{LoadError, Program, RunError, RunOptions, Session};
+pub use program::{Caller, LoadError, Program, RunError, RunOptions, Session};
 pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};
 

@@ -13,14 +13,19 @@
 //!
 //! Not written yet: unwind tables (`.eh_frame`) and line tables. Compile with frame pointers for usable backtraces.
 
+mod bindings;
 mod disasm;
+mod header;
 mod input;
+mod names;
 mod reloc;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use bindings::rust_bindings;
 pub use disasm::{disassemble, disassemble_object};
+pub use header::c_header;
 pub use input::{CodeReloc, CompiledFunction, DataInit, DataObject, DataReloc, ObjectInput, Target, namespace};
 pub use write::{architecture, isa_features, write};

@@ -448,3 +448,70 @@ fn damaged_objects_do_not_crash_the_loader() {
         }
     }
 }
+
+/// Links an object into a C program with the system's compiler and runs it.
+#[test]
+fn a_c_program_links_the_object() {
+    use std::process::Command;
+    if !cfg!(target_os = "linux") || Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("SKIPPED a_c_program_links_the_object: there is no C compiler `cc` here");
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("brolga-c-link-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let isa = host();
+    let mut input = with_data(&isa);
+    input.descriptor.module_name = "a */ module".into();
+    input.descriptor.workspace_fixed = 100;
+    input.descriptor.workspace_per_worker = 64;
+    std::fs::write(directory.join("sum.o"), write(&input, &*isa).unwrap()).unwrap();
+    std::fs::write(directory.join("sum.h"), c_header(&input.descriptor)).unwrap();
+    let main = r#"
+        #include <stdio.h>
+        #include <string.h>
+        #include "sum.h"
+        #include "sum.h"
+        int main(void) {
+            float x = 1.5f, y = 2.0f, out = 0.0f;
+            const void *params[SUM_PARAMETERS] = {&x, &y};
+            void *results[SUM_RESULTS] = {&out};
+            char workspace[SUM_WORKSPACE_BYTES(2)];
+            const brolga_descriptor *d = &sum_descriptor;
+            brolga_context cx = brolga_plain_context();
+            if (d->abi_version != BROLGA_ABI_VERSION || sizeof(cx) != cx.size) return 1;
+            if (sizeof(brolga_descriptor) != d->header_size) return 2;
+            if (brolga_parameter(d, 1)->bytes != SUM_PARAMETER_1_BYTES || brolga_parameter(d, 2)) return 3;
+            if (strcmp(brolga_leaf_name(d, brolga_parameter(d, 1)), "y")) return 4;
+            if (strcmp(brolga_module_name(d), "a */ module")) return 5;
+            if (brolga_workspace_size(d, 2) != sizeof(workspace)) return 6;
+            if (brolga_result(d, 0)->element_type != BROLGA_F32) return 7;
+            if (sum(params, results, workspace, &cx) != BROLGA_OK) return 8;
+            printf("%g\n", out);
+            return 0;
+        }
+    "#;
+    std::fs::write(directory.join("main.c"), main).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c", "sum.o"])
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let ran = Command::new(directory.join("main")).output().unwrap();
+    assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stdout).trim()), (Some(0), "103.5"));
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// The linked-in form of a program is the loaded form, found by pointer instead of by symbol.
+#[test]
+fn a_linked_program_is_checked_too() {
+    let isa = host();
+    let bytes = write(&with_data(&isa), &*isa).unwrap();
+    let loaded = Program::from_object(&bytes).unwrap();
+    let blob = loaded.descriptor().encode().unwrap();
+    // SAFETY: the blob is this program's descriptor.
+    let linked = unsafe { Program::from_linked(blob.as_ptr(), loaded.entry()) }.unwrap();
+    assert_eq!(run(&linked), 103.5);
+    // SAFETY: as above; the magic word is wrong, which is noticed before anything else is read.
+    assert!(unsafe { Program::from_linked([0u8; 16].as_ptr(), loaded.entry()) }.is_err());
+}

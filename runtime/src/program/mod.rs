@@ -11,7 +11,7 @@ mod services;
 mod session;
 
 pub use error::{LoadError, RunError};
-pub use session::Session;
+pub use session::{Caller, Session};
 
 use crate::ArrayLiteral;
 use crate::abi::{Context, DescriptorInfo, EntryFn, IsaFeatures, Services, host_architecture};

@@ -7,23 +7,71 @@ use crate::ArrayLiteral;
 use crate::abi::{Context, EntryFn};
 use std::ffi::c_void;
 
+/// A program with its workspace and services, for callers that bring their own buffers. Generated bindings use it.
+pub struct Caller {
+    program: Program,
+    entry: EntryFn,
+    workspace: AlignedBytes,
+    context: Context,
+    /// What `context.host` points to.
+    _host: Box<Host>,
+}
+
+// SAFETY: the pointers lead to the host and the workspace, which the caller owns and which may move between threads;
+// `Host` holds only `Send + Sync` things.
+unsafe impl Send for Caller {}
+
+impl Caller {
+    /// Allocates the workspace and sets the services up.
+    ///
+    /// # Errors
+    /// Where memory is exhausted.
+    pub fn new(program: &Program, options: &RunOptions) -> Result<Caller, RunError> {
+        let host = Box::new(Host::new(options.executor()));
+        let workspace = program.workspace(host.workers())?;
+        let context = host.context(options.seed);
+        Ok(Caller { program: program.clone(), entry: program.entry(), workspace, context, _host: host })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The seed of the next call.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.context.random_seed = seed;
+    }
+
+    /// Runs the program on the given buffers.
+    ///
+    /// # Errors
+    /// Where the program returns a status.
+    ///
+    /// # Safety
+    /// As [`Program::call_raw`] asks of `parameters` and `results`.
+    #[inline]
+    pub unsafe fn call(&mut self, parameters: &[*const c_void], results: &[*mut c_void]) -> Result<(), RunError> {
+        // SAFETY: the caller vouches for the buffers; the workspace fits the context's workers; the context and its
+        // host live as long as `self`, whose mutable borrow keeps other calls away from the workspace.
+        let code = unsafe {
+            (self.entry)(parameters.as_ptr(), results.as_ptr(), self.workspace.as_ptr().cast(), &self.context)
+        };
+        if code == 0 { Ok(()) } else { Err(RunError::Status { code }) }
+    }
+}
+
 /// A program together with buffers for its parameters, results and workspace, and with its services.
 ///
 /// A [`Session::call`] costs what the program's function costs, and no allocation. A parameter that the program
 /// *must* share with a result keeps what the call wrote; all other parameters stay as they were set.
 pub struct Session {
-    program: Program,
-    entry: EntryFn,
+    caller: Caller,
     parameters: Vec<AlignedBytes>,
     /// The buffer of a result, or the parameter whose buffer it shares.
     results: Vec<ResultBuffer>,
-    /// Kept for the pointer in `call`.
-    workspace: AlignedBytes,
     parameter_pointers: Box<[*const c_void]>,
     result_pointers: Box<[*mut c_void]>,
-    context: Context,
-    /// What `context.host` points to.
-    _host: Box<Host>,
 }
 
 enum ResultBuffer {
@@ -31,15 +79,13 @@ enum ResultBuffer {
     Parameter(usize),
 }
 
-// SAFETY: the pointers lead to buffers and to the host, which the session owns and which may move between threads;
-// `Host` holds only `Send + Sync` things.
+// SAFETY: the pointers lead to buffers that the session owns and that may move between threads.
 unsafe impl Send for Session {}
 
 impl Session {
     pub(super) fn new(program: &Program, options: &RunOptions) -> Result<Session, RunError> {
         let descriptor = program.descriptor();
-        let host = Box::new(Host::new(options.executor()));
-        let workspace = program.workspace(host.workers())?;
+        let caller = Caller::new(program, options)?;
         let mut parameters = Vec::new();
         for leaf in &descriptor.parameters {
             parameters.push(AlignedBytes::new(leaf.byte_size())?);
@@ -60,23 +106,12 @@ impl Session {
                 ResultBuffer::Parameter(p) => parameter_pointers.get(*p).map_or(std::ptr::null_mut(), |p| p.cast_mut()),
             })
             .collect();
-        let context = host.context(options.seed);
-        Ok(Session {
-            program: program.clone(),
-            entry: program.entry(),
-            parameters,
-            results,
-            workspace,
-            parameter_pointers,
-            result_pointers,
-            context,
-            _host: host,
-        })
+        Ok(Session { caller, parameters, results, parameter_pointers, result_pointers })
     }
 
     /// The program.
     pub fn program(&self) -> &Program {
-        &self.program
+        self.caller.program()
     }
 
     /// Sets a parameter.
@@ -84,7 +119,7 @@ impl Session {
     /// # Errors
     /// Where the literal does not fit.
     pub fn set_parameter(&mut self, index: usize, value: &ArrayLiteral) -> Result<(), RunError> {
-        let leaf = self.program.descriptor().parameters.get(index).ok_or(RunError::Index(index))?;
+        let leaf = self.caller.program.descriptor().parameters.get(index).ok_or(RunError::Index(index))?;
         check_argument(index, leaf, value)?;
         let buffer = self.parameters.get_mut(index).ok_or(RunError::Index(index))?;
         store(leaf, value, buffer.bytes_mut())
@@ -108,7 +143,7 @@ impl Session {
     /// # Errors
     /// Where there is no such result, or it cannot be a literal.
     pub fn result(&self, index: usize) -> Result<ArrayLiteral, RunError> {
-        let leaf = self.program.descriptor().results.get(index).ok_or(RunError::Index(index))?;
+        let leaf = self.caller.program.descriptor().results.get(index).ok_or(RunError::Index(index))?;
         load(index, leaf, self.result_bytes(index).ok_or(RunError::Index(index))?)
     }
 
@@ -122,7 +157,7 @@ impl Session {
 
     /// The seed of the next call.
     pub fn set_seed(&mut self, seed: u64) {
-        self.context.random_seed = seed;
+        self.caller.set_seed(seed);
     }
 
     /// Runs the program on the buffers.
@@ -132,16 +167,7 @@ impl Session {
     #[inline]
     pub fn call(&mut self) -> Result<(), RunError> {
         // SAFETY: the pointers lead to live buffers of the sizes and alignments that the descriptor asks for, which
-        // overlap in declared pairs only; the workspace fits the context's workers; the context and its host live
-        // as long as the session; `&mut self` keeps other calls away from the buffers.
-        let code = unsafe {
-            (self.entry)(
-                self.parameter_pointers.as_ptr(),
-                self.result_pointers.as_ptr(),
-                self.workspace.as_ptr().cast(),
-                &self.context,
-            )
-        };
-        if code == 0 { Ok(()) } else { Err(RunError::Status { code }) }
+        // overlap in declared pairs only; `&mut self` keeps other calls away from the buffers.
+        unsafe { self.caller.call(&self.parameter_pointers, &self.result_pointers) }
     }
 }
