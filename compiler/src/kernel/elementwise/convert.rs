@@ -131,7 +131,7 @@ pub(super) fn stochastic(
     x: NodeId,
     random: NodeId,
 ) -> Lowered {
-    if !from.is_float() || !to.is_integer() || !random_type.is_unsigned_integer() || random_type.bits() > 32 {
+    if !from.is_float() || !to.is_integer() || !random_type.is_unsigned_integer() {
         return Err(Unsupported(format!("'stochastic-convert' from {from} to {to} with {random_type}")));
     }
     let lane = b.lane(x);
@@ -141,7 +141,9 @@ pub(super) fn stochastic(
     let bits = random_type.bits();
     let scale = b.float(lane, 2f64.powi(bits as i32));
     let scaled = b.fmul(fraction, scale);
-    let threshold = b.convert(Op::FToU, scaled, Lane::I32);
+    let scaled = b.ceil(scaled);
+    let random_lane = b.lane(random);
+    let threshold = b.convert(Op::FToU, scaled, random_lane);
     let up = b.icmp(IntCond::ULt, random, threshold);
     let (one, zero) = (b.float(lane, 1.0), b.float(lane, 0.0));
     let step = b.select(up, one, zero);

@@ -8,13 +8,25 @@
 //! undone by operations on the exponent field. Rounding to an integer is done by adding a number so large that the sum
 //! has no fraction bits, which leaves the integer in its low bits.
 
+mod erf;
 mod exp;
+mod hyperbolic;
+mod inverse_trig;
 mod log;
+mod power;
+mod remainder;
 mod rounding;
+mod trig;
 
+pub use erf::erf;
 pub use exp::{exp, expm1, logistic, tanh};
+pub use hyperbolic::{acosh, asinh, atanh, cosh, sinh};
+pub use inverse_trig::{acos, asin, atan, atan2};
 pub use log::{log, log1p};
+pub use power::{cbrt, pow};
+pub use remainder::remainder;
 pub use rounding::{copysign, is_finite, maximum, minimum, round_nearest_afz, sign};
+pub use trig::{cos, sin, tan};
 
 use super::body::{Body, FloatCond, Lane, NodeId, Variant};
 
@@ -150,6 +162,30 @@ impl<'a> Fx<'a> {
         let rest = self.sub(sum, a);
         let error = self.sub(b, rest);
         (sum, error)
+    }
+    /// Product and its rounding error; without FMA only where 2^27 times either factor is in range.
+    pub(crate) fn two_product(&mut self, a: NodeId, b: NodeId) -> (NodeId, NodeId) {
+        let p = self.mul(a, b);
+        if self.v == Variant::Fma {
+            let minus = self.b.fneg(p);
+            return (p, self.b.fma(a, b, minus));
+        }
+        let ((ah, al), (bh, bl)) = (self.halves(a), self.halves(b));
+        let e = self.mul(ah, bh);
+        let e = self.sub(e, p);
+        let cross = self.mul(ah, bl);
+        let e = self.add(e, cross);
+        let cross = self.mul(al, bh);
+        let e = self.add(e, cross);
+        let cross = self.mul(al, bl);
+        (p, self.add(e, cross))
+    }
+    /// A number as a sum of two with half the bits each.
+    fn halves(&mut self, a: NodeId) -> (NodeId, NodeId) {
+        let big = self.scale(a, if self.double() { 134217729.0 } else { 4097.0 });
+        let rest = self.sub(big, a);
+        let high = self.sub(big, rest);
+        (high, self.sub(a, high))
     }
     /// Sum and its rounding error.
     pub(crate) fn two_sum(&mut self, a: NodeId, b: NodeId) -> (NodeId, NodeId) {

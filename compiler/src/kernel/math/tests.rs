@@ -107,6 +107,19 @@ const UNARY: &[(&str, Expansion, fn(f64) -> f64, f64, f64)] = &[
     ("log", log, libm::log, 2.0, 2.0),
     ("log1p", log1p, libm::log1p, 2.0, 2.5),
     ("tanh", tanh, libm::tanh, 5.0, 4.0),
+    ("sin", sin, libm::sin, 2.0, 2.0),
+    ("cos", cos, libm::cos, 2.0, 2.0),
+    ("tan", tan, libm::tan, 3.0, 3.0),
+    ("sinh", sinh, libm::sinh, 3.0, 3.0),
+    ("cosh", cosh, libm::cosh, 3.0, 3.0),
+    ("asinh", asinh, libm::asinh, 4.0, 4.0),
+    ("acosh", acosh, |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) }, 4.0, 4.0),
+    ("atanh", atanh, libm::atanh, 4.0, 4.0),
+    ("atan", atan, libm::atan, 2.5, 2.0),
+    ("asin", asin, libm::asin, 3.0, 3.0),
+    ("acos", acos, libm::acos, 3.0, 3.0),
+    ("erf", erf, libm::erf, 6.0, 4.0),
+    ("cbrt", cbrt, libm::cbrt, 2.0, 2.0),
     ("logistic", logistic, reference_logistic, 3.0, 4.0),
 ];
 
@@ -120,6 +133,87 @@ fn unary_functions_keep_their_bounds() {
                 println!("{name:10} {lane:?} {v:?}: {error:.3} ULP at {at:e}, {nodes} nodes");
                 if error > bound {
                     failed.push(format!("{name} {lane:?} {v:?}: {error} at {at:e}"));
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+type Expansion2 = fn(&mut Body, Variant, NodeId, NodeId) -> NodeId;
+
+/// Name, expansion, reference, bound for f32 and for f64.
+const BINARY: &[(&str, Expansion2, fn(f64, f64) -> f64, f64, f64)] = &[
+    ("atan2", atan2, libm::atan2, 3.0, 3.0),
+    ("pow", pow, libm::pow, 2.0, 2.0),
+    ("remainder", remainder, |x, y| x % y, 0.0, 0.0),
+];
+
+/// Pairs of arguments: all special values with each other, and mixed samples; powers of moderate size among them.
+fn pairs(lane: Lane) -> Vec<(u64, u64)> {
+    let encode = |v: f64| if lane == Lane::F32 { u64::from((v as f32).to_bits()) } else { v.to_bits() };
+    let least = if lane == Lane::F32 { f64::from(f32::from_bits(1)) } else { f64::from_bits(1) };
+    let edges = [
+        0.0,
+        least,
+        3.0 * least,
+        1e-30,
+        0.5,
+        1.0,
+        1.5,
+        2.0,
+        3.0,
+        4.5,
+        127.0,
+        128.0,
+        1e10,
+        1e30,
+        f64::INFINITY,
+        f64::NAN,
+    ];
+    let mut out = Vec::new();
+    for x in edges {
+        for y in edges {
+            for (s, t) in [(1.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0)] {
+                out.push((encode(s * x), encode(t * y)));
+            }
+        }
+    }
+    let (a, b) = (samples(lane, 60_000), samples(lane, 90_001));
+    out.extend(a.iter().zip(b.iter().rev()).map(|(&x, &y)| (x, y)));
+    for (i, (&x, &y)) in a.iter().zip(b.iter().rev()).enumerate() {
+        // A base near one with an exponent that keeps the power in range.
+        let base = 1.0 + (value(lane, x) % 1.0).abs();
+        let exponent = value(lane, y) % 1000.0;
+        if i % 2 == 0 && base.is_finite() && exponent.is_finite() {
+            out.push((encode(base), encode(exponent)));
+        }
+    }
+    out
+}
+
+#[test]
+fn binary_functions_keep_their_bounds() {
+    let mut failed = Vec::new();
+    for (name, f, want, single, double) in BINARY {
+        for (lane, bound) in [(Lane::F32, *single), (Lane::F64, *double)] {
+            for v in [Variant::Fma, Variant::NoFma] {
+                let mut b = Body::new();
+                let (x, y) = (b.arg(0, lane), b.arg(1, lane));
+                let z = f(&mut b, v, x, y);
+                let nodes = b.nodes().iter().filter(|n| !n.args.is_empty()).count();
+                let mut worst = (0.0, 0.0, 0.0);
+                for (xs, ys) in pairs(lane) {
+                    let got = value(lane, eval(&b, &[xs, ys], &mut |_, _| 0)[z.0 as usize]);
+                    let (xv, yv) = (value(lane, xs), value(lane, ys));
+                    let error = ulps(lane, got, want(xv, yv));
+                    if error > worst.0 {
+                        worst = (error, xv, yv);
+                    }
+                }
+                println!("{name:10} {lane:?} {v:?}: {:.3} ULP at {:e}, {:e}, {nodes} nodes", worst.0, worst.1, worst.2);
+                if worst.0 > bound {
+                    failed.push(format!("{name} {lane:?} {v:?}: {worst:?}"));
                 }
             }
         }
