@@ -87,3 +87,34 @@ fn broken_modules_are_refused_where_they_are_broken() {
         .collect();
     assert!(failures.is_empty(), "{} misjudged:\n{}", failures.len(), failures.join("\n"));
 }
+
+/// Numbers that break arithmetic done without care.
+const EXTREMES: [&str; 7] =
+    ["0", "-1", "1", "77", "4611686018427387904", "9223372036854775807", "-9223372036854775808"];
+
+/// `text` with its `n`th number replaced.
+fn with_number(text: &str, n: usize, number: &str) -> Option<String> {
+    let digit = |c: char| c.is_ascii_digit();
+    let starts = text.char_indices().filter(|&(i, c)| {
+        let before = text[..i].chars().next_back().unwrap_or(' ');
+        digit(c) && !before.is_alphanumeric() && !matches!(before, '_' | '.' | '-')
+    });
+    let (start, _) = starts.into_iter().nth(n)?;
+    let end = text[start..].find(|c| !digit(c)).map_or(text.len(), |len| start + len);
+    Some(format!("{}{number}{}", &text[..start], &text[end..]))
+}
+
+#[test]
+fn extreme_numbers_do_no_harm() {
+    let Some(cases) = corpus() else { return };
+    for (k, case) in cases.iter().enumerate().filter(|(_, c)| c.text.len() < 10_000) {
+        for (j, number) in EXTREMES.iter().enumerate() {
+            // A different number of each module with each extreme; the module's errors do not matter, only that it ends.
+            for n in (0..4).map(|m| m * 13 + (k + j) % 13) {
+                if let Some(text) = with_number(&case.text, n, number) {
+                    let _ = check(&text);
+                }
+            }
+        }
+    }
+}

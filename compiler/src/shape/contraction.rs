@@ -37,7 +37,7 @@ fn product_type(call: &Call<'_>, a: ElementType, b: ElementType) -> Rule<Element
     let narrower = a.bits().min(b.bits());
     let fits = preferred == natural
         || (natural.is_float() && preferred.is_float())
-        || (natural.is_complex() && preferred.is_complex())
+        || (natural.is_complex() && preferred.is_complex() && preferred.bits() >= natural.bits())
         || (!natural.is_float()
             && real(natural)
             && (preferred.is_integer() || preferred.is_float())

@@ -28,6 +28,8 @@ mod verify;
 mod window;
 
 #[cfg(test)]
+mod negative;
+#[cfg(test)]
 mod tests;
 
 pub use groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
