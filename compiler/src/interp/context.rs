@@ -10,6 +10,7 @@ use super::{control, invalid, movement, op, unsupported};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use crate::{Error, Result, Site};
 use brolga_runtime::{Literal, Shape};
+use cranelift_entity::SecondaryMap;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -81,8 +82,9 @@ impl Host for NoHost {}
 
 /// When each value of a computation dies.
 struct Plan {
-    /// `get-tuple-element`s that nobody follows in asking for the same element: they may take it out of the tuple.
-    taking: HashSet<InstructionId>,
+    /// By position in the order: a `get-tuple-element` that nobody follows in asking for the same element, which may
+    /// therefore be taken out of the tuple.
+    taking: Vec<bool>,
     /// By position in the order: values whose last use is there, the position's own where nobody uses it.
     dying: Vec<Vec<InstructionId>>,
 }
@@ -98,7 +100,8 @@ impl Plan {
                 }
             }
         }
-        Plan { dying, taking: taking(computation) }
+        let taking = taking(computation);
+        Plan { dying, taking: computation.order.iter().map(|id| taking.contains(id)).collect() }
     }
 }
 
@@ -133,7 +136,7 @@ pub(super) struct Context<'a> {
     depth: Cell<usize>,
     fuel: Cell<u64>,
     current: Cell<Option<ComputationId>>,
-    plans: RefCell<HashMap<ComputationId, Rc<Plan>>>,
+    plans: RefCell<SecondaryMap<ComputationId, Option<Rc<Plan>>>>,
     regions: RefCell<HashMap<ComputationId, Rc<Code>>>,
 }
 
@@ -173,6 +176,13 @@ impl<'a> Context<'a> {
         Some(&computation.instructions.get(*inst.operands.get(index)?)?.shape)
     }
 
+    /// Counts instructions that run.
+    pub(super) fn spend(&self, inst: &Instruction, instructions: u64) -> Result<()> {
+        let fuel = self.fuel.get().checked_sub(instructions);
+        self.fuel.set(fuel.ok_or_else(|| unsupported(inst, "a program that runs this long"))?);
+        Ok(())
+    }
+
     /// Asks the host.
     pub(super) fn with_host<T>(&self, inst: &Instruction, ask: impl FnOnce(&mut dyn Host) -> Result<T>) -> Result<T> {
         match self.host.try_borrow_mut() {
@@ -198,17 +208,17 @@ impl<'a> Context<'a> {
     }
 
     fn walk(&self, computation: &Computation, id: ComputationId, args: Vec<Value>) -> Result<Value> {
-        let plan = self.plans.borrow_mut().entry(id).or_insert_with(|| Rc::new(Plan::new(computation))).clone();
+        let plan = self.plans.borrow_mut()[id].get_or_insert_with(|| Rc::new(Plan::new(computation))).clone();
         let mut values: Vec<Option<Value>> = vec![None; computation.instructions.len()];
         let mut args: Vec<Option<Value>> = args.into_iter().map(Some).collect();
-        for (&id, dying) in computation.order.iter().zip(&plan.dying) {
+        for ((&id, dying), &take) in computation.order.iter().zip(&plan.dying).zip(&plan.taking) {
             let inst = &computation.instructions[id];
             let value = match inst.opcode {
                 Opcode::Parameter => inst
                     .parameter_number()
                     .and_then(|n| args.get_mut(n)?.take())
                     .ok_or_else(|| invalid(inst, "no argument for this parameter"))?,
-                Opcode::GetTupleElement => element(inst, &mut values, plan.taking.contains(&id))?,
+                Opcode::GetTupleElement => element(inst, &mut values, take)?,
                 _ => self.step(inst, &mut values, dying)?,
             };
             values[id.as_u32() as usize] = Some(value);
@@ -223,8 +233,7 @@ impl<'a> Context<'a> {
     }
 
     fn step(&self, inst: &Instruction, values: &mut [Option<Value>], dying: &[InstructionId]) -> Result<Value> {
-        let fuel = self.fuel.get().checked_sub(1);
-        self.fuel.set(fuel.ok_or_else(|| unsupported(inst, "a program that runs this long"))?);
+        self.spend(inst, 1)?;
         // The last mention of an operand that dies here takes it, so that it may be the only reference.
         let mut operands = Vec::with_capacity(inst.operands.len());
         for (i, operand) in inst.operands.iter().enumerate() {

@@ -137,12 +137,51 @@ fn scalar(inst: &Instruction, value: &Value) -> Result<(ElementType, Scalar)> {
 fn repeat(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
     let (condition, body) = (called(inst, AttrKey::Condition)?, called(inst, AttrKey::Body)?);
     let mut state = first(inst, operands)?;
+    if let Some(result) = repeat_scalars(cx, inst, condition, body, &state)? {
+        return Ok(result);
+    }
     loop {
         let go_on = cx.run(condition, vec![state.clone()])?;
         if !scalar(inst, &go_on)?.1.as_bool() {
             return Ok(state);
         }
         state = cx.run(body, vec![state])?;
+    }
+}
+
+/// A loop over nothing but scalars, whose condition and body are flat: no value is made until the end. `None` where
+/// it is not such a loop.
+fn repeat_scalars(
+    cx: &Context<'_>,
+    inst: &Instruction,
+    condition: ComputationId,
+    body: ComputationId,
+    state: &Value,
+) -> Result<Option<Value>> {
+    let (condition, body) = (cx.region(condition), cx.region(body));
+    let (Some(first), Some(second)) = (condition.flat_operations(), body.flat_operations()) else { return Ok(None) };
+    let mut literal = state.clone().into_literal();
+    let mut scalars: Vec<Scalar> = literal.arrays().iter().filter(|a| a.dims().is_empty()).map(|a| a.get(0)).collect();
+    let mut next = Vec::with_capacity(scalars.len());
+    while condition.eval_one(&scalars)?.as_bool() {
+        cx.spend(inst, (first + second) as u64 + 1)?;
+        body.eval_into(&scalars, &mut next)?;
+        std::mem::swap(&mut scalars, &mut next);
+    }
+    store_leaves(&mut literal, &mut scalars.into_iter());
+    Ok(Some(Value::from(literal)))
+}
+
+/// Replaces the arrays of a value, all of them scalars.
+fn store_leaves(value: &mut Literal, scalars: &mut impl Iterator<Item = Scalar>) {
+    match value {
+        Literal::Array(a) => {
+            if let Some(scalar) = scalars.next() {
+                a.set(0, scalar);
+            }
+        }
+        Literal::Tuple(elements) => elements.iter_mut().for_each(|e| store_leaves(e, scalars)),
+        Literal::Token => {}
     }
 }
 

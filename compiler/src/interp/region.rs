@@ -25,7 +25,7 @@ pub(super) struct Operation {
 
 /// A computation in a form to be evaluated on scalars.
 pub(super) enum Code {
-    /// Parameters and constants fill the first slots, then each operation one.
+    /// The leaves of the parameters fill the first slots; each constant and each operation has one.
     Flat { parameters: usize, constants: Vec<Scalar>, operations: Vec<(Operation, u32)>, roots: Vec<u32> },
     /// Too complicated: run as a call.
     Call,
@@ -49,6 +49,17 @@ impl Flattener<'_> {
     fn slot(&mut self) -> u32 {
         self.slots += 1;
         self.slots - 1
+    }
+
+    /// Slots for the leaves of a parameter; `None` where one is no scalar.
+    fn parameter(&mut self, shape: &Shape) -> Option<Symbol> {
+        match shape {
+            Shape::Array(a) if a.rank() == 0 && self.slots < MAX_OPERATIONS as u32 => Some(Symbol::Slot(self.slot())),
+            Shape::Tuple(elements) => {
+                elements.iter().map(|e| self.parameter(e)).collect::<Option<_>>().map(Symbol::Tuple)
+            }
+            _ => None,
+        }
     }
 
     /// `None` where the computation is not scalar throughout.
@@ -129,21 +140,19 @@ impl Code {
 
     fn flat(module: &Module, id: ComputationId) -> Option<Code> {
         let computation = &module.computations[id];
-        let parameters = computation.parameters();
-        if parameters.iter().any(|&p| computation.instructions[p].shape.as_array().is_none_or(|a| a.rank() != 0)) {
-            return None;
-        }
         let mut flattener = Flattener { module, constants: Vec::new(), operations: Vec::new(), slots: 0 };
-        let args: Vec<Symbol> = parameters.iter().map(|_| Symbol::Slot(flattener.slot())).collect();
+        let shapes = computation.parameters().into_iter().map(|p| &computation.instructions[p].shape);
+        let args = shapes.map(|shape| flattener.parameter(shape)).collect::<Option<Vec<_>>>()?;
+        let parameters = flattener.slots as usize;
         let root = flattener.flatten(id, &args, 0)?;
         let mut roots = Vec::new();
         root.leaves(&mut roots);
         let slots = flattener.slots as usize;
-        let mut constants = vec![Scalar::Pred(false); slots - parameters.len()];
+        let mut constants = vec![Scalar::Pred(false); slots - parameters];
         for (slot, value) in flattener.constants {
-            *constants.get_mut(slot as usize - parameters.len())? = value;
+            *constants.get_mut(slot as usize - parameters)? = value;
         }
-        Some(Code::Flat { parameters: parameters.len(), constants, operations: flattener.operations, roots })
+        Some(Code::Flat { parameters, constants, operations: flattener.operations, roots })
     }
 }
 
@@ -163,6 +172,15 @@ impl<'c, 'm> Region<'c, 'm> {
             scratch.extend(constants);
         }
         Region { cx, computation, code, scratch: RefCell::new(scratch) }
+    }
+
+    /// How many operations an evaluation takes, where the computation is flat; and then tuple parameters are passed
+    /// as their leaves.
+    pub(super) fn flat_operations(&self) -> Option<usize> {
+        match &*self.code {
+            Code::Flat { operations, .. } => Some(operations.len()),
+            Code::Call => None,
+        }
     }
 
     /// The leaves of the result for these arguments, one scalar a parameter.

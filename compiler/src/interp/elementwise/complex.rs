@@ -5,14 +5,13 @@
 
 use super::convert::from_polar;
 use crate::hlo::Opcode;
-use brolga_runtime::{ElementType, Scalar};
+use brolga_runtime::Scalar;
 use num_complex::Complex;
 use std::cmp::Ordering;
 
 type C = Complex<f64>;
 
-/// `part` is the type of the components, to which a composed operation rounds on the way.
-pub(super) fn unary(opcode: Opcode, z: C, part: ElementType) -> Option<Scalar> {
+pub(super) fn unary(opcode: Opcode, z: C) -> Option<Scalar> {
     let value = match opcode {
         Opcode::Abs => return Some(Scalar::Float(libm::hypot(z.re, z.im))),
         Opcode::Acos => acos(z),
@@ -36,7 +35,7 @@ pub(super) fn unary(opcode: Opcode, z: C, part: ElementType) -> Option<Scalar> {
         }
         Opcode::Negate => -z,
         Opcode::Rsqrt => rsqrt(z),
-        Opcode::Sign => sign(z, part),
+        Opcode::Sign => sign(z),
         Opcode::Sin => {
             let w = sinh(C::new(-z.im, z.re));
             C::new(w.im, -w.re)
@@ -273,14 +272,13 @@ fn rsqrt(z: C) -> C {
     divide(C::new(1.0, 0.0), sqrt(z))
 }
 
-/// `z / |z|`, the modulus rounded like any value of its type.
-fn sign(z: C, part: ElementType) -> C {
+fn sign(z: C) -> C {
     if z.re == 0.0 && z.im == 0.0 {
         return z;
     }
-    let h = Scalar::Float(libm::hypot(z.re, z.im)).round_to(part).as_f64();
+    let h = libm::hypot(z.re, z.im);
     if h.is_infinite() && z.re.is_finite() && z.im.is_finite() {
-        return sign(C::new(z.re / 4.0, z.im / 4.0), part);
+        return sign(C::new(z.re / 4.0, z.im / 4.0));
     }
     C::new(z.re / h, z.im / h)
 }
