@@ -101,21 +101,13 @@ pub fn compile_with(
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
-    let code = generate(
-        &symbol,
-        &schedule,
-        &assignment,
-        &target,
-        CodegenOptions { threads, keep_clif: options.keep_texts },
-    )?;
+    let code =
+        generate(&symbol, &schedule, &assignment, &target, CodegenOptions { threads, keep_clif: options.keep_texts })?;
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&symbol, object::architecture(&*target.isa)?);
     descriptor.module_name = module.name.clone();
-    descriptor.features = target
-        .features
-        .iter()
-        .filter_map(|f| IsaFeatures::from_name(f))
-        .fold(IsaFeatures::NONE, IsaFeatures::union);
+    descriptor.features =
+        target.features.iter().filter_map(|f| IsaFeatures::from_name(f)).fold(IsaFeatures::NONE, IsaFeatures::union);
     descriptor.variant = match target.variant {
         Variant::Fma => NumericVariant::Fma,
         Variant::NoFma => NumericVariant::Plain,

@@ -175,9 +175,8 @@ fn phase_function(index: u32, kernel: &Kernel, nest: &Nest, target: &Target) -> 
     b.switch_to_block(entry);
     b.seal_block(entry);
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| b.block_params(entry)[i]);
-    let bases: Vec<Value> = (0..kernel.buffers.len())
-        .map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32))
-        .collect();
+    let bases: Vec<Value> =
+        (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
     emit_nest(&mut b, target, nest, &bases, (begin, end), scratch);
     b.ins().return_(&[]);
     b.finalize(target.isa.frontend_config());
@@ -193,8 +192,7 @@ fn emit_nest(
     scratch: Value,
 ) {
     let lanes = Lanes { b, x86: target.is_x86() };
-    let mut emitter =
-        NestEmitter { lanes, bases, scratch, axes: HashMap::new(), results: HashMap::new(), nest };
+    let mut emitter = NestEmitter { lanes, bases, scratch, axes: HashMap::new(), results: HashMap::new(), nest };
     emitter.run(begin, end);
 }
 
@@ -233,8 +231,7 @@ impl Driver<'_, '_> {
         let parameters = table(&mut b, parameters, schedule.parameters.len());
         let results = table(&mut b, results, schedule.results.len());
         let functions = HashMap::new();
-        let mut driver =
-            Driver { b, schedule, assignment, phases, target, parameters, results, workspace, functions };
+        let mut driver = Driver { b, schedule, assignment, phases, target, parameters, results, workspace, functions };
         let block = schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
         driver.block(block)?;
         let ok = driver.b.ins().iconst(types::I32, 0);

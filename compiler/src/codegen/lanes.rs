@@ -274,8 +274,17 @@ impl Lanes<'_, '_> {
                 self.each(args, &mut |s, a| s.b.ins().band(a[0], one))
             }
             Op::MaskCast if scalar => args[0],
-            Op::SToF | Op::UToF | Op::FToS | Op::FToU | Op::FToSFast | Op::Promote | Op::Demote | Op::SExt | Op::UExt
-            | Op::Wrap | Op::MaskCast => self.conversion(op, args[0], to),
+            Op::SToF
+            | Op::UToF
+            | Op::FToS
+            | Op::FToU
+            | Op::FToSFast
+            | Op::Promote
+            | Op::Demote
+            | Op::SExt
+            | Op::UExt
+            | Op::Wrap
+            | Op::MaskCast => self.conversion(op, args[0], to),
             Op::Const(bits) => Val::One(self.constant(to, *bits)),
             // Leaves are the row loop's business and never come here.
             Op::Arg(_) | Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => args[0],

@@ -415,8 +415,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                 self.lanes.load_one(mem_of_row(lane), pointer, 0)
             }
             op => {
-                let args: Vec<Val> =
-                    node.args.iter().map(|&a| Val::One(self.uniform_node(stage, info, a))).collect();
+                let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(stage, info, a))).collect();
                 let from: Vec<Lane> = node.args.iter().map(|&a| stage.body.lane(a)).collect();
                 match self.lanes.node(op, &args, &from, node.lane) {
                     Val::One(v) | Val::Four(v) | Val::Pair([v, _]) => v,
@@ -475,8 +474,13 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                 }
                 _ => {
                     for e in 0..if block { BLOCK } else { 1 } {
-                        let at = self.element_address(info.stores.get(&number), s.buffer, &s.index, s.mem.bytes(),
-                            (stage, info, i, offset + e));
+                        let at = self.element_address(
+                            info.stores.get(&number),
+                            s.buffer,
+                            &s.index,
+                            s.mem.bytes(),
+                            (stage, info, i, offset + e),
+                        );
                         let x = self.lanes.extract(body.lane(s.value), v, e as u8);
                         self.lanes.store_one(s.mem, x, at, 0);
                     }
@@ -488,8 +492,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
             self.row_access(*row, i, offset, Some(v), block);
         }
         for (a, mode) in stage.accumulators.iter().zip(modes) {
-            let new: Vec<Val> =
-                a.values.iter().map(|&n| self.argument(body, info, &mut values, n, block)).collect();
+            let new: Vec<Val> = a.values.iter().map(|&n| self.argument(body, info, &mut values, n, block)).collect();
             self.accumulate(a, mode.as_ref(), new, (i, offset), block, lane, first);
         }
     }
@@ -651,11 +654,8 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                 args.extend(new);
                 let out = self.combine(a, &args, block);
                 for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
-                    let v = if lane.is_mask() {
-                        self.lanes.node(&Op::MaskToInt, &[v], &[lane], lane.integer())
-                    } else {
-                        v
-                    };
+                    let v =
+                        if lane.is_mask() { self.lanes.node(&Op::MaskToInt, &[v], &[lane], lane.integer()) } else { v };
                     self.row_access(row, i, offset, Some(v), block);
                 }
             }
@@ -716,8 +716,11 @@ impl<'b> NestEmitter<'_, 'b, '_> {
     }
 
     fn to_mask(&mut self, lane: Lane, raw: Val, block: bool) -> Val {
-        let zero =
-            if block { self.lanes.constant_block(lane.integer(), 0) } else { Val::One(self.lanes.constant(lane.integer(), 0)) };
+        let zero = if block {
+            self.lanes.constant_block(lane.integer(), 0)
+        } else {
+            Val::One(self.lanes.constant(lane.integer(), 0))
+        };
         let ne = Op::ICmp(crate::kernel::body::IntCond::Ne);
         self.lanes.node(&ne, &[raw, zero], &[lane.integer(), lane.integer()], lane)
     }
@@ -756,9 +759,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                     half /= 2;
                 }
                 (0..BLOCK as u8)
-                    .map(|e| {
-                        blocks[0].iter().zip(&lanes).map(|(&v, &l)| self.lanes.extract(l, v, e)).collect()
-                    })
+                    .map(|e| blocks[0].iter().zip(&lanes).map(|(&v, &l)| self.lanes.extract(l, v, e)).collect())
                     .collect()
             }
         };

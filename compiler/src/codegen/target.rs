@@ -122,7 +122,10 @@ fn x86_features(options: &TargetOptions) -> Result<Vec<&'static str>> {
                 .map_err(target_error)?;
             let on: Vec<String> =
                 isa.isa_flags().iter().filter(|f| f.as_bool() == Some(true)).map(|f| f.name.to_owned()).collect();
-            return apply(options, X86.iter().filter(|(_, flag, _)| on.iter().any(|f| f == flag)).map(|f| f.0).collect());
+            return apply(
+                options,
+                X86.iter().filter(|(_, flag, _)| on.iter().any(|f| f == flag)).map(|f| f.0).collect(),
+            );
         }
         Some(other) => {
             let known = "native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4";

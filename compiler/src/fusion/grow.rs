@@ -2,7 +2,7 @@
 
 use super::plan::{Analysis, Class, Group, GroupKind, INLINE_LIMIT, Step, own_cost, reduced_dims};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, Instruction, InstructionId, Opcode};
+use crate::hlo::{AttrKey, Instruction, InstructionId, Opcode, resolve};
 use brolga_runtime::ArrayShape;
 use cranelift_entity::SecondaryMap;
 
@@ -359,13 +359,19 @@ impl<'a> Grower<'a> {
         Ok(steps)
     }
 
-    /// The members that somebody outside the group needs.
+    /// The leaves that somebody outside the group needs, under the names of the instructions that compute them.
     fn outputs(&self, index: u32) -> Vec<(InstructionId, usize)> {
         let mut out = Vec::new();
         for &m in &self.groups[index as usize].members {
             let wanted = self.a.escapes[m] || self.a.users[m].iter().any(|&u| self.group_of[u] != Some(index));
-            if wanted {
-                out.extend((0..self.inst(m).shape.leaf_count()).map(|leaf| (m, leaf)));
+            if !wanted {
+                continue;
+            }
+            for leaf in 0..self.inst(m).shape.leaf_count() {
+                let leaf = resolve(self.a.computation, (m, leaf));
+                if !out.contains(&leaf) {
+                    out.push(leaf);
+                }
             }
         }
         out

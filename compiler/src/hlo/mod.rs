@@ -7,9 +7,11 @@
 //! instruction merely leaves `order`.
 
 mod attr;
+mod leaf;
 mod opcode;
 
 pub use attr::{AttrKey, AttrKind, AttrValue, Attrs, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
+pub use leaf::{Leaf, resolve};
 pub use opcode::{Arity, Category, Opcode};
 
 use brolga_runtime::{Literal, Shape};

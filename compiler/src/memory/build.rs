@@ -1,13 +1,12 @@
 //! From a planned module to a schedule.
 
-use super::schedule::{
-    Block, BlockId, ConstantId, Definition, Schedule, Step as ScheduleStep, Value, ValueId,
-};
+use super::schedule::{Block, BlockId, ConstantId, Definition, Schedule, Step as ScheduleStep, Value, ValueId};
 use crate::error::{Error, Result, Site};
 use crate::fusion::{self, Step};
 use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::hlo::{Leaf, resolve};
 use crate::kernel::ir::Role;
-use crate::kernel::lower::{self, Leaf, Numerics, resolve};
+use crate::kernel::lower::{self, Numerics};
 use brolga_runtime::{ArrayShape, Shape};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -68,12 +67,7 @@ impl Builder<'_> {
     }
 
     /// The value of a leaf: one that a step has defined already, or a constant.
-    fn find(
-        &mut self,
-        computation: ComputationId,
-        values: &HashMap<Leaf, ValueId>,
-        leaf: Leaf,
-    ) -> Result<ValueId> {
+    fn find(&mut self, computation: ComputationId, values: &HashMap<Leaf, ValueId>, leaf: Leaf) -> Result<ValueId> {
         let c = &self.module.computations[computation];
         let leaf = resolve(c, leaf);
         if let Some(&v) = values.get(&leaf) {
@@ -105,12 +99,7 @@ impl Builder<'_> {
     }
 
     /// Schedules a computation whose parameter leaves are given, and finds its result leaves.
-    fn block(
-        &mut self,
-        id: ComputationId,
-        parameters: &[ValueId],
-        depth: usize,
-    ) -> Result<(BlockId, Vec<ValueId>)> {
+    fn block(&mut self, id: ComputationId, parameters: &[ValueId], depth: usize) -> Result<(BlockId, Vec<ValueId>)> {
         let module = self.module;
         let c = &module.computations[id];
         if depth > MAX_NESTING {
@@ -181,11 +170,7 @@ impl Builder<'_> {
         Ok((self.schedule.blocks.push(block), results))
     }
 
-    fn define_all(
-        &mut self,
-        at: (ComputationId, InstructionId),
-        definition: Definition,
-    ) -> Result<Vec<ValueId>> {
+    fn define_all(&mut self, at: (ComputationId, InstructionId), definition: Definition) -> Result<Vec<ValueId>> {
         let n = self.module.instruction(at.0, at.1).shape.leaf_count();
         (0..n).map(|leaf| self.value(at, leaf, definition)).collect()
     }

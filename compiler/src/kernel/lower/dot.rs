@@ -3,8 +3,9 @@
 //! f32 and f64 products become a [`Contraction`], which the emitter blocks and tiles. Other types, and products that are
 //! small or have no row, become a reduction in row form: one accumulator for each output column, a multiply-add each.
 
-use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, resolve, unsupported};
+use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, unsupported};
 use crate::error::Result;
+use crate::hlo::resolve;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
 use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::index::{Ix, delinearize, linearize};
@@ -129,8 +130,7 @@ impl Lowerer<'_> {
             Place::Row { rows: vec![0] }
         };
         let identity = Some(vec![if out.is_float() { negative_zero(lane) } else { 0 }]);
-        let accumulator =
-            Accumulator { init: vec![zero], values, identity, combine, roots: vec![root], splits, place };
+        let accumulator = Accumulator { init: vec![zero], values, identity, combine, roots: vec![root], splits, place };
         let first = ir::Stage {
             sequential: l.k,
             vector,
@@ -143,7 +143,14 @@ impl Lowerer<'_> {
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])
     }
 
-    fn widen(&self, stage: &mut Stage, id: InstructionId, from: ElementType, to: ElementType, x: NodeId) -> Result<NodeId> {
+    fn widen(
+        &self,
+        stage: &mut Stage,
+        id: InstructionId,
+        from: ElementType,
+        to: ElementType,
+        x: NodeId,
+    ) -> Result<NodeId> {
         // Narrow floats are computed in f32 already: rounding the operand to the result's type would lose digits.
         let both_f32 = storage::compute_lane(from) == Lane::F32 && storage::compute_lane(to) == Lane::F32;
         if both_f32 { Ok(x) } else { self.convert(stage, self.inst(id), from, to, x) }
@@ -171,7 +178,13 @@ impl Lowerer<'_> {
         }
     }
 
-    fn blocked(&mut self, id: InstructionId, l: Loops, ty: ElementType, (lhs, rhs): (&[i64], &[i64])) -> Result<Vec<Phase>> {
+    fn blocked(
+        &mut self,
+        id: InstructionId,
+        l: Loops,
+        ty: ElementType,
+        (lhs, rhs): (&[i64], &[i64]),
+    ) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
         // One axis each for rows, columns and the contracted dimension; several dimensions are taken apart again.
         let fuse = |this: &mut Self, loops: &[Loop]| -> (Loop, Vec<Ix>) {
@@ -222,10 +235,10 @@ impl Lowerer<'_> {
     /// Follows an operand through movement to the buffer that it is a view of.
     fn through_views(
         &mut self,
-        leaf: super::Leaf,
+        leaf: crate::hlo::Leaf,
         index: Vec<Ix>,
         dims: &[i64],
-    ) -> Result<(super::Leaf, Ix)> {
+    ) -> Result<(crate::hlo::Leaf, Ix)> {
         let mut leaf = resolve(self.c, leaf);
         let mut index = index;
         let mut dims = dims.to_vec();
@@ -233,11 +246,7 @@ impl Lowerer<'_> {
             let inst = self.inst(leaf.0);
             if !matches!(
                 inst.opcode,
-                Opcode::Copy
-                    | Opcode::Reshape
-                    | Opcode::Broadcast
-                    | Opcode::Transpose
-                    | Opcode::Slice
+                Opcode::Copy | Opcode::Reshape | Opcode::Broadcast | Opcode::Transpose | Opcode::Slice
             ) {
                 return Err(internal(inst, "an operand of a contraction is not in memory"));
             }

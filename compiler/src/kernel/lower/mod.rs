@@ -21,12 +21,9 @@ use super::ir::{Buffer, Kernel, Loop, Phase, Role, Store};
 use super::storage;
 use crate::error::{Error, Result, Site};
 use crate::fusion::{Group, GroupKind, is_splat};
-use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar, Shape};
 use std::collections::{HashMap, HashSet};
-
-/// A leaf of an instruction's result.
-pub type Leaf = (InstructionId, usize);
 
 /// Choices that change the numbers a kernel computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,43 +43,6 @@ pub struct Lowered {
     pub inputs: Vec<Leaf>,
     /// What its output buffers hold, in order.
     pub outputs: Vec<Leaf>,
-}
-
-/// Follows a leaf through instructions that only pass values on.
-pub fn resolve(computation: &Computation, mut leaf: Leaf) -> Leaf {
-    loop {
-        let inst = &computation.instructions[leaf.0];
-        match inst.opcode {
-            Opcode::GetTupleElement => {
-                let index = inst.attrs.int(AttrKey::Index).unwrap_or(0).max(0) as usize;
-                let operand = inst.operands[0];
-                let before: usize = computation.instructions[operand]
-                    .shape
-                    .as_tuple()
-                    .map_or(0, |e| e.iter().take(index).map(Shape::leaf_count).sum());
-                leaf = (operand, before + leaf.1);
-            }
-            Opcode::Tuple => {
-                let mut rest = leaf.1;
-                let mut found = None;
-                for &o in &inst.operands {
-                    let n = computation.instructions[o].shape.leaf_count();
-                    if rest < n {
-                        found = Some((o, rest));
-                        break;
-                    }
-                    rest -= n;
-                }
-                match found {
-                    Some(next) => leaf = next,
-                    None => return leaf,
-                }
-            }
-            Opcode::OptimizationBarrier if inst.operands.len() == 1 => leaf = (inst.operands[0], leaf.1),
-            Opcode::AddDependency | Opcode::Domain => leaf = (inst.operands[0], leaf.1),
-            _ => return leaf,
-        }
-    }
 }
 
 /// Lowers one group of `computation`; `stored` says which leaves are in memory.
@@ -197,7 +157,9 @@ impl<'a> Lowerer<'a> {
         let inst = self.inst(leaf.0);
         match inst.opcode {
             Opcode::Parameter | Opcode::While | Opcode::Conditional => true,
-            Opcode::Constant => inst.literal().and_then(|l| l.arrays().get(leaf.1).map(|a| !is_splat(a))).unwrap_or(true),
+            Opcode::Constant => {
+                inst.literal().and_then(|l| l.arrays().get(leaf.1).map(|a| !is_splat(a))).unwrap_or(true)
+            }
             _ => self.stored.contains(&leaf),
         }
     }
@@ -231,13 +193,16 @@ impl<'a> Lowerer<'a> {
         {
             let lane = storage::compute_lane(shape.ty);
             let raw = stage.body.push(Op::Row(*row), &[], lane_in_row(lane));
-            return Ok(from_row(&mut stage.body, raw, lane));
+            let value = from_row(&mut stage.body, raw, lane);
+            let folded = matches!(inst.opcode, Opcode::Reduce | Opcode::Dot);
+            return Ok(if folded { storage::round_to(&mut stage.body, shape.ty, value) } else { value });
         }
         if let Some((result, at)) = known.results.get(&leaf) {
             if *at != offset() {
                 return Err(internal(inst, "a reduction is read out of step"));
             }
-            return Ok(stage.body.push(Op::Result(*result), &[], storage::compute_lane(shape.ty)));
+            let value = stage.body.push(Op::Result(*result), &[], storage::compute_lane(shape.ty));
+            return Ok(storage::round_to(&mut stage.body, shape.ty, value));
         }
         if self.in_memory(leaf) {
             return self.load(&mut stage.body, leaf, index);
@@ -253,8 +218,7 @@ impl<'a> Lowerer<'a> {
             Opcode::Iota => {
                 let d = inst.attrs.int(AttrKey::IotaDimension).unwrap_or(0).max(0) as usize;
                 let wide = shape.ty.bits() == 64 || shape.dims[d] > i64::from(i32::MAX);
-                let (lane, from) =
-                    if wide { (Lane::I64, ElementType::S64) } else { (Lane::I32, ElementType::S32) };
+                let (lane, from) = if wide { (Lane::I64, ElementType::S64) } else { (Lane::I32, ElementType::S32) };
                 let raw = stage.body.push(Op::Index(index[d].clone()), &[], lane);
                 self.convert(stage, inst, from, shape.ty, raw)
             }
@@ -285,10 +249,27 @@ impl<'a> Lowerer<'a> {
                     let scalar = s.rank() == 0;
                     nodes.push(self.value(stage, known, (o, 0), if scalar { &[] } else { index })?);
                 }
+                if inst.opcode == Opcode::Convert && self.has_excess(inst.operands[0]) && shape.ty != types[0] {
+                    nodes[0] = storage::round_to(&mut stage.body, types[0], nodes[0]);
+                }
                 self.elementwise(stage, inst, &types, shape.ty, &nodes)
             }
             op => Err(unsupported(inst, format!("compiling '{op}' inside a kernel"))),
         }
+    }
+
+    /// Whether a narrow float may be carried in more digits than its type has: it was computed in this kernel.
+    fn has_excess(&self, id: InstructionId) -> bool {
+        let leaf = resolve(self.c, (id, 0));
+        let inst = self.inst(leaf.0);
+        let narrow = inst.shape.as_array().is_some_and(|s| storage::is_narrow_float(s.ty));
+        narrow
+            && !self.in_memory(leaf)
+            && match inst.opcode {
+                Opcode::Convert | Opcode::Constant | Opcode::Reduce | Opcode::Dot => false,
+                op if op.is_elementwise() => true,
+                _ => inst.operands.first().is_some_and(|&o| self.has_excess(o)),
+            }
     }
 
     fn elementwise(
@@ -384,9 +365,7 @@ fn moved_index(inst: &Instruction, index: &[Ix], dims: &[i64], from: &[i64]) -> 
             .iter()
             .zip(dims)
             .enumerate()
-            .map(|(d, (i, &size))| {
-                if numbers.contains(&(d as i64)) { i.scale(-1).offset(size - 1) } else { i.clone() }
-            })
+            .map(|(d, (i, &size))| if numbers.contains(&(d as i64)) { i.scale(-1).offset(size - 1) } else { i.clone() })
             .collect(),
         _ => index.to_vec(),
     }
@@ -397,6 +376,28 @@ struct Combiner {
     body: Body,
     roots: Vec<NodeId>,
     identity: Option<Vec<u64>>,
+    /// Whether partial results may be combined with each other.
+    splits: bool,
+}
+
+/// Whether a root of a combiner of `n` components depends on an accumulator and on a value. One that does not is no
+/// fold of its elements; its result follows from their order alone, which must then be kept.
+fn sees_both_sides(body: &Body, root: NodeId, n: u32) -> bool {
+    let (mut accumulator, mut value) = (false, false);
+    let mut stack = vec![root];
+    let mut seen = HashSet::new();
+    while let Some(id) = stack.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let node = body.node(id);
+        if let Op::Arg(k) = node.op {
+            accumulator |= k < n;
+            value |= k >= n;
+        }
+        stack.extend(&node.args);
+    }
+    accumulator && value
 }
 
 fn mem_of(inst: &Instruction, ty: ElementType) -> Result<Mem> {
@@ -469,9 +470,7 @@ fn region(module: &Module, id: ComputationId, at: &Instruction, numerics: Numeri
             nodes.get(&o).map(|&n| (n, ty)).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))
         };
         let node = match inst.opcode {
-            Opcode::Parameter => {
-                body.arg(inst.parameter_number().unwrap_or(0) as u32, storage::compute_lane(shape.ty))
-            }
+            Opcode::Parameter => body.arg(inst.parameter_number().unwrap_or(0) as u32, storage::compute_lane(shape.ty)),
             Opcode::Constant => {
                 let literal = inst.literal().and_then(|l| l.as_array()).ok_or_else(|| internal(inst, "no literal"))?;
                 splat(&mut body, literal)
@@ -493,7 +492,8 @@ fn region(module: &Module, id: ComputationId, at: &Instruction, numerics: Numeri
         let (source, _) = resolve(c, (c.root, leaf));
         roots.push(*nodes.get(&source).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))?);
     }
-    Ok(Combiner { body, roots, identity: identity(c) })
+    let splits = roots.iter().all(|&r| sees_both_sides(&body, r, roots.len() as u32));
+    Ok(Combiner { body, roots, identity: identity(c), splits })
 }
 
 /// The value that changes nothing when combined, for reducers of one operation.

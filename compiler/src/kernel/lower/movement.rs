@@ -1,7 +1,8 @@
 //! Concatenate and pad as kernels: the domain is split, a phase for each part, and no lane is tested.
 
-use super::{Known, Lowerer, Stage, internal, resolve};
+use super::{Known, Lowerer, Stage, internal};
 use crate::error::Result;
+use crate::hlo::resolve;
 use crate::hlo::{AttrKey, InstructionId, PaddingDimension};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Loop, Nest, Phase};
@@ -31,8 +32,7 @@ impl Lowerer<'_> {
         let to = self.leaf_shape((id, 0))?.dims.clone();
         let mut phases = Vec::new();
         // The elements of the operand that lie inside the result: first and one past the last, in each dimension.
-        let inside: Vec<(i64, i64)> =
-            (0..to.len()).map(|d| surviving(&config[d], from[d], to[d])).collect();
+        let inside: Vec<(i64, i64)> = (0..to.len()).map(|d| surviving(&config[d], from[d], to[d])).collect();
         let empty = inside.iter().any(|(a, b)| a >= b);
         if config.iter().any(|c| c.interior > 0) || empty {
             // Gaps lie between the operand's elements: fill everything first.

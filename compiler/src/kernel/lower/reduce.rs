@@ -3,9 +3,10 @@
 //! Where the last dimension is folded, it is the vector axis with accumulators in lanes; where it is kept, it is the
 //! vector axis too, with one accumulator an element in row buffers, so that memory is read in order either way.
 
-use super::{Known, Lowerer, Stage, internal, lane_in_row, resolve};
+use super::{Known, Lowerer, Stage, internal, lane_in_row};
 use crate::error::Result;
 use crate::fusion::reduced_dims;
+use crate::hlo::resolve;
 use crate::hlo::{InstructionId, Opcode};
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
@@ -67,7 +68,7 @@ impl Lowerer<'_> {
             identity: combiner.identity,
             combine: combiner.body,
             roots: combiner.roots,
-            splits: true,
+            splits: combiner.splits,
             place,
         };
         let first = ir::Stage {

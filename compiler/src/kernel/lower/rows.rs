@@ -3,10 +3,11 @@
 //! Stage `L` computes what follows from `L` reductions of a row, one after another. A full value of an earlier stage is
 //! computed again where that is cheap and kept in a row buffer where it is not.
 
-use super::{Known, Leaf, Lowerer, Stage, internal, lane_in_row, resolve};
+use super::{Known, Lowerer, Stage, internal, lane_in_row};
 use crate::error::Result;
 use crate::fusion::Group;
 use crate::hlo::{InstructionId, Opcode};
+use crate::hlo::{Leaf, resolve};
 use crate::kernel::body::Lane;
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
@@ -115,9 +116,9 @@ impl Lowerer<'_> {
                 .into_iter()
                 .map(|(m, results, init, values, combiner)| {
                     let place = Place::Lanes { results };
-                    let identity = combiner.identity;
+                    let (identity, splits) = (combiner.identity, combiner.splits);
                     let (combine, roots) = (combiner.body, combiner.roots);
-                    (m, Accumulator { init, values, identity, combine, roots, splits: true, place })
+                    (m, Accumulator { init, values, identity, combine, roots, splits, place })
                 })
                 .collect();
             for (m, a) in &accumulators {
@@ -133,7 +134,14 @@ impl Lowerer<'_> {
             // Row values alone need no loop over the row.
             let vector = if full { vector } else { self.new_loop(1) };
             let accumulators = accumulators.into_iter().map(|(_, a)| a).collect();
-            stages.push(ir::Stage { sequential: Vec::new(), vector, body: stage.body, accumulators, stores, row_stores });
+            stages.push(ir::Stage {
+                sequential: Vec::new(),
+                vector,
+                body: stage.body,
+                accumulators,
+                stores,
+                row_stores,
+            });
         }
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])
     }
