@@ -2,6 +2,7 @@
 
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, scratch_bytes};
+use super::registers::emit_loop;
 use super::target::Target;
 use crate::error::{Error, Result};
 use crate::kernel::ir::{Kernel, Nest, Phase};
@@ -61,8 +62,22 @@ pub fn compile(
     let mut inlined = 0;
     for (k, kernel) in schedule.kernels.iter() {
         for (p, phase) in kernel.phases.iter().enumerate() {
-            let Phase::Nest(nest) = phase else {
-                return Err(Error::Internal("a contraction reached the driver unlowered".into()));
+            let nest = match phase {
+                Phase::Nest(nest) => nest,
+                Phase::Registers(l) if l.state.len() <= INLINE_ELEMENTS as usize => {
+                    phases.insert((k, p), PhaseCode::Inline);
+                    continue;
+                }
+                Phase::Registers(_) => {
+                    let index = functions.len() as u32;
+                    let name = format!("{symbol}.{}.{}", k.as_u32(), kernel.name);
+                    functions.push((name, phase_function(index, kernel, phase, target)));
+                    phases.insert((k, p), PhaseCode::Function(index));
+                    continue;
+                }
+                Phase::Contraction(_) => {
+                    return Err(Error::Internal("a contraction reached the driver unlowered".into()));
+                }
             };
             per_worker = per_worker.max(scratch_bytes(nest));
             if work(nest) <= INLINE_ELEMENTS && inlined < MAX_INLINED {
@@ -72,7 +87,7 @@ pub fn compile(
             }
             let index = functions.len() as u32;
             let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
-            let function = phase_function(index, kernel, nest, target);
+            let function = phase_function(index, kernel, phase, target);
             functions.push((name, function));
             phases.insert((k, p), PhaseCode::Function(index));
         }
@@ -165,7 +180,7 @@ fn signature(parameters: usize, returns: bool) -> Signature {
 }
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8)`.
-fn phase_function(index: u32, kernel: &Kernel, nest: &Nest, target: &Target) -> Function {
+fn phase_function(index: u32, kernel: &Kernel, phase: &Phase, target: &Target) -> Function {
     let mut function =
         Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(4, false));
     let mut context = FunctionBuilderContext::new();
@@ -177,23 +192,29 @@ fn phase_function(index: u32, kernel: &Kernel, nest: &Nest, target: &Target) -> 
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| b.block_params(entry)[i]);
     let bases: Vec<Value> =
         (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
-    emit_nest(&mut b, target, nest, &bases, (begin, end), scratch);
+    emit_phase(&mut b, target, phase, &bases, (begin, end), scratch);
     b.ins().return_(&[]);
     b.finalize(target.isa.frontend_config());
     function
 }
 
-fn emit_nest(
+fn emit_phase(
     b: &mut FunctionBuilder<'_>,
     target: &Target,
-    nest: &Nest,
+    phase: &Phase,
     bases: &[Value],
     (begin, end): (Value, Value),
     scratch: Value,
 ) {
-    let lanes = Lanes { b, x86: target.is_x86() };
-    let mut emitter = NestEmitter { lanes, bases, scratch, axes: HashMap::new(), results: HashMap::new(), nest };
-    emitter.run(begin, end);
+    let mut lanes = Lanes { b, x86: target.is_x86() };
+    match phase {
+        Phase::Nest(nest) => {
+            let (axes, results) = (HashMap::new(), HashMap::new());
+            NestEmitter { lanes, bases, scratch, axes, results, nest }.run(begin, end);
+        }
+        Phase::Registers(l) => emit_loop(&mut lanes, l, bases),
+        Phase::Contraction(_) => {}
+    }
 }
 
 struct Driver<'a, 'b> {
@@ -350,16 +371,20 @@ impl Driver<'_, '_> {
         let scratch = self.b.ins().iadd_imm(self.workspace, self.assignment.workspace as i64);
         let mut arguments = None;
         for (p, phase) in kernel.phases.iter().enumerate() {
-            let Phase::Nest(nest) = phase else { continue };
+            let points = match phase {
+                Phase::Nest(nest) => nest.points(),
+                Phase::Registers(_) => 1,
+                Phase::Contraction(_) => continue,
+            };
             let begin = self.b.ins().iconst(types::I64, 0);
-            let end = self.b.ins().iconst(types::I64, nest.points());
+            let end = self.b.ins().iconst(types::I64, points);
             match self.phases.get(&(id, p)) {
                 Some(PhaseCode::Function(index)) => {
                     let arguments = *arguments.get_or_insert_with(|| self_table(&mut self.b, &bases));
                     let f = self.function(*index);
                     self.b.ins().call(f, &[arguments, begin, end, scratch]);
                 }
-                _ => emit_nest(&mut self.b, self.target, nest, &bases, (begin, end), scratch),
+                _ => emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch),
             }
         }
         Ok(())

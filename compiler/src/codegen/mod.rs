@@ -13,4 +13,5 @@
 pub mod driver;
 pub mod lanes;
 pub mod nest;
+pub mod registers;
 pub mod target;

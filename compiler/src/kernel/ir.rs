@@ -2,6 +2,7 @@
 
 use super::body::{Body, Lane, Mem, NodeId};
 use super::index::{Axis, Ix};
+use super::registers::RegisterLoop;
 use brolga_runtime::ElementType;
 
 /// A loop variable with its extent.
@@ -179,6 +180,8 @@ pub enum Phase {
     Nest(Nest),
     /// A blocked contraction.
     Contraction(Box<Contraction>),
+    /// A loop over tiny tensors; the only phase of its kernel.
+    Registers(Box<RegisterLoop>),
 }
 
 /// A kernel.

@@ -19,6 +19,7 @@ pub mod index;
 pub mod ir;
 pub mod lower;
 pub mod math;
+pub mod registers;
 pub mod rewrite;
 pub mod simplify;
 pub mod storage;

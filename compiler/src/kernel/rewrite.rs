@@ -45,6 +45,8 @@ pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) {
                 stage.stores.iter_mut().for_each(|s| change(&mut s.buffer));
             }
         }
+        // Its buffers are numbered by position.
+        Phase::Registers(_) => {}
         Phase::Contraction(c) => {
             let places = in_body(&mut c.epilogue);
             move_stores(c, &places);

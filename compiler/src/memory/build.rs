@@ -5,8 +5,9 @@ use crate::error::{Error, Result, Site};
 use crate::fusion::{self, Step};
 use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
 use crate::hlo::{Leaf, resolve};
-use crate::kernel::ir::Role;
+use crate::kernel::ir::{Buffer, Kernel, Phase, Role};
 use crate::kernel::lower::{self, Numerics};
+use crate::kernel::registers::{self, RegisterLoop, StateArray};
 use brolga_runtime::{ArrayShape, Shape};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -159,7 +160,7 @@ impl Builder<'_> {
                         ScheduleStep::While { results, .. } | ScheduleStep::Conditional { results, .. } => {
                             results.clone()
                         }
-                        ScheduleStep::Kernel { .. } => Vec::new(),
+                        ScheduleStep::Kernel { buffers, .. } => buffers[buffers.len() / 2..].to_vec(),
                     };
                     values.extend(results.into_iter().enumerate().map(|(leaf, v)| ((*i, leaf), v)));
                     block.steps.push(step);
@@ -173,6 +174,28 @@ impl Builder<'_> {
     fn define_all(&mut self, at: (ComputationId, InstructionId), definition: Definition) -> Result<Vec<ValueId>> {
         let n = self.module.instruction(at.0, at.1).shape.leaf_count();
         (0..n).map(|leaf| self.value(at, leaf, definition)).collect()
+    }
+
+    /// A loop in registers is one kernel: it loads the initial state and stores the final one.
+    fn register_loop(
+        &mut self,
+        at: (ComputationId, InstructionId),
+        l: RegisterLoop,
+        init: Vec<ValueId>,
+    ) -> Result<ScheduleStep> {
+        let inst = self.module.instruction(at.0, at.1);
+        let buffer = |role| move |s: &StateArray| Buffer { ty: s.ty, elements: s.elements, role };
+        let mut buffers: Vec<Buffer> = l.state.iter().map(buffer(Role::Input)).collect();
+        buffers.extend(l.state.iter().map(buffer(Role::Output)));
+        // Everything is loaded before anything is stored.
+        let n = init.len() as u32;
+        let in_place = (0..n).map(|k| (n + k, k)).collect();
+        let phases = vec![Phase::Registers(Box::new(l))];
+        let kernel = Kernel { name: inst.name.clone(), buffers, phases, in_place, line: inst.location.line };
+        let kernel = self.schedule.kernels.push(kernel);
+        let mut values = init;
+        values.extend(self.define_all(at, Definition::Step)?);
+        Ok(ScheduleStep::Kernel { kernel, buffers: values })
     }
 
     fn control(
@@ -190,6 +213,9 @@ impl Builder<'_> {
             let condition = inst.attrs.computation(AttrKey::Condition).ok_or_else(|| missing("condition"))?;
             let body = inst.attrs.computation(AttrKey::Body).ok_or_else(|| missing("body"))?;
             let init = self.leaves(computation, values, inst.operands[0])?;
+            if let Some(l) = registers::lower_while(module, inst, self.numerics) {
+                return self.register_loop(at, l, init);
+            }
             let condition_parameters = self.define_all(at, Definition::BlockParameter)?;
             let body_parameters = self.define_all(at, Definition::BlockParameter)?;
             let (condition, result) = self.block(condition, &condition_parameters, depth + 1)?;

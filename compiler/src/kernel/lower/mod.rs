@@ -341,7 +341,7 @@ impl<'a> Lowerer<'a> {
 
 /// Where element `index` of a movement's result comes from: the index into its operand. `dims` are the result's
 /// dimensions, `from` the operand's.
-fn moved_index(inst: &Instruction, index: &[Ix], dims: &[i64], from: &[i64]) -> Vec<Ix> {
+pub(crate) fn moved_index(inst: &Instruction, index: &[Ix], dims: &[i64], from: &[i64]) -> Vec<Ix> {
     let numbers = inst.attrs.ints_or_empty(AttrKey::Dimensions);
     match inst.opcode {
         Opcode::Reshape => delinearize(&linearize(index, dims), from),
@@ -372,9 +372,9 @@ fn moved_index(inst: &Instruction, index: &[Ix], dims: &[i64], from: &[i64]) -> 
 }
 
 /// A combiner in node form.
-struct Combiner {
-    body: Body,
-    roots: Vec<NodeId>,
+pub(crate) struct Combiner {
+    pub(crate) body: Body,
+    pub(crate) roots: Vec<NodeId>,
     identity: Option<Vec<u64>>,
     /// Whether partial results may be combined with each other.
     splits: bool,
@@ -431,17 +431,22 @@ fn elementwise_node(
 
 /// The element of a constant whose elements are all equal, in the compute lane of its type.
 fn splat(body: &mut Body, array: &ArrayLiteral) -> NodeId {
+    constant_node(body, array, 0)
+}
+
+/// One element of a constant, in the compute lane of its type; 0 where there is none.
+pub(crate) fn constant_node(body: &mut Body, array: &ArrayLiteral, i: usize) -> NodeId {
     let ty = array.ty();
     let lane = storage::compute_lane(ty);
-    let bits = match if array.elements() == 0 { Scalar::Int(0) } else { array.get(0) } {
+    let bits = match if i < array.elements() { array.get(i) } else { Scalar::Int(0) } {
         Scalar::Pred(b) => u64::from(b),
         Scalar::Int(v) if lane == Lane::I32 => u64::from(v as u32),
         Scalar::Int(v) => v as u64,
         Scalar::UInt(v) if lane == Lane::I32 => u64::from(v as u32),
         Scalar::UInt(v) => v,
         // The storage form keeps NaN payloads that a trip through f64 would not.
-        Scalar::Float(_) if ty == ElementType::F32 => u64::from(array.as_slice::<u32>()[0]),
-        Scalar::Float(_) if ty == ElementType::F64 => array.as_slice::<u64>()[0],
+        Scalar::Float(_) if ty == ElementType::F32 => u64::from(array.as_slice::<u32>()[i]),
+        Scalar::Float(_) if ty == ElementType::F64 => array.as_slice::<u64>()[i],
         Scalar::Float(v) => u64::from((v as f32).to_bits()),
         Scalar::Complex(_) => 0,
     };
@@ -449,7 +454,7 @@ fn splat(body: &mut Body, array: &ArrayLiteral) -> NodeId {
 }
 
 /// Turns a computation on scalars into nodes: arguments are its parameters.
-fn region(module: &Module, id: ComputationId, at: &Instruction, numerics: Numerics) -> Result<Combiner> {
+pub(crate) fn region(module: &Module, id: ComputationId, at: &Instruction, numerics: Numerics) -> Result<Combiner> {
     let c = &module.computations[id];
     let mut body = Body::new();
     let mut nodes: HashMap<InstructionId, NodeId> = HashMap::new();

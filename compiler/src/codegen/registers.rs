@@ -1,0 +1,78 @@
+//! Register loops as CLIF: scalars only.
+
+use super::lanes::{Lanes, Val};
+use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::registers::RegisterLoop;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_frontend::Variable;
+
+/// Emits the nodes that the roots need; `args` are the arguments.
+fn emit(lanes: &mut Lanes<'_, '_>, body: &Body, args: &[Value], roots: &[NodeId]) -> Vec<Value> {
+    let mut needed = vec![false; body.nodes().len()];
+    roots.iter().for_each(|r| needed[r.0 as usize] = true);
+    for i in (0..needed.len()).rev() {
+        if needed[i] {
+            body.nodes()[i].args.iter().for_each(|a| needed[a.0 as usize] = true);
+        }
+    }
+    let mut values: Vec<Option<Value>> = vec![None; needed.len()];
+    for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
+        let v = match &node.op {
+            Op::Arg(n) => args[*n as usize],
+            Op::Const(bits) => lanes.constant(node.lane, *bits),
+            op => {
+                let inputs: Vec<Val> = node.args.iter().filter_map(|a| values[a.0 as usize]).map(Val::One).collect();
+                let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
+                match lanes.node(op, &inputs, &from, node.lane) {
+                    Val::One(v) | Val::Four(v) | Val::Pair([v, _]) => v,
+                }
+            }
+        };
+        values[i] = Some(v);
+    }
+    roots.iter().filter_map(|r| values[r.0 as usize]).collect()
+}
+
+/// Emits a register loop; `bases` are the initial arrays, then the final ones.
+pub fn emit_loop(lanes: &mut Lanes<'_, '_>, l: &RegisterLoop, bases: &[Value]) {
+    let n = l.state.len();
+    let mut variables: Vec<Variable> = Vec::new();
+    for (k, a) in l.state.iter().enumerate() {
+        for i in 0..a.elements {
+            let raw = lanes.load_one(a.mem, bases[k], (i as i64 * a.mem.bytes()) as i32);
+            let (body, root) = &l.decode[k];
+            for v in emit(lanes, body, &[raw], &[*root]) {
+                let ty = lanes.b.func.dfg.value_type(v);
+                let variable = lanes.b.declare_var(ty);
+                lanes.b.def_var(variable, v);
+                variables.push(variable);
+            }
+        }
+    }
+    let (head, inner, after) = (lanes.b.create_block(), lanes.b.create_block(), lanes.b.create_block());
+    lanes.b.ins().jump(head, &[]);
+    lanes.b.switch_to_block(head);
+    let state: Vec<Value> = variables.iter().map(|&v| lanes.b.use_var(v)).collect();
+    let more = emit(lanes, &l.condition.0, &state, &[l.condition.1]);
+    lanes.b.ins().brif(more[0], inner, &[], after, &[]);
+    lanes.b.switch_to_block(inner);
+    lanes.b.seal_block(inner);
+    let next = emit(lanes, &l.body.0, &state, &l.body.1);
+    for (&variable, v) in variables.iter().zip(next) {
+        lanes.b.def_var(variable, v);
+    }
+    lanes.b.ins().jump(head, &[]);
+    lanes.b.seal_block(head);
+    lanes.b.switch_to_block(after);
+    lanes.b.seal_block(after);
+    let mut rest = variables.iter();
+    for (k, a) in l.state.iter().enumerate() {
+        for (i, &variable) in rest.by_ref().take(a.elements).enumerate() {
+            let v = lanes.b.use_var(variable);
+            let (body, root) = &l.encode[k];
+            for v in emit(lanes, body, &[v], &[*root]) {
+                lanes.store_one(a.mem, v, bases[n + k], (i as i64 * a.mem.bytes()) as i32);
+            }
+        }
+    }
+}
