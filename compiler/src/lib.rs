@@ -19,6 +19,8 @@ pub mod memory;
 pub mod codegen;
 pub mod object;
 
+pub mod aot;
+
 mod driver;
 mod error;
 

@@ -51,6 +51,11 @@ const X86: &[(&str, &str, u8)] = &[
     ("avx512vl", "has_avx512vl", 4),
 ];
 
+/// Whether `name` is an x86-64 feature that code generation can make use of.
+pub fn is_known_feature(name: &str) -> bool {
+    X86.iter().any(|f| f.0 == name)
+}
+
 fn target_error(e: impl std::fmt::Display) -> Error {
     Error::Target(e.to_string())
 }

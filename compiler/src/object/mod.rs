@@ -13,10 +13,12 @@
 //!
 //! Not written yet: unwind tables (`.eh_frame`) and line tables. Compile with frame pointers for usable backtraces.
 
+mod archive;
 mod bindings;
 mod disasm;
 mod header;
 mod input;
+mod inspect;
 mod names;
 mod reloc;
 mod write;
@@ -24,8 +26,10 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use archive::static_archive;
 pub use bindings::rust_bindings;
 pub use disasm::{disassemble, disassemble_object};
 pub use header::c_header;
 pub use input::{CodeReloc, CompiledFunction, DataInit, DataObject, DataReloc, ObjectInput, Target, namespace};
+pub use inspect::read_descriptor;
 pub use write::{architecture, isa_features, write};

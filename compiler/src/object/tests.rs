@@ -515,3 +515,18 @@ fn a_linked_program_is_checked_too() {
     // SAFETY: as above; the magic word is wrong, which is noticed before anything else is read.
     assert!(unsafe { Program::from_linked([0u8; 16].as_ptr(), loaded.entry()) }.is_err());
 }
+
+#[test]
+fn descriptors_are_read_back_for_every_format() {
+    for triple in
+        ["x86_64-unknown-linux-gnu", "riscv64gc-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
+    {
+        let isa = isa(triple, &[]);
+        let mut bytes = write(&with_data(&isa), &*isa).unwrap();
+        let descriptor = read_descriptor(&bytes).unwrap_or_else(|e| panic!("{triple}: {e}"));
+        assert_eq!(descriptor.architecture, architecture(&*isa).unwrap());
+        *bytes.last_mut().unwrap() ^= 1;
+        assert!(read_descriptor(&bytes).is_err(), "{triple}");
+    }
+    assert!(read_descriptor(b"").is_err());
+}

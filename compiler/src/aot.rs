@@ -1,0 +1,348 @@
+//! The helper for `build.rs`: precompiles a module and links it into the crate that is being built.
+//!
+//! ```no_run
+//! // build.rs
+//! brolga_compiler::aot::Builder::new().module("model.hlo").name("mlp").compile();
+//! ```
+//!
+//! ```ignore
+//! // src/main.rs
+//! mod model {
+//!     include!(concat!(env!("OUT_DIR"), "/mlp.rs"));
+//! }
+//! let mut mlp = model::Mlp::new()?;
+//! mlp.run(&input, &mut output)?;
+//! ```
+//!
+//! Target and instruction-set features are those that Cargo builds for, never those of the machine that runs the build;
+//! [`Builder::target_cpu`] asks for more. The package needs `brolga-compiler` as a build dependency and `brolga-runtime`
+//! as a dependency; with a checked-in object ([`Builder::object`]) the compiler is still what makes the bindings.
+
+use crate::codegen::target::TargetOptions;
+use crate::object::{c_header, read_descriptor, rust_bindings, static_archive};
+use crate::{CompileOptions, compile, shape, symbol_name, text};
+use brolga_runtime::abi::{Architecture, DescriptorInfo};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why a build failed: the file concerned and the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildError {
+    /// The file that was read or written, where there is one.
+    pub path: PathBuf,
+    /// What went wrong.
+    pub message: String,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.as_os_str().is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.path.display(), self.message)
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+fn at(path: &Path, message: impl fmt::Display) -> BuildError {
+    BuildError { path: path.to_owned(), message: message.to_string() }
+}
+
+/// What a build has written.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The object file.
+    pub object: PathBuf,
+    /// The static library that holds it.
+    pub library: PathBuf,
+    /// The Rust bindings, for `include!`.
+    pub bindings: PathBuf,
+    /// The C header.
+    pub header: PathBuf,
+    /// What the program says of itself.
+    pub descriptor: DescriptorInfo,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Module(PathBuf),
+    Object(PathBuf),
+}
+
+/// Precompiles one module. See the [module's page](self).
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    source: Option<Source>,
+    name: Option<String>,
+    target: Option<String>,
+    cpu: Option<String>,
+    features: Vec<String>,
+    out_dir: Option<PathBuf>,
+    options: CompileOptions,
+    silent: bool,
+}
+
+impl Builder {
+    /// A builder that knows what Cargo tells a build script.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// The HLO text to compile; relative paths start at the package's root.
+    pub fn module(&mut self, path: impl Into<PathBuf>) -> &mut Builder {
+        self.source = Some(Source::Module(path.into()));
+        self
+    }
+
+    /// An object that was compiled before, checked in perhaps, instead of a module. It must be for Cargo's target.
+    pub fn object(&mut self, path: impl Into<PathBuf>) -> &mut Builder {
+        self.source = Some(Source::Object(path.into()));
+        self
+    }
+
+    /// Symbol of the entry function, and the name of all files written; by default the source file's name.
+    pub fn name(&mut self, name: impl Into<String>) -> &mut Builder {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The target triple instead of Cargo's.
+    pub fn target(&mut self, triple: impl Into<String>) -> &mut Builder {
+        self.target = Some(triple.into());
+        self
+    }
+
+    /// The least processor that the program must run on, such as `x86-64-v3`, instead of Cargo's target features.
+    pub fn target_cpu(&mut self, cpu: impl Into<String>) -> &mut Builder {
+        self.cpu = Some(cpu.into());
+        self
+    }
+
+    /// A feature to add (`avx2`) or to take away (`-fma`).
+    pub fn target_feature(&mut self, feature: impl Into<String>) -> &mut Builder {
+        self.features.push(feature.into());
+        self
+    }
+
+    /// Where files go, instead of `OUT_DIR`.
+    pub fn out_dir(&mut self, path: impl Into<PathBuf>) -> &mut Builder {
+        self.out_dir = Some(path.into());
+        self
+    }
+
+    /// Options of the compiler. Their target and name are replaced by the builder's.
+    pub fn options(&mut self, options: CompileOptions) -> &mut Builder {
+        self.options = options;
+        self
+    }
+
+    /// Whether to print nothing to Cargo: for use outside build scripts.
+    pub fn silent(&mut self, silent: bool) -> &mut Builder {
+        self.silent = silent;
+        self
+    }
+
+    /// Compiles, writes the files and tells Cargo to link the library.
+    ///
+    /// # Panics
+    /// Where anything fails, with a message for whoever runs the build.
+    pub fn compile(&self) -> Output {
+        match self.try_compile() {
+            Ok(output) => output,
+            Err(error) => panic!("\n\nbrolga: {error}\n\n"),
+        }
+    }
+
+    /// As [`Builder::compile`].
+    ///
+    /// # Errors
+    /// Where a file cannot be read or written, or the program cannot be compiled.
+    pub fn try_compile(&self) -> Result<Output, BuildError> {
+        let missing = |what: &str| at(Path::new(""), what);
+        let source = self.source.as_ref().ok_or_else(|| missing("no module was given: call `module` or `object`"))?;
+        let path = match source {
+            Source::Module(path) | Source::Object(path) => path,
+        };
+        self.tell(format_args!("cargo:rerun-if-changed={}", path.display()));
+        let target = self.target_options();
+        let bytes = std::fs::read(path).map_err(|e| at(path, e))?;
+        let (object, descriptor) = match source {
+            Source::Module(_) => self.compile_module(path, bytes, target.clone())?,
+            Source::Object(_) => self.take_object(path, bytes, target.triple.as_deref())?,
+        };
+        let directory = match &self.out_dir {
+            Some(directory) => directory.clone(),
+            None => environment("OUT_DIR").map(PathBuf::from).ok_or_else(|| missing("OUT_DIR is not set"))?,
+        };
+        self.write(&directory, object, descriptor, target.triple.as_deref().unwrap_or_default())
+    }
+
+    fn compile_module(
+        &self,
+        path: &Path,
+        bytes: Vec<u8>,
+        target: TargetOptions,
+    ) -> Result<(Vec<u8>, DescriptorInfo), BuildError> {
+        let source = String::from_utf8(bytes).map_err(|e| at(path, e))?;
+        let module = text::parse(&source).map_err(|e| at(path, e))?;
+        shape::verify(&module).map_err(|e| at(path, e))?;
+        let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
+        let name = symbol_name(self.name.as_deref().unwrap_or(stem));
+        let options = CompileOptions { target, name: Some(name), ..self.options.clone() };
+        let artifact = compile(&module, &options).map_err(|e| at(path, e))?;
+        // As a reader of the object sees it, so that bindings made from the object alone are the same.
+        let descriptor = read_descriptor(&artifact.object).map_err(|e| at(path, e))?;
+        Ok((artifact.object, descriptor))
+    }
+
+    fn take_object(
+        &self,
+        path: &Path,
+        bytes: Vec<u8>,
+        triple: Option<&str>,
+    ) -> Result<(Vec<u8>, DescriptorInfo), BuildError> {
+        let descriptor = read_descriptor(&bytes).map_err(|e| at(path, e))?;
+        let wanted = triple.and_then(|t| t.parse::<target_lexicon::Triple>().ok()).map(|t| t.architecture);
+        let fits = match wanted {
+            None => true,
+            Some(target_lexicon::Architecture::X86_64) => descriptor.architecture == Architecture::X86_64,
+            Some(target_lexicon::Architecture::Aarch64(_)) => descriptor.architecture == Architecture::Aarch64,
+            Some(target_lexicon::Architecture::Riscv64(_)) => descriptor.architecture == Architecture::Riscv64,
+            Some(_) => false,
+        };
+        if !fits {
+            let message =
+                format!("the object is for {}, the build for {}", descriptor.architecture, triple.unwrap_or("?"));
+            return Err(at(path, message));
+        }
+        if let Some(name) = self.name.as_ref().filter(|n| **n != descriptor.entry) {
+            return Err(at(path, format!("the object's program is called '{}', not '{name}'", descriptor.entry)));
+        }
+        Ok((bytes, descriptor))
+    }
+
+    fn write(
+        &self,
+        directory: &Path,
+        object: Vec<u8>,
+        descriptor: DescriptorInfo,
+        triple: &str,
+    ) -> Result<Output, BuildError> {
+        let name = descriptor.entry.clone();
+        // Not `libNAME.a`: a program called `m` must not stand in for the system's mathematics.
+        let library_name = format!("brolga_{name}");
+        let msvc = triple.ends_with("-msvc");
+        let apple = triple.contains("-apple-");
+        let file = if msvc { format!("{library_name}.lib") } else { format!("lib{library_name}.a") };
+        let output = Output {
+            object: directory.join(format!("{name}.o")),
+            library: directory.join(file),
+            bindings: directory.join(format!("{name}.rs")),
+            header: directory.join(format!("{name}.h")),
+            descriptor,
+        };
+        let symbols = [name.clone(), output.descriptor.descriptor_symbol()];
+        let archive = static_archive(&format!("{name}.o"), &object, &symbols, apple)
+            .ok_or_else(|| at(&output.library, "the object is too large for an archive"))?;
+        for (path, bytes) in [
+            (&output.object, object),
+            (&output.library, archive),
+            (&output.bindings, rust_bindings(&output.descriptor).into_bytes()),
+            (&output.header, c_header(&output.descriptor).into_bytes()),
+        ] {
+            std::fs::write(path, bytes).map_err(|e| at(path, e))?;
+        }
+        self.tell(format_args!("cargo:rustc-link-search=native={}", directory.display()));
+        self.tell(format_args!("cargo:rustc-link-lib=static={library_name}"));
+        Ok(output)
+    }
+
+    /// Cargo's target, and the features that Cargo compiles Rust code for.
+    fn target_options(&self) -> TargetOptions {
+        let triple = self.target.clone().or_else(|| environment("TARGET"));
+        let mut features = Vec::new();
+        let mut cpu = self.cpu.clone();
+        let x86 = triple.as_deref().is_none_or(|t| t.starts_with("x86_64"));
+        if cpu.is_none()
+            && self.target.is_none()
+            && x86
+            && let Some(cargo) = environment("CARGO_CFG_TARGET_FEATURE")
+        {
+            // What the compiler does not know (`sse2`, `fxsr`) is part of every x86-64 processor or of no use to it.
+            cpu = Some("x86-64".into());
+            features
+                .extend(cargo.split(',').filter(|f| crate::codegen::target::is_known_feature(f)).map(str::to_owned));
+        }
+        features.extend(self.features.iter().cloned());
+        TargetOptions { triple, cpu, features }
+    }
+
+    fn tell(&self, line: fmt::Arguments<'_>) {
+        if !self.silent {
+            println!("{line}");
+        }
+    }
+}
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const MODULE: &str = "HloModule m\n\nENTRY %main (x: f32[4], y: f32[4]) -> f32[4] {\n  %x = f32[4]{0} parameter(0)\n  \
+        %y = f32[4]{0} parameter(1)\n  ROOT %z = f32[4]{0} add(f32[4]{0} %x, f32[4]{0} %y)\n}\n";
+
+    fn directory(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("brolga-aot-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_module_becomes_a_library_and_bindings() {
+        let directory = directory("module");
+        let module = directory.join("model.hlo");
+        std::fs::write(&module, MODULE).unwrap();
+        let mut builder = Builder::new();
+        builder.silent(true).module(&module).name("adder").target("x86_64-unknown-linux-gnu").out_dir(&directory);
+        let output = builder.compile();
+        let bindings = std::fs::read_to_string(&output.bindings).unwrap();
+        assert!(
+            bindings.contains("pub fn run(&mut self, x: &[f32; 4], y: &[f32; 4], out0: &mut [f32; 4])"),
+            "{bindings}"
+        );
+        assert!(output.library.ends_with("libbrolga_adder.a"));
+        assert_eq!(read_descriptor(&std::fs::read(&output.object).unwrap()).unwrap().entry, "adder");
+
+        // The object can be checked in and taken as it is.
+        let again = directory.join("again");
+        std::fs::create_dir_all(&again).unwrap();
+        let mut from_object = Builder::new();
+        from_object.silent(true).object(&output.object).target("x86_64-unknown-linux-gnu").out_dir(&again);
+        let second = from_object.try_compile().unwrap();
+        assert_eq!(std::fs::read(&output.library).unwrap(), std::fs::read(&second.library).unwrap());
+        assert_eq!(bindings, std::fs::read_to_string(&second.bindings).unwrap());
+        let error = from_object.target("aarch64-unknown-linux-gnu").try_compile().unwrap_err();
+        assert!(error.message.contains("the object is for x86_64"), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(Builder::new().try_compile().unwrap_err().message.contains("no module was given"));
+        let error = Builder::new().silent(true).module("/no/such/file.hlo").try_compile().unwrap_err();
+        assert!(error.to_string().contains("file.hlo"), "{error}");
+        let directory = directory("mistakes");
+        let module = directory.join("bad.hlo");
+        std::fs::write(&module, MODULE.replace("add(", "ad(")).unwrap();
+        let error = Builder::new().silent(true).module(&module).out_dir(&directory).try_compile().unwrap_err();
+        assert!(error.to_string().contains("line 6"), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
