@@ -21,6 +21,7 @@ mod contraction;
 mod control;
 mod convolution;
 mod dense;
+mod devices;
 mod dynamic;
 mod elementwise;
 mod fft;
@@ -32,9 +33,12 @@ mod random;
 mod reduction;
 mod region;
 mod sort;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use context::{Host, MAX_CALL_DEPTH, MAX_VALUE_BYTES, NoHost, Options};
+pub use devices::{MAX_DEVICES, run_devices};
 
 use crate::hlo::{Category, Instruction, Module, Opcode};
 use crate::{Error, Result, Site};

@@ -173,11 +173,16 @@ fn iota(inst: &Instruction) -> Result<Literal> {
 
 fn concatenate(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     let arrays = (0..operands.len()).map(|i| array(inst, operands, i)).collect::<Result<Vec<_>>>()?;
-    let first = array(inst, operands, 0)?;
-    let d = dimension(inst, first.dims().len())?;
+    let d = dimension(inst, array(inst, operands, 0)?.dims().len())?;
+    join(inst, &arrays, d).map(Literal::from)
+}
+
+/// The arrays one after another along dimension `d`.
+pub(super) fn join(inst: &Instruction, arrays: &[&ArrayLiteral], d: usize) -> Result<ArrayLiteral> {
+    let first = arrays.first().filter(|a| d < a.dims().len()).ok_or_else(|| invalid(inst, "nothing to join"))?;
     let mut dims = first.dims().to_vec();
     dims[d] = 0;
-    for a in &arrays {
+    for a in arrays {
         let others = a.dims().iter().enumerate().all(|(i, &n)| i == d || dims.get(i) == Some(&n));
         if a.ty() != first.ty() || a.dims().len() != dims.len() || !others {
             return Err(invalid(inst, format!("{} does not go beside {}", a.shape(), first.shape())));
@@ -196,7 +201,7 @@ fn concatenate(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
         }
         at += part;
     }
-    Ok(out.into())
+    Ok(out)
 }
 
 fn pad(inst: &Instruction, a: &ArrayLiteral, value: &ArrayLiteral) -> Result<Literal> {
@@ -289,6 +294,20 @@ fn set_dimension_size(inst: &Instruction, a: &ArrayLiteral, size: &ArrayLiteral)
         out.bytes_mut()[k * to..][..part].copy_from_slice(&a.bytes()[k * from..][..part]);
     }
     Ok(out.into())
+}
+
+/// Elements `start` to `start + size` of dimension `d`.
+pub(super) fn section(inst: &Instruction, a: &ArrayLiteral, d: usize, start: i64, size: i64) -> Result<ArrayLiteral> {
+    let strides = row_major_strides(a.dims());
+    let mut dims = a.dims().to_vec();
+    if start < 0 || size < 0 || start.checked_add(size).is_none_or(|end| dims.get(d).is_none_or(|&n| end > n)) {
+        return Err(invalid(inst, format!("no section {start} + {size} of dimension {d} of {}", a.shape())));
+    }
+    dims[d] = size;
+    if product(&dims) == 0 {
+        return new_array(inst, &ArrayShape::new(a.ty(), dims));
+    }
+    strided(inst, a, &dims, &strides, start * strides[d])
 }
 
 /// The first `dims` elements along each dimension, zeros where `a` has fewer.
