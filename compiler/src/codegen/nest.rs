@@ -5,7 +5,7 @@ use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::index::{Atom, Axis, Ix};
 use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use std::collections::HashMap;
 
@@ -93,20 +93,31 @@ impl<'b> NestEmitter<'_, 'b, '_> {
 
     /// `for i in (from..to).step_by(step)`; `to - from` is a multiple of `step`.
     fn count(&mut self, from: Value, to: Value, step: i64, body: &mut dyn FnMut(&mut Self, Value)) {
-        let (head, inner, after) = (self.b().create_block(), self.b().create_block(), self.b().create_block());
+        let (head, after) = (self.b().create_block(), self.b().create_block());
         let i = self.b().declare_var(types::I64);
         self.b().def_var(i, from);
-        self.b().ins().jump(head, &[]);
+        let any = self.b().ins().icmp(IntCC::SignedLessThan, from, to);
+        self.b().ins().brif(any, head, &[], after, &[]);
+        self.turns(i, head, after, to, step, body);
+    }
+
+    /// The turns of a loop, tested at the bottom: Cranelift moves nothing out of a loop whose test stands at the top.
+    fn turns(
+        &mut self,
+        i: Variable,
+        head: Block,
+        after: Block,
+        to: Value,
+        step: i64,
+        body: &mut dyn FnMut(&mut Self, Value),
+    ) {
         self.b().switch_to_block(head);
         let now = self.b().use_var(i);
-        let more = self.b().ins().icmp(IntCC::SignedLessThan, now, to);
-        self.b().ins().brif(more, inner, &[], after, &[]);
-        self.b().switch_to_block(inner);
-        self.b().seal_block(inner);
         body(self, now);
         let next = self.b().ins().iadd_imm(now, step);
         self.b().def_var(i, next);
-        self.b().ins().jump(head, &[]);
+        let more = self.b().ins().icmp(IntCC::SignedLessThan, next, to);
+        self.b().ins().brif(more, head, &[], after, &[]);
         self.b().seal_block(head);
         self.b().switch_to_block(after);
         self.b().seal_block(after);
@@ -122,7 +133,11 @@ impl<'b> NestEmitter<'_, 'b, '_> {
             }
             _ => {
                 let (from, to) = (self.iconst(from), self.iconst(to));
-                self.count(from, to, step, body);
+                let (head, after) = (self.b().create_block(), self.b().create_block());
+                let i = self.b().declare_var(types::I64);
+                self.b().def_var(i, from);
+                self.b().ins().jump(head, &[]);
+                self.turns(i, head, after, to, step, body);
             }
         }
     }

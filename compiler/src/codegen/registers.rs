@@ -49,19 +49,21 @@ pub fn emit_loop(lanes: &mut Lanes<'_, '_>, l: &RegisterLoop, bases: &[Value]) {
             }
         }
     }
-    let (head, inner, after) = (lanes.b.create_block(), lanes.b.create_block(), lanes.b.create_block());
-    lanes.b.ins().jump(head, &[]);
+    // Tested before the loop and at its bottom, as Cranelift likes its loops.
+    let (head, after) = (lanes.b.create_block(), lanes.b.create_block());
+    let test = |lanes: &mut Lanes<'_, '_>| {
+        let state: Vec<Value> = variables.iter().map(|&v| lanes.b.use_var(v)).collect();
+        let more = emit(lanes, &l.condition.0, &state, &[l.condition.1]);
+        lanes.b.ins().brif(more[0], head, &[], after, &[]);
+    };
+    test(lanes);
     lanes.b.switch_to_block(head);
     let state: Vec<Value> = variables.iter().map(|&v| lanes.b.use_var(v)).collect();
-    let more = emit(lanes, &l.condition.0, &state, &[l.condition.1]);
-    lanes.b.ins().brif(more[0], inner, &[], after, &[]);
-    lanes.b.switch_to_block(inner);
-    lanes.b.seal_block(inner);
     let next = emit(lanes, &l.body.0, &state, &l.body.1);
     for (&variable, v) in variables.iter().zip(next) {
         lanes.b.def_var(variable, v);
     }
-    lanes.b.ins().jump(head, &[]);
+    test(lanes);
     lanes.b.seal_block(head);
     lanes.b.switch_to_block(after);
     lanes.b.seal_block(after);
