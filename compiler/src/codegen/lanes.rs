@@ -5,7 +5,7 @@
 
 use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, Op};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Type, Value, types};
+use cranelift_codegen::ir::{Endianness, InstBuilder, InstructionData, MemFlagsData, Type, Value, ValueDef, types};
 use cranelift_frontend::FunctionBuilder;
 
 /// The value of a node.
@@ -228,8 +228,8 @@ impl Lanes<'_, '_> {
             Op::FMul => self.each(args, &mut |s, a| s.b.ins().fmul(a[0], a[1])),
             Op::FDiv => self.each(args, &mut |s, a| s.b.ins().fdiv(a[0], a[1])),
             Op::Fma => self.each(args, &mut |s, a| s.b.ins().fma(a[0], a[1], a[2])),
-            Op::FMinPseudo => self.pick(args, FloatCC::LessThan),
-            Op::FMaxPseudo => self.pick(args, FloatCC::GreaterThan),
+            Op::FMinPseudo => self.pick(args, false),
+            Op::FMaxPseudo => self.pick(args, true),
             Op::IAdd => self.each(args, &mut |s, a| s.b.ins().iadd(a[0], a[1])),
             Op::ISub => self.each(args, &mut |s, a| s.b.ins().isub(a[0], a[1])),
             Op::IMul => self.each(args, &mut |s, a| s.b.ins().imul(a[0], a[1])),
@@ -258,6 +258,10 @@ impl Lanes<'_, '_> {
             Op::Select => self.each(args, &mut |s, a| {
                 let ty = s.b.func.dfg.value_type(a[1]);
                 let mask = s.cast(ty, a[0]);
+                // NaN where the first is NaN: all ones are a NaN, and one instruction instead of a slow blend.
+                if s.is_nan_test(a[0], a[1]) {
+                    return s.b.ins().bor(mask, a[2]);
+                }
                 s.b.ins().bitselect(mask, a[1], a[2])
             }),
             Op::Bitcast => {
@@ -291,11 +295,22 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// `cc(a, b) ? a : b`, the form that becomes one min or max instruction.
-    fn pick(&mut self, args: &[Val], cc: FloatCC) -> Val {
+    /// Whether `mask` is «`x` is NaN».
+    fn is_nan_test(&self, mask: Value, x: Value) -> bool {
+        let dfg = &self.b.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(mask) else { return false };
+        matches!(
+            dfg.insts[inst],
+            InstructionData::FloatCompare { cond: FloatCC::Unordered, args, .. } if args == [x, x]
+        )
+    }
+
+    /// `a < b ? a : b`, or `b < a ? a : b`: the forms that become one min or max instruction.
+    fn pick(&mut self, args: &[Val], larger: bool) -> Val {
         let scalar = matches!(args[0], Val::One(_));
         self.each(args, &mut |s, a| {
-            let mask = s.b.ins().fcmp(cc, a[0], a[1]);
+            let (x, y) = if larger { (a[1], a[0]) } else { (a[0], a[1]) };
+            let mask = s.b.ins().fcmp(FloatCC::LessThan, x, y);
             if scalar {
                 s.b.ins().select(mask, a[0], a[1])
             } else {
