@@ -24,7 +24,10 @@ pub(super) fn step(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -
         return Err(invalid(inst, format!("expected {}, found {}", inst.opcode.arity(), operands.len())));
     }
     match inst.opcode {
-        Opcode::Constant => inst.literal().map(Value::from_shared).ok_or_else(|| invalid(inst, "no value")),
+        Opcode::Constant => {
+            let missing = || unsupported(inst, "a constant whose value the text leaves out");
+            inst.literal().map(Value::from_shared).ok_or_else(missing)
+        }
         Opcode::Parameter => Err(invalid(inst, "a parameter has no value of its own")),
         Opcode::Tuple => Ok(Value::Tuple(operands)),
         Opcode::GetTupleElement => {
