@@ -9,7 +9,7 @@ use crate::kernel::lower::Numerics;
 use crate::memory::{self, schedule::Schedule};
 use crate::object::{self, ObjectInput};
 use crate::passes::{self, PassOptions, PipelineStats};
-use brolga_runtime::abi::{DescriptorInfo, IsaFeatures, Leaf, NumericVariant, Services};
+use brolga_runtime::abi::{DescriptorInfo, IsaFeatures, Leaf, NumericVariant};
 use brolga_runtime::{ArrayShape, Shape};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub struct Artifact {
     pub descriptor: DescriptorInfo,
     /// The module as the passes left it.
     pub module: Module,
-    /// The kernels and steps.
+    /// The kernels and steps, as text.
     pub schedule: Schedule,
     /// CLIF of each function, where texts were asked for.
     pub clif: String,
@@ -52,13 +52,6 @@ pub struct Artifact {
     pub passes: PipelineStats,
     /// How long each part took.
     pub timings: Timings,
-}
-
-impl Artifact {
-    /// The steps and the kernels as text.
-    pub fn kernel_text(&self) -> String {
-        self.schedule.to_string()
-    }
 }
 
 /// A symbol made of a module's name: letters, digits and underscores.
@@ -122,7 +115,7 @@ pub fn compile_with(
     descriptor.workspace_fixed = assignment.workspace;
     descriptor.workspace_per_worker = code.per_worker;
     (descriptor.parameters, descriptor.results) = leaves(&module);
-    descriptor.optional_services = Services::NONE;
+    descriptor.optional_services = code.services;
     let input = ObjectInput { functions: code.functions, data: code.data, imports: Vec::new(), descriptor };
     let object = object::write(&input, &*target.isa)?;
     let asm = if options.keep_texts {

@@ -14,6 +14,7 @@ pub mod pool;
 mod program;
 mod scalar;
 mod shape;
+pub mod tiles;
 
 pub use element_type::{ElementType, Kind, UnknownElementType};
 pub use layout::Layout;

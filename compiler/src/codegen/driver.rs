@@ -1,19 +1,24 @@
 //! The driver: the function that a caller calls, with native branches and a call for each phase.
 
+use super::contraction::{self, Plan, Surroundings};
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, scratch_bytes};
 use super::registers::emit_loop;
 use super::target::Target;
+use super::tile;
 use crate::error::{Error, Result};
+use crate::kernel::body::Variant;
 use crate::kernel::ir::{Kernel, Nest, Phase};
 use crate::memory::schedule::{Assignment, BlockId, Copy, KernelId, Location, Schedule, Step, ValueId};
 use crate::object::{CompiledFunction, DataObject, namespace};
+use brolga_runtime::ElementType;
+use brolga_runtime::abi::Services;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, Signature, StackSlotData,
-    StackSlotKind, UserExternalName, UserFuncName, Value, types,
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, SigRef, Signature,
+    StackSlotData, StackSlotKind, UserExternalName, UserFuncName, Value, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -29,6 +34,8 @@ pub struct Code {
     pub per_worker: u64,
     /// CLIF of each function, where it was asked for.
     pub clif: Vec<String>,
+    /// Services that the code uses where they are offered.
+    pub services: Services,
 }
 
 /// How to compile.
@@ -60,6 +67,7 @@ pub fn compile(
     let mut phases: HashMap<(KernelId, usize), PhaseCode> = HashMap::new();
     let mut per_worker = 0;
     let mut inlined = 0;
+    let mut tiles: HashMap<ElementType, u32> = HashMap::new();
     for (k, kernel) in schedule.kernels.iter() {
         for (p, phase) in kernel.phases.iter().enumerate() {
             let nest = match phase {
@@ -75,8 +83,20 @@ pub fn compile(
                     phases.insert((k, p), PhaseCode::Function(index));
                     continue;
                 }
-                Phase::Contraction(_) => {
-                    return Err(Error::Internal("a contraction reached the driver unlowered".into()));
+                Phase::Contraction(c) => {
+                    let plan = Plan::new(c);
+                    per_worker = per_worker.max(plan.scratch_bytes());
+                    let tile = *tiles.entry(c.ty).or_insert_with(|| {
+                        let index = functions.len() as u32;
+                        functions.push((format!("{symbol}.tile.{}", c.ty), tile::function(index, c.ty, target)));
+                        index
+                    });
+                    let index = functions.len() as u32;
+                    let around = Surroundings { kernel, target, tile };
+                    let function = contraction::function(index, signature(5, false), c, &around);
+                    functions.push((format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name), function));
+                    phases.insert((k, p), PhaseCode::Contraction(index, plan.points()));
+                    continue;
                 }
             };
             per_worker = per_worker.max(scratch_bytes(nest));
@@ -107,7 +127,12 @@ pub fn compile(
     };
     let last = functions.len() - 1;
     let functions = compile_all(functions, target, options.threads, last)?;
-    Ok(Code { functions, data, per_worker, clif })
+    let wide = |ty| target.variant == Variant::Fma && tiles.contains_key(&ty);
+    let services = [(ElementType::F32, Services::GEMM_F32), (ElementType::F64, Services::GEMM_F64)]
+        .into_iter()
+        .filter(|(ty, _)| wide(*ty))
+        .fold(Services::NONE, |all, (_, s)| all.union(s));
+    Ok(Code { functions, data, per_worker, clif, services })
 }
 
 /// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.
@@ -159,6 +184,8 @@ fn compile_all(
 enum PhaseCode {
     Inline,
     Function(u32),
+    /// Its function and its points.
+    Contraction(u32, i64),
 }
 
 fn work(nest: &Nest) -> i64 {
@@ -226,6 +253,7 @@ struct Driver<'a, 'b> {
     parameters: Vec<Value>,
     results: Vec<Value>,
     workspace: Value,
+    context: Value,
     functions: HashMap<u32, FuncRef>,
 }
 
@@ -245,14 +273,25 @@ impl Driver<'_, '_> {
         b.append_block_params_for_function_params(entry);
         b.switch_to_block(entry);
         b.seal_block(entry);
-        let [parameters, results, workspace] = [0, 1, 2].map(|i| b.block_params(entry)[i]);
+        let [parameters, results, workspace, context_pointer] = [0, 1, 2, 3].map(|i| b.block_params(entry)[i]);
         let table = |b: &mut FunctionBuilder<'_>, base, n: usize| -> Vec<Value> {
             (0..n).map(|i| b.ins().load(types::I64, flags(), base, 8 * i as i32)).collect()
         };
         let parameters = table(&mut b, parameters, schedule.parameters.len());
         let results = table(&mut b, results, schedule.results.len());
         let functions = HashMap::new();
-        let mut driver = Driver { b, schedule, assignment, phases, target, parameters, results, workspace, functions };
+        let mut driver = Driver {
+            b,
+            schedule,
+            assignment,
+            phases,
+            target,
+            parameters,
+            results,
+            workspace,
+            context: context_pointer,
+            functions,
+        };
         let block = schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
         driver.block(block)?;
         let ok = driver.b.ins().iconst(types::I32, 0);
@@ -371,17 +410,23 @@ impl Driver<'_, '_> {
         let scratch = self.b.ins().iadd_imm(self.workspace, self.assignment.workspace as i64);
         let mut arguments = None;
         for (p, phase) in kernel.phases.iter().enumerate() {
-            let points = match phase {
-                Phase::Nest(nest) => nest.points(),
-                Phase::Registers(_) => 1,
-                Phase::Contraction(_) => continue,
-            };
             let begin = self.b.ins().iconst(types::I64, 0);
+            let points = match (phase, self.phases.get(&(id, p))) {
+                (Phase::Nest(nest), _) => nest.points(),
+                (Phase::Contraction(_), Some(&PhaseCode::Contraction(index, points))) => {
+                    let arguments = *arguments.get_or_insert_with(|| self_table(&mut self.b, &bases));
+                    let end = self.b.ins().iconst(types::I64, points);
+                    let f = self.function(index, 5);
+                    self.b.ins().call(f, &[arguments, begin, end, scratch, self.context]);
+                    continue;
+                }
+                _ => 1,
+            };
             let end = self.b.ins().iconst(types::I64, points);
             match self.phases.get(&(id, p)) {
                 Some(PhaseCode::Function(index)) => {
                     let arguments = *arguments.get_or_insert_with(|| self_table(&mut self.b, &bases));
-                    let f = self.function(*index);
+                    let f = self.function(*index, 4);
                     self.b.ins().call(f, &[arguments, begin, end, scratch]);
                 }
                 _ => emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch),
@@ -390,22 +435,23 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
-    fn function(&mut self, index: u32) -> FuncRef {
+    fn function(&mut self, index: u32, parameters: usize) -> FuncRef {
         if let Some(&f) = self.functions.get(&index) {
             return f;
         }
-        let name = UserExternalName { namespace: namespace::FUNCTION, index };
-        let name = self.b.func.declare_imported_user_function(name);
-        let signature = self.b.func.import_signature(signature(4, false));
-        let f = self.b.func.import_function(ExtFuncData {
-            name: ExternalName::user(name),
-            signature,
-            colocated: true,
-            patchable: false,
-        });
+        let signature = self.b.func.import_signature(signature(parameters, false));
+        let f = import_function(self.b.func, index, signature);
         self.functions.insert(index, f);
         f
     }
+}
+
+/// A reference to another function of the program.
+pub(super) fn import_function(func: &mut Function, index: u32, signature: SigRef) -> FuncRef {
+    let name = UserExternalName { namespace: namespace::FUNCTION, index };
+    let name = func.declare_imported_user_function(name);
+    let name = ExternalName::user(name);
+    func.import_function(ExtFuncData { name, signature, colocated: true, patchable: false })
 }
 
 /// Pointers in a table on the stack.

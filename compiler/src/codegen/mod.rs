@@ -8,10 +8,12 @@
 //! call: the object writer refuses such code. Every function is compiled on its own, so threads cannot change a byte.
 //!
 //! **Algorithm.** [`driver`] builds the driver; [`nest`] and [`contraction`] build phases out of blocks of
-//! [`lanes`]; [`target`] finds the machine.
+//! [`lanes`] and of register [`tile`]s; [`target`] finds the machine.
 
+pub mod contraction;
 pub mod driver;
 pub mod lanes;
 pub mod nest;
 pub mod registers;
 pub mod target;
+pub mod tile;

@@ -143,7 +143,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
     }
 
     /// The value of an index expression; linear occurrences of `without` count as 0.
-    fn ix(&mut self, ix: &Ix, without: Option<Axis>, values: &HashMap<NodeId, Value>) -> Value {
+    pub(super) fn ix(&mut self, ix: &Ix, without: Option<Axis>, values: &HashMap<NodeId, Value>) -> Value {
         let mut sum: Option<Value> = None;
         for (atom, c) in &ix.terms {
             let v = match atom {

@@ -23,4 +23,3 @@ pub mod registers;
 pub mod rewrite;
 pub mod simplify;
 pub mod storage;
-pub mod text;

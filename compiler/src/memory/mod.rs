@@ -8,7 +8,6 @@
 pub mod assign;
 pub mod build;
 pub mod schedule;
-mod text;
 
 pub use assign::assign;
 pub use build::build;

@@ -63,7 +63,8 @@ typedef struct brolga_context {{
     uint32_t workers;       /* how many the workspace has room for, 1 at least */
     uint32_t reserved;      /* 0 */
     brolga_parallel_for parallel_for;
-    const void *gemm_f32;   /* 0 */
+    const void *gemm_f32;   /* 0, or a wider register tile */
+    const void *gemm_f64;   /* 0, or a wider register tile */
 }} brolga_context;
 
 /* The fixed part of a descriptor. Offsets count from its first byte. */
@@ -136,7 +137,7 @@ static inline uint64_t brolga_workspace_size(const brolga_descriptor *d, uint32_
 }}
 /* A context without services, for one worker. */
 static inline brolga_context brolga_plain_context(void) {{
-    brolga_context cx = {{{}, BROLGA_ABI_VERSION, 0, NULL, 1, 0, NULL, NULL}};
+    brolga_context cx = {{{}, BROLGA_ABI_VERSION, 0, NULL, 1, 0, NULL, NULL, NULL}};
     return cx;
 }}
 

@@ -1,6 +1,7 @@
 //! The context: what the caller lends to a program for the time of one call.
 
 use super::ABI_VERSION;
+use crate::tiles::Gemm;
 use std::ffi::c_void;
 
 /// The body of a parallel loop: runs one task on behalf of one worker and returns a [`Status`](super::Status).
@@ -30,8 +31,10 @@ pub struct Context {
     pub reserved: u32,
     /// Parallel loops. A program whose descriptor does not need it runs its tasks in order where this is null.
     pub parallel_for: Option<ParallelFor>,
-    /// A wider register tile for `f32` contractions; null until a version of the runtime offers one.
-    pub gemm_f32: *const c_void,
+    /// A wider register tile for `f32` contractions. A program uses its own where this is null.
+    pub gemm_f32: Option<Gemm<f32>>,
+    /// The same for `f64`.
+    pub gemm_f64: Option<Gemm<f64>>,
 }
 
 impl Context {
@@ -49,6 +52,8 @@ impl Context {
     pub const OFFSET_PARALLEL_FOR: i32 = std::mem::offset_of!(Context, parallel_for) as i32;
     /// Offset of [`Context::gemm_f32`].
     pub const OFFSET_GEMM_F32: i32 = std::mem::offset_of!(Context, gemm_f32) as i32;
+    /// Offset of [`Context::gemm_f64`].
+    pub const OFFSET_GEMM_F64: i32 = std::mem::offset_of!(Context, gemm_f64) as i32;
 
     /// A context without services, for one worker.
     pub const fn new(random_seed: u64) -> Context {
@@ -60,7 +65,8 @@ impl Context {
             workers: 1,
             reserved: 0,
             parallel_for: None,
-            gemm_f32: std::ptr::null(),
+            gemm_f32: None,
+            gemm_f64: None,
         }
     }
 }
@@ -73,5 +79,6 @@ const _: () = {
     assert!(Context::OFFSET_WORKERS == 24);
     assert!(Context::OFFSET_PARALLEL_FOR == 32);
     assert!(Context::OFFSET_GEMM_F32 == 40);
-    assert!(size_of::<Context>() == 48);
+    assert!(Context::OFFSET_GEMM_F64 == 48);
+    assert!(size_of::<Context>() == 56);
 };

@@ -94,6 +94,8 @@ impl Services {
     pub const PARALLEL_FOR: Services = Services(1);
     /// The wide tile for `f32` contractions.
     pub const GEMM_F32: Services = Services(2);
+    /// The wide tile for `f64` contractions.
+    pub const GEMM_F64: Services = Services(4);
 
     /// Both sets together.
     #[must_use]
@@ -111,12 +113,17 @@ impl Services {
 impl fmt::Display for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names = Vec::new();
-        for (bit, name) in [(Services::PARALLEL_FOR, "parallel_for"), (Services::GEMM_F32, "gemm_f32")] {
+        let known = [
+            (Services::PARALLEL_FOR, "parallel_for"),
+            (Services::GEMM_F32, "gemm_f32"),
+            (Services::GEMM_F64, "gemm_f64"),
+        ];
+        for (bit, name) in known {
             if self.contains(bit) {
                 names.push(name.to_owned());
             }
         }
-        let rest = self.0 & !3;
+        let rest = self.0 & !7;
         if rest != 0 {
             names.push(format!("unknown services {rest:#x}"));
         }

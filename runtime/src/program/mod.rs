@@ -45,6 +45,9 @@ pub struct RunOptions {
     pub executor: Option<Arc<dyn Executor>>,
     /// Seed of the stateful random number generators.
     pub seed: u64,
+    /// Contractions use the register tile that the program carries even where the runtime has a wider one. The results
+    /// are the same.
+    pub own_tiles: bool,
 }
 
 impl RunOptions {
@@ -179,7 +182,7 @@ impl Program {
                 ResultSlot::Parameter(p) => parameters.get(*p).map_or(std::ptr::null_mut(), |p| p.cast_mut()),
             })
             .collect();
-        let host = Host::new(options.executor());
+        let host = Host::new(options);
         let workspace = self.workspace(host.workers())?;
         let context = host.context(options.seed);
         // SAFETY: each pointer leads to a live buffer of its leaf's size and alignment (literals are 8-byte aligned),

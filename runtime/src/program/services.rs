@@ -1,7 +1,9 @@
 //! The services of a call: what the context's function pointers lead to.
 
+use super::RunOptions;
 use crate::abi::{Context, ParallelBody, Services};
 use crate::pool::{Executor, MAX_WORKERS, parallel_for};
+use crate::tiles;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -9,16 +11,18 @@ use std::sync::Arc;
 pub(crate) struct Host {
     executor: Arc<dyn Executor>,
     workers: u32,
+    own_tiles: bool,
 }
 
 impl Host {
     /// The services that this runtime offers.
-    pub(crate) const OFFERED: Services = Services::PARALLEL_FOR;
+    pub(crate) const OFFERED: Services = Services::PARALLEL_FOR.union(Services::GEMM_F32).union(Services::GEMM_F64);
 
-    pub(crate) fn new(executor: Arc<dyn Executor>) -> Host {
+    pub(crate) fn new(options: &RunOptions) -> Host {
+        let executor = options.executor();
         // Asked once: the workspace is sized by this number.
         let workers = executor.workers().clamp(1, MAX_WORKERS) as u32;
-        Host { executor, workers }
+        Host { executor, workers, own_tiles: options.own_tiles }
     }
 
     pub(crate) fn workers(&self) -> u32 {
@@ -31,6 +35,8 @@ impl Host {
             host: std::ptr::from_ref(self).cast_mut().cast(),
             workers: self.workers,
             parallel_for: Some(parallel_for_service),
+            gemm_f32: if self.own_tiles { None } else { tiles::gemm_f32() },
+            gemm_f64: if self.own_tiles { None } else { tiles::gemm_f64() },
             ..Context::new(seed)
         }
     }

@@ -27,7 +27,7 @@ impl Caller {
     /// # Errors
     /// Where memory is exhausted.
     pub fn new(program: &Program, options: &RunOptions) -> Result<Caller, RunError> {
-        let host = Box::new(Host::new(options.executor()));
+        let host = Box::new(Host::new(options));
         let workspace = program.workspace(host.workers())?;
         let context = host.context(options.seed);
         Ok(Caller { program: program.clone(), entry: program.entry(), workspace, context, _host: host })

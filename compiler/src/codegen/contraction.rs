@@ -1,0 +1,597 @@
+//! Contractions as CLIF: cache blocks around a register tile, packing and the epilogue.
+//!
+//! **Problem.** A matrix product is fast only where a tile of the result stays in registers, the columns of the right
+//! operand that it walks stay in the first cache, and the rows of the left one in the second.
+//!
+//! **Invariant.** Every sum is one chain in ascending `k`, whatever the blocks: a sum cut by a block boundary waits in
+//! memory in its own type, which rounds nothing. The epilogue sees finished sums only.
+//!
+//! **Algorithm.** [`Plan`] cuts rows into groups, columns into strips; a pair of both (and a batch index) is a point of
+//! the phase's parallel space. For each block of `k`, an operand is packed where its index map is not one that the tile
+//! can walk or where packing pays; then blocks of rows go through the tile. Unfinished sums lie in the result itself
+//! where a store has the sum's type and unit stride, otherwise in the worker's scratch. After the last block of `k` the
+//! epilogue runs as a row loop over the block of rows just finished, which the cache still holds. Packing and epilogue
+//! are nests, emitted by [`NestEmitter`]. The tile is the one that the context offers or, without one, the program's
+//! own ([`super::tile`]).
+
+use super::lanes::{Lanes, flags};
+use super::nest::NestEmitter;
+use super::target::Target;
+use super::tile;
+use crate::kernel::body::{Body, Mem, NodeId, Op, Variant};
+use crate::kernel::index::{Axis, Ix};
+use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, Stage, Store};
+use crate::object::namespace;
+use brolga_runtime::ElementType;
+use brolga_runtime::abi::Context;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, SigRef, Signature, UserFuncName, Value, types};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use std::collections::HashMap;
+
+/// Columns of a packed panel of the right operand, in bytes: two of the widest registers.
+const PANEL_BYTES: i64 = 128;
+/// Steps of `k` in a block: a panel of the right operand then takes two thirds of a first-level cache.
+const K_BLOCK: i64 = 256;
+/// Rows of a block: a multiple of every tile's rows; with [`K_BLOCK`] steps it takes a fraction of a second-level cache.
+const ROW_BLOCK: i64 = 96;
+/// Rows that share one packing of the right operand.
+const ROW_GROUP: i64 = 1024;
+/// Columns of a strip, where there are strips.
+const STRIP: i64 = 256;
+/// A right operand is packed where it is at least this large, in bytes, ...
+const PACK_BYTES: i64 = 1 << 19;
+/// ... and serves at least this many rows.
+const PACK_ROWS: i64 = 96;
+
+/// Axes of the nests made here are numbered from these on.
+const PANEL_AXIS: Axis = Axis(1 << 24);
+const COLUMN_AXIS: Axis = Axis((1 << 24) + 1);
+const STRIP_AXIS: Axis = Axis((1 << 24) + 2);
+const BLOCK_AXIS: Axis = Axis((1 << 24) + 3);
+
+/// Where sums lie between blocks of `k` and before the epilogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sums {
+    /// In the buffer of the store of that number.
+    Store(usize),
+    /// In scratch.
+    Scratch,
+}
+
+/// How a contraction is cut.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    mem: Mem,
+    pack_lhs: bool,
+    pack_rhs: bool,
+    sums: Sums,
+    /// Columns of a panel.
+    panel: i64,
+    /// Columns of a strip, rows of a group, rows of a block, steps of a block.
+    strip: i64,
+    group: i64,
+    rows: i64,
+    steps: i64,
+    batch: i64,
+    m: i64,
+    n: i64,
+    k: i64,
+}
+
+/// `extent` cut into equal parts of at most `most`, each a multiple of `unit` (the last may be shorter): one part.
+fn cut(extent: i64, most: i64, unit: i64) -> i64 {
+    let parts = extent.div_euclid(most) + i64::from(extent % most != 0);
+    let part = extent / parts + i64::from(extent % parts != 0);
+    (part + unit - 1) / unit * unit
+}
+
+fn parts(extent: i64, part: i64) -> i64 {
+    (extent + part - 1) / part
+}
+
+impl Plan {
+    /// Cuts a contraction.
+    pub fn new(c: &Contraction) -> Plan {
+        let mem = if c.ty == ElementType::F64 { Mem::F64 } else { Mem::F32 };
+        let bytes = mem.bytes();
+        let (m, n, k) = (c.m.extent, c.n.extent, c.k.extent);
+        let panel = PANEL_BYTES / bytes;
+        let pack_lhs = c.lhs.index.stride(c.m.axis).is_none() || c.lhs.index.stride(c.k.axis).is_none();
+        let unit = |stride: Option<i64>, extent: i64| extent == 1 || stride == Some(1);
+        let walks = unit(c.rhs.index.stride(c.n.axis), n) && c.rhs.index.stride(c.k.axis).is_some();
+        let large = k.saturating_mul(n).saturating_mul(bytes) >= PACK_BYTES && m >= PACK_ROWS;
+        let pack_rhs = !walks || large;
+        let holds = |s: &Store| {
+            let mut values = false;
+            s.index.for_each_value(&mut |_| values = true);
+            !values && s.mem == mem && unit(s.index.stride(c.n.axis), n) && s.index.stride(c.m.axis).is_some()
+        };
+        let plain = c.stores.iter().position(|s| holds(s) && is_sum(&c.epilogue, s.value));
+        let sums = match plain.or_else(|| c.stores.iter().position(holds)) {
+            Some(i) => Sums::Store(i),
+            None => Sums::Scratch,
+        };
+        let rows = cut(m, ROW_BLOCK, 12);
+        let strips = pack_rhs || sums == Sums::Scratch || m < 4 * ROW_BLOCK;
+        let strip = if strips && n > STRIP { cut(n, STRIP, panel) } else { n };
+        let group = if pack_rhs { parts(m.min(ROW_GROUP), rows) * rows } else { rows };
+        let steps = cut(k, K_BLOCK, 8);
+        let batch = c.batch.iter().map(|l| l.extent).product();
+        Plan { mem, pack_lhs, pack_rhs, sums, panel, strip, group, rows, steps, batch, m, n, k }
+    }
+
+    /// Points of the parallel space.
+    pub fn points(&self) -> i64 {
+        self.batch.saturating_mul(parts(self.m, self.group)).saturating_mul(parts(self.n, self.strip))
+    }
+
+    /// Bytes of each part of a worker's scratch: packed left rows, packed right strip, sums.
+    fn scratch_parts(&self) -> [i64; 3] {
+        let line = |elements: i64| (elements * self.mem.bytes() + 63) / 64 * 64;
+        [
+            if self.pack_lhs { line(self.rows * self.steps) } else { 0 },
+            if self.pack_rhs { line(parts(self.strip, self.panel) * self.panel * self.steps) } else { 0 },
+            if self.sums == Sums::Scratch { line(self.group * self.strip) } else { 0 },
+        ]
+    }
+
+    /// Bytes of scratch that a worker needs.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.scratch_parts().iter().sum::<i64>() as u64
+    }
+}
+
+fn is_sum(body: &Body, node: NodeId) -> bool {
+    body.node(node).op == Op::Arg(0)
+}
+
+/// What the function of a contraction needs besides the contraction.
+pub struct Surroundings<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// The machine.
+    pub target: &'a Target,
+    /// Number of the program's own tile function for the type.
+    pub tile: u32,
+}
+
+/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
+pub fn function(index: u32, signature: Signature, c: &Contraction, around: &Surroundings<'_>) -> Function {
+    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature);
+    let mut context = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut function, &mut context);
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    b.seal_block(entry);
+    let [buffers, begin, end, scratch, cx] = [0, 1, 2, 3, 4].map(|i| b.block_params(entry)[i]);
+    let bases: Vec<Value> =
+        (0..around.kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
+    let plan = Plan::new(c);
+    let wide = wide_tile(&mut b, around.target, c.ty, cx);
+    let signature = b.import_signature(tile::signature());
+    let own = super::driver::import_function(b.func, around.tile, signature);
+    let parts = plan.scratch_parts();
+    let lhs_pack = scratch;
+    let rhs_pack = b.ins().iadd_imm_s(lhs_pack, parts[0]);
+    let sums = b.ins().iadd_imm_s(rhs_pack, parts[1]);
+    let mut emitter = Emitter {
+        b,
+        c,
+        plan,
+        target: around.target,
+        bases,
+        scratch: [lhs_pack, rhs_pack, sums],
+        axes: HashMap::new(),
+        wide,
+        own,
+        signature,
+    };
+    emitter.run(begin, end);
+    emitter.b.ins().return_(&[]);
+    emitter.b.finalize(around.target.isa.frontend_config());
+    function
+}
+
+/// The tile that the context offers, or null: a value, or `None` where no tile of another's could have the same bits.
+fn wide_tile(b: &mut FunctionBuilder<'_>, target: &Target, ty: ElementType, cx: Value) -> Option<Value> {
+    if target.variant == Variant::NoFma {
+        return None;
+    }
+    let offset = if ty == ElementType::F64 { Context::OFFSET_GEMM_F64 } else { Context::OFFSET_GEMM_F32 };
+    let (size, look, after) = (b.create_block(), b.create_block(), b.create_block());
+    b.append_block_param(after, types::I64);
+    let null = b.ins().iconst(types::I64, 0);
+    b.ins().brif(cx, size, &[], after, &[null.into()]);
+    // A context of an older runtime may end before the slot.
+    b.switch_to_block(size);
+    b.seal_block(size);
+    let bytes = b.ins().load(types::I32, flags(), cx, Context::OFFSET_SIZE);
+    let whole = b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, bytes, i64::from(offset) + 8);
+    b.ins().brif(whole, look, &[], after, &[null.into()]);
+    b.switch_to_block(look);
+    b.seal_block(look);
+    let tile = b.ins().load(types::I64, flags(), cx, offset);
+    b.ins().jump(after, &[tile.into()]);
+    b.switch_to_block(after);
+    b.seal_block(after);
+    Some(b.block_params(after)[0])
+}
+
+struct Emitter<'a, 'b> {
+    b: FunctionBuilder<'b>,
+    c: &'a Contraction,
+    plan: Plan,
+    target: &'a Target,
+    bases: Vec<Value>,
+    /// Packed left rows, packed right strip, sums.
+    scratch: [Value; 3],
+    axes: HashMap<Axis, Value>,
+    wide: Option<Value>,
+    own: FuncRef,
+    signature: SigRef,
+}
+
+/// A matrix as the tile walks it: start, row stride, column or `k` stride, in elements.
+#[derive(Clone, Copy)]
+struct Walk {
+    start: Value,
+    row: i64,
+    along: i64,
+}
+
+impl Emitter<'_, '_> {
+    fn iconst(&mut self, v: i64) -> Value {
+        self.b.ins().iconst(types::I64, v)
+    }
+
+    /// `min(part, extent - start)`; a constant where the parts are equal.
+    fn length(&mut self, extent: i64, part: i64, start: Value) -> Value {
+        let part_value = self.iconst(part);
+        if extent % part == 0 {
+            return part_value;
+        }
+        let extent = self.iconst(extent);
+        let left = self.b.ins().isub(extent, start);
+        self.b.ins().smin(part_value, left)
+    }
+
+    /// Counts; `body` gets the emitter back.
+    fn count(&mut self, (from, to): (Value, Value), step: i64, body: &mut dyn FnMut(&mut Self, Value)) {
+        let (head, inner, after) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        let i = self.b.declare_var(types::I64);
+        self.b.def_var(i, from);
+        self.b.ins().jump(head, &[]);
+        self.b.switch_to_block(head);
+        let now = self.b.use_var(i);
+        let more = self.b.ins().icmp(IntCC::SignedLessThan, now, to);
+        self.b.ins().brif(more, inner, &[], after, &[]);
+        self.b.switch_to_block(inner);
+        self.b.seal_block(inner);
+        body(self, now);
+        let next = self.b.ins().iadd_imm_s(now, step);
+        self.b.def_var(i, next);
+        self.b.ins().jump(head, &[]);
+        self.b.seal_block(head);
+        self.b.switch_to_block(after);
+        self.b.seal_block(after);
+    }
+
+    /// Emits one of two forms for `value == wanted` and otherwise; only the first where `always`.
+    fn either(&mut self, always: bool, is: Value, form: &mut dyn FnMut(&mut Self, bool)) {
+        if always {
+            form(self, true);
+            return;
+        }
+        let (yes, no, after) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(is, yes, &[], no, &[]);
+        for (block, which) in [(yes, true), (no, false)] {
+            self.b.switch_to_block(block);
+            self.b.seal_block(block);
+            form(self, which);
+            self.b.ins().jump(after, &[]);
+        }
+        self.b.switch_to_block(after);
+        self.b.seal_block(after);
+    }
+
+    fn nest(&mut self, nest: &Nest, bases: &[Value], (begin, end): (Value, Value)) {
+        let x86 = self.target.is_x86();
+        let scratch = self.scratch[0];
+        let axes = self.axes.clone();
+        let lanes = Lanes { b: &mut self.b, x86 };
+        NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest }.run(begin, end);
+    }
+
+    /// Address of the element that an index map gives for the current axes.
+    fn address(&mut self, buffer: u32, ix: &Ix) -> Value {
+        let nest = Nest { parallel: Vec::new(), rows: Vec::new(), stages: Vec::new() };
+        let x86 = self.target.is_x86();
+        let (scratch, axes) = (self.scratch[0], self.axes.clone());
+        let base = self.bases[buffer as usize];
+        let lanes = Lanes { b: &mut self.b, x86 };
+        let mut emitter = NestEmitter { lanes, bases: &[], scratch, axes, results: HashMap::new(), nest: &nest };
+        let index = emitter.ix(ix, None, &HashMap::new());
+        let offset = self.b.ins().imul_imm_s(index, self.plan.mem.bytes());
+        self.b.ins().iadd(base, offset)
+    }
+
+    /// `base + a * x + y` elements.
+    fn element(&mut self, base: Value, x: Value, a: i64) -> Value {
+        let offset = self.b.ins().imul_imm_s(x, a * self.plan.mem.bytes());
+        self.b.ins().iadd(base, offset)
+    }
+
+    fn run(&mut self, begin: Value, end: Value) {
+        self.count((begin, end), 1, &mut |this, point| {
+            let plan = this.plan.clone();
+            let (groups, strips) = (parts(plan.m, plan.group), parts(plan.n, plan.strip));
+            let mut rest = point;
+            let mut take = |this: &mut Self, extent: i64| {
+                if extent == 1 {
+                    return this.iconst(0);
+                }
+                let n = this.iconst(extent);
+                let part = this.b.ins().urem(rest, n);
+                rest = this.b.ins().udiv(rest, n);
+                part
+            };
+            let strip = take(this, strips);
+            let group = take(this, groups);
+            for l in this.c.batch.iter().rev() {
+                let v = take(this, l.extent);
+                this.axes.insert(l.axis, v);
+            }
+            this.axes.insert(STRIP_AXIS, strip);
+            let column = this.b.ins().imul_imm_s(strip, plan.strip);
+            let columns = this.length(plan.n, plan.strip, column);
+            let row = this.b.ins().imul_imm_s(group, plan.group);
+            let rows = this.length(plan.m, plan.group, row);
+            let row_end = this.b.ins().iadd(row, rows);
+            let (zero, blocks) = (this.iconst(0), this.iconst(parts(plan.k, plan.steps)));
+            this.count((zero, blocks), 1, &mut |this, block| {
+                this.axes.insert(BLOCK_AXIS, block);
+                this.block((row, row_end), (column, columns), block);
+            });
+        });
+    }
+
+    /// One block of `k` of one group and strip.
+    fn block(&mut self, (row, row_end): (Value, Value), (column, columns): (Value, Value), block: Value) {
+        let plan = self.plan.clone();
+        let c = self.c;
+        let blocks = parts(plan.k, plan.steps);
+        let first = self.b.ins().imul_imm_s(block, plan.steps);
+        let steps = self.length(plan.k, plan.steps, first);
+        let end = self.b.ins().iadd(first, steps);
+        self.axes.insert(c.k.axis, first);
+        self.axes.insert(c.n.axis, column);
+        let last = self.b.ins().icmp_imm_s(IntCC::Equal, block, blocks - 1);
+        if plan.pack_rhs {
+            self.pack_right((first, end), (column, columns));
+        }
+        self.count((row, row_end), plan.rows, &mut |this, r| {
+            let left = this.b.ins().isub(row_end, r);
+            let most = this.iconst(plan.rows);
+            let rows = this.b.ins().smin(most, left);
+            let rows_end = this.b.ins().iadd(r, rows);
+            this.axes.insert(c.m.axis, r);
+            let lhs = if plan.pack_lhs {
+                this.pack_left((r, rows_end), last);
+                Walk { start: this.scratch[0], row: plan.steps, along: 1 }
+            } else {
+                let start = this.address(c.lhs.buffer, &c.lhs.index);
+                let stride = |axis| c.lhs.index.stride(axis).unwrap_or(0);
+                Walk { start, row: stride(c.m.axis), along: stride(c.k.axis) }
+            };
+            let sums = match plan.sums {
+                Sums::Store(i) => {
+                    let s = &c.stores[i];
+                    let start = this.address(s.buffer, &s.index);
+                    Walk { start, row: s.index.stride(c.m.axis).unwrap_or(0), along: 1 }
+                }
+                Sums::Scratch => {
+                    let down = this.b.ins().isub(r, row);
+                    let start = this.element(this.scratch[2], down, plan.strip);
+                    Walk { start, row: plan.strip, along: 1 }
+                }
+            };
+            if plan.pack_rhs {
+                let zero = this.iconst(0);
+                this.count((zero, columns), plan.panel, &mut |this, j| {
+                    let left = this.b.ins().isub(columns, j);
+                    let panel = this.iconst(plan.panel);
+                    let n = this.b.ins().smin(panel, left);
+                    let start = this.element(this.scratch[1], j, plan.steps);
+                    let rhs = Walk { start, row: plan.panel, along: 1 };
+                    let at = this.element(sums.start, j, 1);
+                    this.tile(steps, lhs, rhs, Walk { start: at, ..sums }, rows, n, block);
+                });
+            } else {
+                let start = this.address(c.rhs.buffer, &c.rhs.index);
+                let rhs = Walk { start, row: c.rhs.index.stride(c.k.axis).unwrap_or(0), along: 1 };
+                this.tile(steps, lhs, rhs, sums, rows, columns, block);
+            }
+            if this.epilogue_stores().is_empty() {
+                return;
+            }
+            if blocks == 1 {
+                this.epilogue((r, rows_end), row, (column, columns));
+                return;
+            }
+            let (finish, after) = (this.b.create_block(), this.b.create_block());
+            this.b.ins().brif(last, finish, &[], after, &[]);
+            this.b.switch_to_block(finish);
+            this.b.seal_block(finish);
+            this.epilogue((r, rows_end), row, (column, columns));
+            this.b.ins().jump(after, &[]);
+            this.b.switch_to_block(after);
+            this.b.seal_block(after);
+        });
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn tile(&mut self, steps: Value, lhs: Walk, rhs: Walk, sums: Walk, m: Value, n: Value, accumulate: Value) {
+        let strides = [lhs.row, lhs.along, rhs.row, sums.row].map(|s| self.iconst(s));
+        let arguments =
+            [steps, lhs.start, strides[0], strides[1], rhs.start, strides[2], sums.start, strides[3], m, n, accumulate];
+        let Some(wide) = self.wide else {
+            self.b.ins().call(self.own, &arguments);
+            return;
+        };
+        let (theirs, ours, after) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(wide, theirs, &[], ours, &[]);
+        self.b.switch_to_block(theirs);
+        self.b.seal_block(theirs);
+        self.b.ins().call_indirect(self.signature, wide, &arguments);
+        self.b.ins().jump(after, &[]);
+        self.b.switch_to_block(ours);
+        self.b.seal_block(ours);
+        self.b.ins().call(self.own, &arguments);
+        self.b.ins().jump(after, &[]);
+        self.b.switch_to_block(after);
+        self.b.seal_block(after);
+    }
+
+    /// A nest that copies elements: a row loop of `extent` elements for each point of `parallel`.
+    fn copy_nest(&self, buffer: u32, from: &Ix, to: Ix, parallel: Loop, axis: Axis, extent: i64) -> Nest {
+        let mut body = Body::new();
+        let mem = self.plan.mem;
+        let value = body.push(Op::Load(buffer, mem, from.clone()), &[], mem.lane());
+        let destination = self.bases.len() as u32;
+        let stage = Stage {
+            sequential: Vec::new(),
+            vector: Loop { axis, extent },
+            body,
+            accumulators: Vec::new(),
+            stores: vec![Store { buffer: destination, mem, index: to, value }],
+            row_stores: Vec::new(),
+        };
+        Nest { parallel: vec![parallel], rows: Vec::new(), stages: vec![stage] }
+    }
+
+    fn copy(&mut self, nest: &Nest, destination: Value, range: (Value, Value)) {
+        let mut bases = self.bases.clone();
+        bases.push(destination);
+        self.nest(nest, &bases, range);
+    }
+
+    /// Packs `k` from `first` to `end` of a strip: panels one after another, the columns of a panel side by side.
+    fn pack_right(&mut self, (first, end): (Value, Value), (column, columns): (Value, Value)) {
+        let plan = self.plan.clone();
+        let c = self.c;
+        let panels = parts(plan.n, plan.panel);
+        let panel_end = self.b.ins().iadd(column, columns);
+        self.count((column, panel_end), plan.panel, &mut |this, j| {
+            let panel_number = this.iconst(plan.panel);
+            let number = this.b.ins().udiv(j, panel_number);
+            this.axes.insert(PANEL_AXIS, number);
+            let local = this.b.ins().isub(j, column);
+            let start = this.element(this.scratch[1], local, plan.steps);
+            // The nest counts `k` from the start of the operand.
+            let before = this.b.ins().imul_imm_s(first, -plan.panel * plan.mem.bytes());
+            let destination = this.b.ins().iadd(start, before);
+            let whole = this.b.ins().icmp_imm_s(IntCC::SignedLessThanOrEqual, j, plan.n - plan.panel);
+            let mut form = |this: &mut Self, full: bool| {
+                let width = if full { plan.panel } else { plan.n % plan.panel };
+                let column = Ix::axis(COLUMN_AXIS, width);
+                let at = Ix::axis(PANEL_AXIS, panels).scale(plan.panel).add(&column);
+                let from = c.rhs.index.substitute(&|a| (a == c.n.axis).then(|| at.clone()));
+                let to = c.k.ix().scale(plan.panel).add(&column);
+                let nest = this.copy_nest(c.rhs.buffer, &from, to, c.k, COLUMN_AXIS, width);
+                this.copy(&nest, destination, (first, end));
+            };
+            if plan.n < plan.panel {
+                form(this, false);
+            } else {
+                this.either(plan.n % plan.panel == 0, whole, &mut form);
+            }
+        });
+    }
+
+    /// Packs a block of rows of the left operand, a row after another.
+    fn pack_left(&mut self, (row, row_end): (Value, Value), last: Value) {
+        let plan = self.plan.clone();
+        let c = self.c;
+        let blocks = parts(plan.k, plan.steps);
+        // The nest counts rows from the start of the operand.
+        let before = self.b.ins().imul_imm_s(row, -plan.steps * plan.mem.bytes());
+        let destination = self.b.ins().iadd(self.scratch[0], before);
+        let even = plan.k % plan.steps == 0;
+        self.either(even, last, &mut |this, is_last| {
+            let extent = if is_last { plan.k - (blocks - 1) * plan.steps } else { plan.steps };
+            let step = Ix::axis(COLUMN_AXIS, extent);
+            let at = Ix::axis(BLOCK_AXIS, blocks).scale(plan.steps).add(&step);
+            let from = c.lhs.index.substitute(&|a| (a == c.k.axis).then(|| at.clone()));
+            let to = c.m.ix().scale(plan.steps).add(&step);
+            let nest = this.copy_nest(c.lhs.buffer, &from, to, c.m, COLUMN_AXIS, extent);
+            this.copy(&nest, destination, (row, row_end));
+        });
+    }
+
+    /// The stores that are not done once the sums are finished.
+    fn epilogue_stores(&self) -> Vec<&Store> {
+        let c = self.c;
+        c.stores
+            .iter()
+            .enumerate()
+            .filter(|(i, s)| self.plan.sums != Sums::Store(*i) || !is_sum(&c.epilogue, s.value))
+            .map(|(_, s)| s)
+            .collect()
+    }
+
+    /// Computes what is stored of finished rows.
+    fn epilogue(&mut self, (row, row_end): (Value, Value), group: Value, (column, _): (Value, Value)) {
+        let plan = self.plan.clone();
+        let c = self.c;
+        let strips = parts(plan.n, plan.strip);
+        // Sums in scratch are counted from the group's first row.
+        let before = self.b.ins().imul_imm_s(group, -plan.strip * plan.mem.bytes());
+        let sums = self.b.ins().iadd(self.scratch[2], before);
+        let last = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThan, column, plan.n - plan.strip - 1);
+        let even = plan.n % plan.strip == 0;
+        let mut bases = self.bases.clone();
+        bases.push(sums);
+        self.either(even, last, &mut |this, is_last| {
+            let extent = if is_last { plan.n - (strips - 1) * plan.strip } else { plan.strip };
+            let vector = Loop { axis: COLUMN_AXIS, extent };
+            let at = Ix::axis(STRIP_AXIS, strips).scale(plan.strip).add(&vector.ix());
+            let change = |ix: &Ix| ix.substitute(&|a| (a == c.n.axis).then(|| at.clone()));
+            let (buffer, index) = match plan.sums {
+                Sums::Store(i) => (c.stores[i].buffer, change(&c.stores[i].index)),
+                Sums::Scratch => (this.bases.len() as u32, c.m.ix().scale(plan.strip).add(&vector.ix())),
+            };
+            let mut body = Body::new();
+            let mut places: Vec<NodeId> = Vec::new();
+            for node in c.epilogue.nodes() {
+                let op = match &node.op {
+                    Op::Arg(0) => Op::Load(buffer, plan.mem, index.clone()),
+                    Op::Load(b, mem, ix) => Op::Load(*b, *mem, change(ix)),
+                    Op::Index(ix) => Op::Index(change(ix)),
+                    other => other.clone(),
+                };
+                let args: Vec<NodeId> = node.args.iter().map(|a| places[a.0 as usize]).collect();
+                places.push(body.push(op, &args, node.lane));
+            }
+            let stores = this
+                .epilogue_stores()
+                .into_iter()
+                .map(|s| Store { index: change(&s.index), value: places[s.value.0 as usize], ..s.clone() })
+                .collect();
+            let stage = Stage {
+                sequential: Vec::new(),
+                vector,
+                body,
+                accumulators: Vec::new(),
+                stores,
+                row_stores: Vec::new(),
+            };
+            let nest = Nest { parallel: vec![c.m], rows: Vec::new(), stages: vec![stage] };
+            this.nest(&nest, &bases, (row, row_end));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Contractions through the whole pipeline: against chains written out by hand (bitwise), against the interpreter, and
+//! the runtime's tile against the program's own.
+#![allow(clippy::unwrap_used)]
+
+use crate::codegen::target::TargetOptions;
+use crate::driver::{CompileOptions, compile};
+use crate::interp;
+use crate::text;
+use brolga_runtime::{ArrayLiteral, ElementType, Literal, Program, RunOptions, Shape};
+
+fn numbers(n: usize, seed: usize) -> Vec<f64> {
+    let mut state = 0x9E37_79B9u32.wrapping_mul(seed as u32 + 1);
+    (0..n)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 8) / f64::from(1 << 23) - 1.0
+        })
+        .collect()
+}
+
+fn literal(shape: &Shape, seed: usize) -> ArrayLiteral {
+    let shape = shape.as_array().unwrap();
+    let values = numbers(shape.elements(), seed);
+    match shape.ty {
+        ElementType::F32 => {
+            ArrayLiteral::from_elements(&shape.dims, &values.iter().map(|&x| x as f32).collect::<Vec<_>>())
+        }
+        ElementType::F64 => ArrayLiteral::from_elements(&shape.dims, &values),
+        other => panic!("{other}"),
+    }
+}
+
+fn options(cpu: Option<&str>) -> CompileOptions {
+    CompileOptions {
+        target: TargetOptions { cpu: cpu.map(str::to_owned), ..TargetOptions::default() },
+        ..CompileOptions::default()
+    }
+}
+
+fn floats(a: &ArrayLiteral) -> Vec<f64> {
+    match a.ty() {
+        ElementType::F32 => a.as_slice::<f32>().iter().map(|&x| f64::from(x)).collect(),
+        _ => a.as_slice::<f64>().to_vec(),
+    }
+}
+
+/// Compiles and runs with both tiles, which must agree bitwise; returns inputs and results.
+fn run(hlo: &str, cpu: Option<&str>) -> (Vec<ArrayLiteral>, Vec<ArrayLiteral>) {
+    let module = text::parse(hlo).unwrap();
+    let artifact = compile(&module, &options(cpu)).unwrap();
+    let program = Program::from_object(&artifact.object).unwrap();
+    let entry = module.entry();
+    let inputs: Vec<ArrayLiteral> =
+        entry.parameters().into_iter().enumerate().map(|(i, p)| literal(&entry.instructions[p].shape, i)).collect();
+    let arguments: Vec<&ArrayLiteral> = inputs.iter().collect();
+    let wide = program.run(&arguments).unwrap();
+    let own = program.run_with(&arguments, &RunOptions { own_tiles: true, ..RunOptions::default() }).unwrap();
+    for (a, b) in wide.iter().zip(&own) {
+        assert!(a.bytes() == b.bytes(), "the tiles differ\n{hlo}");
+    }
+    (inputs, own)
+}
+
+/// As [`run`], against the interpreter.
+fn check(hlo: &str, cpu: Option<&str>, tolerance: f64) {
+    let (inputs, results) = run(hlo, cpu);
+    let module = text::parse(hlo).unwrap();
+    let arguments: Vec<Literal> = inputs.into_iter().map(Literal::Array).collect();
+    let expected = interp::run(&module, &arguments, &interp::Options::default()).unwrap();
+    for (e, r) in expected.arrays().into_iter().zip(&results) {
+        assert_eq!(e.dims(), r.dims());
+        for (i, (x, y)) in floats(e).into_iter().zip(floats(r)).enumerate() {
+            assert!((x - y).abs() <= tolerance * (1.0 + x.abs()), "{i}: {x} against {y}\n{hlo}");
+        }
+    }
+}
+
+fn plain(ty: &str, m: usize, n: usize, k: usize) -> String {
+    format!(
+        "HloModule plain\n\nENTRY main {{\n  a = {ty}[{m},{k}] parameter(0)\n  b = {ty}[{k},{n}] parameter(1)\n  \
+         ROOT c = {ty}[{m},{n}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n}}\n"
+    )
+}
+
+macro_rules! chain {
+    ($name:ident, $t:ty) => {
+        /// Every result must be the chain itself.
+        fn $name(ty: &str, (m, n, k): (usize, usize, usize), cpu: Option<&str>) {
+            let (inputs, results) = run(&plain(ty, m, n, k), cpu);
+            let (a, b) = (inputs[0].as_slice::<$t>(), inputs[1].as_slice::<$t>());
+            let c = results[0].as_slice::<$t>();
+            for i in 0..m {
+                for j in 0..n {
+                    let sum = (0..k).fold(0.0, |s: $t, p| {
+                        let (x, y) = (a[i * k + p], b[p * n + j]);
+                        if cpu.is_some() { x * y + s } else { x.mul_add(y, s) }
+                    });
+                    assert_eq!(c[i * n + j].to_bits(), sum.to_bits(), "{m} {n} {k}: ({i}, {j})");
+                }
+            }
+        }
+    };
+}
+chain!(chain_f32, f32);
+chain!(chain_f64, f64);
+
+const SHAPES: [(usize, usize, usize); 14] = [
+    (16, 16, 16),
+    (2, 40, 60),
+    (40, 2, 60),
+    (3, 37, 41),
+    (5, 33, 29),
+    (7, 35, 31),
+    (11, 19, 23),
+    (13, 39, 17),
+    (17, 8, 40),
+    (31, 31, 31),
+    (40, 40, 40),
+    (100, 17, 9),
+    (97, 33, 600),
+    (2, 2, 5000),
+];
+
+#[test]
+fn sums_are_chains() {
+    for shape in SHAPES {
+        chain_f32("f32", shape, None);
+        chain_f64("f64", shape, None);
+    }
+}
+
+#[test]
+fn sums_are_chains_without_fma() {
+    for shape in [(16, 16, 16), (13, 39, 17), (7, 35, 31), (40, 2, 60), (3, 9, 700)] {
+        chain_f32("f32", shape, Some("x86-64-v2"));
+        chain_f64("f64", shape, Some("x86-64-v2"));
+    }
+}
+
+#[test]
+fn large_ones_are_packed() {
+    chain_f32("f32", (130, 500, 300), None);
+    chain_f64("f64", (100, 270, 290), None);
+}
+
+#[test]
+fn operands_are_read_in_any_order() {
+    for (a, b, lhs, rhs) in [
+        ("[37,29]", "[29,41]", 1, 0),
+        ("[29,37]", "[29,41]", 0, 0),
+        ("[37,29]", "[41,29]", 1, 1),
+        ("[29,37]", "[41,29]", 0, 1),
+    ] {
+        for ty in ["f32", "f64"] {
+            let hlo = format!(
+                "HloModule t\n\nENTRY main {{\n  a = {ty}{a} parameter(0)\n  b = {ty}{b} parameter(1)\n  \
+                 ROOT c = {ty}[37,41] dot(a, b), lhs_contracting_dims={{{lhs}}}, rhs_contracting_dims={{{rhs}}}\n}}\n"
+            );
+            check(&hlo, None, 5e-5);
+        }
+    }
+}
+
+#[test]
+fn batches_and_views() {
+    let batched = "HloModule b\n\nENTRY main {\n  a = f32[3,2,20,18] parameter(0)\n  b = f32[2,18,3,33] parameter(1)\n  \
+                   ROOT c = f32[3,2,20,33] dot(a, b), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, \
+                   rhs_batch_dims={2,0}, rhs_contracting_dims={1}\n}\n";
+    check(batched, None, 5e-5);
+    let heads = "HloModule h\n\nENTRY main {\n  q = f32[24,60] parameter(0)\n  k = f32[24,60] parameter(1)\n  \
+                 q1 = f32[24,4,15] reshape(q)\n  q2 = f32[4,24,15] transpose(q1), dimensions={1,0,2}\n  \
+                 k1 = f32[24,4,15] reshape(k)\n  k2 = f32[4,15,24] transpose(k1), dimensions={1,2,0}\n  \
+                 ROOT s = f32[4,24,24] dot(q2, k2), lhs_batch_dims={0}, lhs_contracting_dims={2}, \
+                 rhs_batch_dims={0}, rhs_contracting_dims={1}\n}\n";
+    check(heads, None, 5e-5);
+    let several = "HloModule s\n\nENTRY main {\n  a = f32[5,6,4,9] parameter(0)\n  b = f32[9,7,4,5] parameter(1)\n  \
+                   ROOT c = f32[5,6,7,5] dot(a, b), lhs_contracting_dims={3,2}, rhs_contracting_dims={0,2}\n}\n";
+    check(several, None, 5e-5);
+    let merged = "HloModule m\n\nENTRY main {\n  a = f32[6,5,300] parameter(0)\n  t = f32[5,6,300] transpose(a), \
+                  dimensions={1,0,2}\n  r = f32[30,300] reshape(t)\n  b = f32[300,18] parameter(1)\n  \
+                  ROOT c = f32[30,18] dot(r, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n";
+    check(merged, None, 5e-5);
+}
+
+#[test]
+fn epilogues() {
+    for (m, n, k) in [(30, 50, 20), (20, 19, 300), (100, 600, 40), (110, 290, 500)] {
+        let hlo = format!(
+            "HloModule e\n\nENTRY main {{\n  a = f32[{m},{k}] parameter(0)\n  b = f32[{k},{n}] parameter(1)\n  \
+             bias = f32[{n}] parameter(2)\n  residual = f32[{m},{n}] parameter(3)\n  \
+             d = f32[{m},{n}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n  \
+             wide = f32[{m},{n}] broadcast(bias), dimensions={{1}}\n  s = f32[{m},{n}] add(d, wide)\n  \
+             zero = f32[] constant(0)\n  zeros = f32[{m},{n}] broadcast(zero), dimensions={{}}\n  \
+             r = f32[{m},{n}] maximum(s, zeros)\n  ROOT o = f32[{m},{n}] add(r, residual)\n}}\n"
+        );
+        check(&hlo, None, 5e-5);
+        let narrow = format!(
+            "HloModule e\n\nENTRY main {{\n  a = f32[{m},{k}] parameter(0)\n  b = f32[{k},{n}] parameter(1)\n  \
+             d = f32[{m},{n}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n  \
+             ROOT o = f64[{m},{n}] convert(d)\n}}\n"
+        );
+        check(&narrow, None, 5e-5);
+        check(&narrow, Some("x86-64-v2"), 5e-5);
+    }
+}

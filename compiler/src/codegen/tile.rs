@@ -1,0 +1,225 @@
+//! The register tile of contractions, as CLIF.
+//!
+//! **Problem.** `c[m, n] (+)= a[m, k] * b[k, n]` for any extents and strides, with many products in flight and few loads.
+//!
+//! **Invariant.** Every element of `c` is one chain of multiply-adds in ascending `k` that starts from 0, or from what is
+//! there: neither the size of a register tile nor the cut of `k` into blocks changes a bit of it. The runtime's wide
+//! tile has the same parameters and gives the same bits.
+//!
+//! **Algorithm.** A function of its own, shared by all contractions of a program. Columns are taken two vectors at a
+//! time, then one, then one element; rows six at a time, then four, two, one. A tile keeps its sums in registers, and
+//! for each `k` loads one row of `b` and spreads one element of `a` a row. The two operands are never written while the
+//! function runs, so their loads may move: the code generator then loads late enough to spill nothing.
+
+use super::lanes::flags;
+use super::target::Target;
+use crate::kernel::body::Variant;
+use crate::object::namespace;
+use brolga_runtime::ElementType;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    AbiParam, Function, InstBuilder, MemFlagsData, Signature, Type, UserFuncName, Value, types,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
+
+/// Rows of the register tiles, largest first.
+const ROWS: [i64; 4] = [6, 4, 2, 1];
+
+/// The signature of a tile: `k, a, a_row, a_k, b, b_k, c, c_row, m, n, accumulate`; strides in elements, rows of `b` and
+/// `c` without gaps. Extents are at least 1.
+pub fn signature() -> Signature {
+    let mut s = Signature::new(CallConv::SystemV);
+    s.params = vec![AbiParam::new(types::I64); 11];
+    s
+}
+
+/// The scalar CLIF type of a contraction.
+pub fn scalar(ty: ElementType) -> Type {
+    if ty == ElementType::F64 { types::F64 } else { types::F32 }
+}
+
+/// Counts `from..to` by `step`; `body` gets the counter.
+pub fn count(
+    b: &mut FunctionBuilder<'_>,
+    (from, to): (Value, Value),
+    step: i64,
+    body: &mut dyn FnMut(&mut FunctionBuilder<'_>, Value),
+) {
+    let (head, inner, after) = (b.create_block(), b.create_block(), b.create_block());
+    let i = b.declare_var(types::I64);
+    b.def_var(i, from);
+    b.ins().jump(head, &[]);
+    b.switch_to_block(head);
+    let now = b.use_var(i);
+    let more = b.ins().icmp(IntCC::SignedLessThan, now, to);
+    b.ins().brif(more, inner, &[], after, &[]);
+    b.switch_to_block(inner);
+    b.seal_block(inner);
+    body(b, now);
+    let next = b.ins().iadd_imm_s(now, step);
+    b.def_var(i, next);
+    b.ins().jump(head, &[]);
+    b.seal_block(head);
+    b.switch_to_block(after);
+    b.seal_block(after);
+}
+
+struct Tile<'t> {
+    target: &'t Target,
+    ty: Type,
+    k: Value,
+    /// Strides in bytes.
+    a_k: Value,
+    b_k: Value,
+    a_row: Value,
+    c_row: Value,
+    accumulate: Value,
+}
+
+/// The tile function of an element type.
+pub fn function(index: u32, ty: ElementType, target: &Target) -> Function {
+    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature());
+    let mut context = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut function, &mut context);
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    b.seal_block(entry);
+    let p: Vec<Value> = b.block_params(entry).to_vec();
+    let ty = scalar(ty);
+    let bytes = i64::from(ty.bytes());
+    let mut scale = |v: Value| b.ins().imul_imm_s(v, bytes);
+    let (a_row, a_k, b_k, c_row) = (scale(p[2]), scale(p[3]), scale(p[5]), scale(p[7]));
+    let t = Tile { target, ty, k: p[0], a_k, b_k, a_row, c_row, accumulate: p[10] };
+    let (m, n) = (p[8], p[9]);
+    let width = if target.has_vectors() { 16 / bytes } else { 1 };
+    let mut column = b.ins().iconst(types::I64, 0);
+    let mut shapes = vec![(2, width), (1, width)];
+    if width > 1 {
+        shapes.push((1, 1));
+    }
+    for (vectors, width) in shapes {
+        column = rounds(&mut b, (column, n), vectors * width, &mut |b, j| {
+            let offset = b.ins().imul_imm_s(j, bytes);
+            let (at_b, at_c) = (b.ins().iadd(p[4], offset), b.ins().iadd(p[6], offset));
+            let mut row = b.ins().iconst(types::I64, 0);
+            for rows in ROWS {
+                row = rounds(b, (row, m), rows, &mut |b, i| {
+                    let (down_a, down_c) = (b.ins().imul(i, t.a_row), b.ins().imul(i, t.c_row));
+                    let (at_a, at_c) = (b.ins().iadd(p[1], down_a), b.ins().iadd(at_c, down_c));
+                    t.micro(b, rows as usize, vectors as usize, width, [at_a, at_b, at_c]);
+                });
+            }
+        });
+    }
+    b.ins().return_(&[]);
+    b.finalize(target.isa.frontend_config());
+    function
+}
+
+/// Runs `body` for `from, from + step, ..` while a whole step fits below `to`; returns where it stopped.
+fn rounds(
+    b: &mut FunctionBuilder<'_>,
+    (from, to): (Value, Value),
+    step: i64,
+    body: &mut dyn FnMut(&mut FunctionBuilder<'_>, Value),
+) -> Value {
+    let left = b.ins().isub(to, from);
+    let step_value = b.ins().iconst(types::I64, step);
+    let whole = if step == 1 {
+        to
+    } else {
+        let rest = b.ins().urem(left, step_value);
+        b.ins().isub(to, rest)
+    };
+    count(b, (from, whole), step, body);
+    whole
+}
+
+impl Tile<'_> {
+    fn micro(&self, b: &mut FunctionBuilder<'_>, rows: usize, vectors: usize, width: i64, [a, bb, c]: [Value; 3]) {
+        let ty = if width == 1 { self.ty } else { self.ty.by(width as u32).unwrap_or(self.ty) };
+        let bytes = ty.bytes() as i32;
+        // Never written while this function runs.
+        let operand = MemFlagsData::new().with_notrap().with_readonly().with_can_move();
+        let multiples = |b: &mut FunctionBuilder<'_>, stride: Value| -> Vec<Option<Value>> {
+            let mut all = vec![None];
+            for r in 1..rows {
+                let next = match all[r - 1] {
+                    Some(v) => b.ins().iadd(v, stride),
+                    None => stride,
+                };
+                all.push(Some(next));
+            }
+            all
+        };
+        let a_rows = multiples(b, self.a_row);
+        let c_rows = multiples(b, self.c_row);
+        let at = |b: &mut FunctionBuilder<'_>, base: Value, offset: Option<Value>| match offset {
+            Some(o) => b.ins().iadd(base, o),
+            None => base,
+        };
+        let sums: Vec<Vec<Variable>> = (0..rows).map(|_| (0..vectors).map(|_| b.declare_var(ty)).collect()).collect();
+        let (old, new, head, after) = (b.create_block(), b.create_block(), b.create_block(), b.create_block());
+        let (pa, pb, left) = (b.declare_var(types::I64), b.declare_var(types::I64), b.declare_var(types::I64));
+        b.def_var(pa, a);
+        b.def_var(pb, bb);
+        b.def_var(left, self.k);
+        b.ins().brif(self.accumulate, old, &[], new, &[]);
+        b.switch_to_block(old);
+        b.seal_block(old);
+        for (row, &offset) in sums.iter().zip(&c_rows) {
+            let base = at(b, c, offset);
+            for (v, &sum) in row.iter().enumerate() {
+                let x = b.ins().load(ty, flags(), base, v as i32 * bytes);
+                b.def_var(sum, x);
+            }
+        }
+        b.ins().jump(head, &[]);
+        b.switch_to_block(new);
+        b.seal_block(new);
+        let zero = if self.ty == types::F64 { b.ins().f64const(0.0) } else { b.ins().f32const(0.0) };
+        let zero = if width == 1 { zero } else { b.ins().splat(ty, zero) };
+        for &sum in sums.iter().flatten() {
+            b.def_var(sum, zero);
+        }
+        b.ins().jump(head, &[]);
+
+        b.switch_to_block(head);
+        let (now_a, now_b, now) = (b.use_var(pa), b.use_var(pb), b.use_var(left));
+        let right: Vec<Value> = (0..vectors).map(|v| b.ins().load(ty, operand, now_b, v as i32 * bytes)).collect();
+        for (row, &offset) in sums.iter().zip(&a_rows) {
+            let base = at(b, now_a, offset);
+            let x = b.ins().load(self.ty, operand, base, 0);
+            let x = if width == 1 { x } else { b.ins().splat(ty, x) };
+            for (&sum, &y) in row.iter().zip(&right) {
+                let s = b.use_var(sum);
+                let s = match self.target.variant {
+                    Variant::Fma => b.ins().fma(x, y, s),
+                    Variant::NoFma => {
+                        let product = b.ins().fmul(x, y);
+                        b.ins().fadd(product, s)
+                    }
+                };
+                b.def_var(sum, s);
+            }
+        }
+        let (next_a, next_b) = (b.ins().iadd(now_a, self.a_k), b.ins().iadd(now_b, self.b_k));
+        b.def_var(pa, next_a);
+        b.def_var(pb, next_b);
+        let next = b.ins().iadd_imm_s(now, -1);
+        b.def_var(left, next);
+        b.ins().brif(next, head, &[], after, &[]);
+        b.seal_block(head);
+        b.switch_to_block(after);
+        b.seal_block(after);
+        for (row, &offset) in sums.iter().zip(&c_rows) {
+            let base = at(b, c, offset);
+            for (v, &sum) in row.iter().enumerate() {
+                let x = b.use_var(sum);
+                b.ins().store(flags(), x, base, v as i32 * bytes);
+            }
+        }
+    }
+}
