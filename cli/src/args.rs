@@ -1,6 +1,8 @@
 //! What the command line accepts.
 
+use crate::compile::Emit;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use regex_lite::Regex;
 use std::path::PathBuf;
 
 /// Compiles XLA HLO to native code, and runs it.
@@ -18,6 +20,8 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Compiles a module to an object file
+    Compile(CompileArgs),
     /// Runs a module on inputs
     Run(RunArgs),
     /// Reads and verifies a module, and says what is in it
@@ -26,6 +30,8 @@ pub enum Command {
     Opt(OptArgs),
     /// Prints what an object says of itself
     Inspect(InspectArgs),
+    /// Measures compiling and running
+    Bench(BenchArgs),
 }
 
 /// Where the inputs of a module come from.
@@ -39,6 +45,53 @@ pub struct InputArgs {
     /// the type can hold, pred is a coin
     #[arg(long, value_name = "N", conflicts_with = "inputs")]
     pub random_seed: Option<u64>,
+}
+
+/// What to compile for.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TargetArgs {
+    /// Target triple, the host's where absent
+    #[arg(long, value_name = "TRIPLE")]
+    pub target: Option<String>,
+    /// x86-64, x86-64-v2, x86-64-v3 (what x86-64 targets get where absent), x86-64-v4 or native
+    #[arg(long, value_name = "CPU")]
+    pub target_cpu: Option<String>,
+    /// Instruction-set features to add or take away: +avx2,-fma
+    #[arg(long, value_name = "FEATURES", value_delimiter = ',', allow_hyphen_values = true)]
+    pub target_features: Vec<String>,
+}
+
+/// `brolga compile`.
+#[derive(Args, Debug)]
+pub struct CompileArgs {
+    /// HLO text; `-` is standard input
+    pub module: PathBuf,
+    /// Where to write the object, or the only kind of output that --emit names
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// What to write: obj, clif, asm, hlo, kernel, header, rs, each with an optional =PATH (`-` is standard output)
+    #[arg(long, value_name = "KIND[=PATH]", value_delimiter = ',')]
+    pub emit: Vec<Emit>,
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Symbol of the compiled function; made from the module's name where absent
+    #[arg(long, value_name = "SYMBOL")]
+    pub name: Option<String>,
+    /// Threads that the compiler uses, 0 for one a processor; the object does not depend on it
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pub jobs: usize,
+    /// Round 16-bit and 8-bit floats after every operation
+    #[arg(long)]
+    pub strict_rounding: bool,
+    /// Write the module after each pass to this folder
+    #[arg(long, value_name = "DIR")]
+    pub dump_to: Option<PathBuf>,
+    /// Only after the passes that match
+    #[arg(long, value_name = "REGEX", requires = "dump_to")]
+    pub dump_pass: Option<Regex>,
+    /// Print how long each part took, to standard error
+    #[arg(long)]
+    pub time_passes: bool,
 }
 
 /// How a module is executed.
@@ -107,4 +160,31 @@ pub struct OptArgs {
 pub struct InspectArgs {
     /// An object that `brolga compile` wrote; `-` is standard input
     pub object: PathBuf,
+}
+
+/// `brolga bench`.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// HLO text, or an object that `brolga compile` wrote; `-` is standard input
+    pub module: PathBuf,
+    #[command(flatten)]
+    pub input: InputArgs,
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Threads that compiled code may use; 1 starts none
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Seconds to measure
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    pub min_time: f64,
+    /// Where to write the numbers; without it, they are printed
+    #[arg(long, value_name = "F.json")]
+    pub json: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(s) if (0.0..=3600.0).contains(&s) => Ok(s),
+        _ => Err("expected seconds from 0 to 3600".to_owned()),
+    }
 }

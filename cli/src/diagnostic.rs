@@ -56,6 +56,8 @@ fn excerpt(error: &Error, site: &Site, source: &Source) -> Option<()> {
             start + 1
         ));
     }
+    // A place behind the last character, as at the end of the file, must still be on the line for the reporter.
+    shown.push(' ');
     let width = width.min(shown.chars().count().saturating_sub(at).max(1));
     // Only the one line is given to the reporter, behind empty ones, so that its work hardly grows with the file.
     let name = source.name().to_owned();

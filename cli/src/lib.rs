@@ -6,6 +6,8 @@
 //! supported, 64 the command line is wrong, 70 a bug in Brolga.
 
 mod args;
+mod bench;
+mod compile;
 mod diagnostic;
 mod failure;
 mod input;
@@ -50,6 +52,8 @@ pub fn main() -> ExitCode {
 
 fn dispatch(cli: &args::Cli) -> Result<(), Failure> {
     match &cli.command {
+        args::Command::Compile(args) => compile::compile(args),
+        args::Command::Bench(args) => bench::bench(args),
         args::Command::Run(args) => run::run(args),
         args::Command::Parse(args) => tools::parse(args),
         args::Command::Opt(args) => tools::opt(args),

@@ -2,11 +2,11 @@
 
 use crate::args::{Engine, RunArgs};
 use crate::failure::Failure;
-use crate::source::{Program, Source, load};
+use crate::source::{Input, Source, load};
 use crate::{input, npy, output};
 use brolga_compiler::hlo::Module;
-use brolga_compiler::{interp, text};
-use brolga_runtime::{ArrayLiteral, Literal, RunOptions, Shape};
+use brolga_compiler::{CompileOptions, Error, interp, text};
+use brolga_runtime::{ArrayLiteral, Literal, Program, RunOptions, Shape};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::Unsupported("running on several devices".to_owned()));
     }
     let result = match load(&args.module)? {
-        Program::Module(module, source) => run_module(args, &module, &source)?,
-        Program::Object(bytes) => run_object(args, &bytes)?,
+        Input::Module(module, source) => run_module(args, &module, &source)?,
+        Input::Object(bytes) => run_object(args, &bytes)?,
     };
     match &args.output_dir {
         Some(dir) => write_outputs(dir, &result),
@@ -33,12 +33,45 @@ pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
 
 fn run_module(args: &RunArgs, module: &Module, source: &Arc<Source>) -> Result<Literal, Failure> {
     let inputs = input::gather(&args.input, &parameter_shapes(module))?;
-    match args.engine {
-        Engine::Auto | Engine::Interp => {
-            interp::run(module, &inputs, &interp::Options::default()).map_err(|e| Failure::program(e, source))
+    if args.engine != Engine::Interp {
+        match brolga_compiler::compile(module, &CompileOptions::default()) {
+            Ok(artifact) if args.engine == Engine::Aot => {
+                return run_compiled(args, module, &by_disk(&artifact.object)?, &inputs);
+            }
+            Ok(artifact) => return run_compiled(args, module, &artifact.object, &inputs),
+            Err(error @ Error::Unsupported { .. }) if args.engine == Engine::Auto => {
+                eprintln!("note: interpreted, because the compiler refused: {error}");
+            }
+            Err(error) => return Err(Failure::program(error, source)),
         }
-        Engine::Jit | Engine::Aot => Err(Failure::Unsupported("compiled code".to_owned())),
     }
+    interp::run(module, &inputs, &interp::Options::default()).map_err(|e| Failure::program(e, source))
+}
+
+/// Runs the object of a module whose source is at hand, so that the result gets its tuples back.
+fn run_compiled(args: &RunArgs, module: &Module, object: &[u8], inputs: &[Literal]) -> Result<Literal, Failure> {
+    let program = Program::from_object(object).map_err(|e| Failure::Run(e.to_string()))?;
+    let mut leaves = call(&program, inputs, args.threads)?.into_iter();
+    nest(module.entry().result_shape(), &mut leaves)
+        .ok_or_else(|| Failure::Run("the compiled program has other results than the module".to_owned()))
+}
+
+/// Builds a value of the given shape from its array leaves.
+fn nest(shape: &Shape, leaves: &mut dyn Iterator<Item = ArrayLiteral>) -> Option<Literal> {
+    Some(match shape {
+        Shape::Array(_) | Shape::Buffer(_) => Literal::Array(leaves.next()?),
+        Shape::Tuple(elements) => Literal::Tuple(elements.iter().map(|s| nest(s, leaves)).collect::<Option<_>>()?),
+        Shape::Token => Literal::Token,
+        Shape::Opaque => return None,
+    })
+}
+
+/// Writes an object to a file and reads it back.
+fn by_disk(object: &[u8]) -> Result<Vec<u8>, Failure> {
+    let path = std::env::temp_dir().join(format!("brolga-{}.o", std::process::id()));
+    let result = std::fs::write(&path, object).and_then(|()| std::fs::read(&path));
+    let _ = std::fs::remove_file(&path);
+    result.map_err(|e| Failure::file(&path, e))
 }
 
 /// Runs an object; an object knows the leaves of its results only, so several come as one flat tuple.
@@ -46,7 +79,7 @@ fn run_object(args: &RunArgs, bytes: &[u8]) -> Result<Literal, Failure> {
     if args.engine == Engine::Interp {
         return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
     }
-    let program = brolga_runtime::Program::from_object(bytes).map_err(|e| Failure::Run(e.to_string()))?;
+    let program = Program::from_object(bytes).map_err(|e| Failure::Run(e.to_string()))?;
     let parameters: Vec<Shape> =
         program.descriptor().parameters.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
     let inputs = input::gather(&args.input, &parameters)?;
@@ -55,7 +88,7 @@ fn run_object(args: &RunArgs, bytes: &[u8]) -> Result<Literal, Failure> {
 }
 
 /// Calls a compiled program on the leaves of `inputs`.
-fn call(program: &brolga_runtime::Program, inputs: &[Literal], threads: u32) -> Result<Vec<ArrayLiteral>, Failure> {
+fn call(program: &Program, inputs: &[Literal], threads: u32) -> Result<Vec<ArrayLiteral>, Failure> {
     let leaves: Vec<&ArrayLiteral> = inputs.iter().flat_map(Literal::arrays).collect();
     let options = RunOptions { threads: threads as usize, ..RunOptions::default() };
     program.run_with(&leaves, &options).map_err(|e| Failure::Run(e.to_string()))

@@ -30,7 +30,7 @@ impl Source {
 }
 
 /// What a file holds.
-pub enum Program {
+pub enum Input {
     /// A module that parsed and verified.
     Module(Box<Module>, Arc<Source>),
     /// The bytes of an object file.
@@ -38,7 +38,7 @@ pub enum Program {
 }
 
 /// Reads a module or an object.
-pub fn load(path: &Path) -> Result<Program, Failure> {
+pub fn load(path: &Path) -> Result<Input, Failure> {
     match path.extension().and_then(|e| e.to_str()) {
         Some("pb") => return Err(Failure::Unsupported("serialized HloModuleProto (.pb) as input".to_owned())),
         Some("mlir") => return Err(Failure::Unsupported("StableHLO text (.mlir) as input".to_owned())),
@@ -47,7 +47,7 @@ pub fn load(path: &Path) -> Result<Program, Failure> {
     let (name, bytes) = read(path)?;
     // Standard input has no ending; objects say what they are in their first bytes.
     if bytes.starts_with(b"\x7fELF") || path.extension().is_some_and(|e| e == "o") {
-        return Ok(Program::Object(bytes));
+        return Ok(Input::Object(bytes));
     }
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
@@ -56,14 +56,14 @@ pub fn load(path: &Path) -> Result<Program, Failure> {
     let source = Arc::new(Source { name, text });
     let module = text::parse(source.text()).map_err(|e| Failure::program(e, &source))?;
     shape::verify(&module).map_err(|e| Failure::program(e, &source))?;
-    Ok(Program::Module(Box::new(module), source))
+    Ok(Input::Module(Box::new(module), source))
 }
 
 /// Reads a module; an object is refused.
 pub fn load_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failure> {
     match load(path)? {
-        Program::Module(module, source) => Ok((module, source)),
-        Program::Object(_) => Err(Failure::Usage(format!("{}: expected HLO text, found an object", path.display()))),
+        Input::Module(module, source) => Ok((module, source)),
+        Input::Object(_) => Err(Failure::Usage(format!("{}: expected HLO text, found an object", path.display()))),
     }
 }
 

@@ -161,3 +161,81 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(status(&output), 0);
     assert_eq!(stderr(&output), "");
 }
+
+#[test]
+fn an_object_runs_as_its_module_does() {
+    let dir = folder("object");
+    let object = dir.join("double.o");
+    let object = object.to_str().unwrap();
+    let compiled = brolga(&["compile", "-", "-o", object, "--name", "twice"], DOUBLE);
+    assert_eq!(status(&compiled), 0, "{}", stderr(&compiled));
+    for engine in ["interp", "jit", "aot"] {
+        let output = brolga(&["run", "-", "--engine", engine, "--input", "f32[3]={1,2.5,-3}"], DOUBLE);
+        assert_eq!(stdout(&output), "f32[3] {2, 5, -6}\n", "{engine}: {}", stderr(&output));
+    }
+    let output = brolga(&["run", object, "--input", "f32[3]={1,2.5,-3}"], "");
+    assert_eq!(stdout(&output), "f32[3] {2, 5, -6}\n", "{}", stderr(&output));
+    let inspected = stdout(&brolga(&["inspect", object], ""));
+    assert!(inspected.contains("twice_descriptor") && inspected.contains("f32[3]"), "{inspected}");
+}
+
+#[test]
+fn the_same_module_gives_the_same_object() {
+    let object = |jobs| brolga(&["compile", "-", "-o", "-", "--jobs", jobs], DOUBLE).stdout;
+    let first = object("1");
+    assert!(first.starts_with(b"\x7fELF"));
+    assert_eq!(first, object("1"));
+    assert_eq!(first, object("4"));
+}
+
+#[test]
+fn every_kind_of_output_is_written() {
+    let dir = folder("emit");
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let emit = format!("--emit=obj,hlo,clif,asm={},header,rs", path("code.s"));
+    let output = brolga(&["compile", "-", "-o", &path("m.o"), &emit], DOUBLE);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    for name in ["m.o", "m.opt.hlo", "m.clif", "code.s", "m.h", "m.rs"] {
+        assert!(!std::fs::read(dir.join(name)).unwrap().is_empty(), "{name}");
+    }
+    let hlo = std::fs::read_to_string(dir.join("m.opt.hlo")).unwrap();
+    assert_eq!(status(&brolga(&["parse", "-"], &hlo)), 0, "what is written can be read again");
+    let header = brolga(&["compile", "-", "--emit=header"], DOUBLE);
+    assert!(stdout(&header).contains("double"), "{}", stdout(&header));
+    assert_eq!(status(&brolga(&["compile", "-", "--emit=poem"], DOUBLE)), 64);
+}
+
+#[test]
+fn dumps_are_modules() {
+    let dir = folder("dump");
+    let _ = std::fs::remove_dir_all(&dir);
+    let args = ["compile", "-", "-o", "-", "--dump-to", dir.to_str().unwrap(), "--dump-pass", "input|dce"];
+    let output = brolga(&args, DOUBLE);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let names: Vec<String> =
+        std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.iter().any(|n| n.contains("dce")) && !names.iter().any(|n| n.contains("cse")), "{names:?}");
+    for name in names {
+        let module = std::fs::read_to_string(dir.join(name)).unwrap();
+        assert_eq!(status(&brolga(&["parse", "-"], &module)), 0);
+    }
+}
+
+#[test]
+fn bench_reports_numbers() {
+    let output = brolga(&["bench", "-", "--random-seed", "1", "--min-time", "0.01"], DOUBLE);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for key in ["compile_ms", "object_bytes", "workspace_bytes", "call_ns"] {
+        assert!(report[key].is_number(), "{key} in {report}");
+    }
+    assert!(report["run_us"]["min"].as_f64().unwrap() <= report["run_us"]["median"].as_f64().unwrap());
+}
+
+#[test]
+fn unknown_targets_are_refused() {
+    for args in [["--target", "pdp11-unknown-none"], ["--target-cpu", "z80"], ["--target-features", "+warp"]] {
+        let output = brolga(&[&["compile", "-", "-o", "-"], &args[..]].concat(), DOUBLE);
+        assert_eq!(status(&output), 1, "{args:?}: {}", stderr(&output));
+    }
+}

@@ -34,7 +34,7 @@ struct Options {
     #[arg(long, default_value = "target/release/brolga")]
     brolga: PathBuf,
     /// Engines to run: interp, jit, aot, auto; parse, print and diagnose for what is only read
-    #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp")]
+    #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp,jit,aot")]
     engine: Vec<String>,
     /// Only suites whose name matches
     #[arg(long)]

@@ -1,0 +1,179 @@
+//! `brolga compile`.
+
+use crate::args::{CompileArgs, TargetArgs};
+use crate::failure::Failure;
+use crate::output;
+use crate::source::load_module;
+use brolga_compiler::codegen::target::TargetOptions;
+use brolga_compiler::hlo::Module;
+use brolga_compiler::object::{c_header, rust_bindings};
+use brolga_compiler::{Artifact, CompileOptions, compile_with, text};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What a compilation can write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The object file.
+    Obj,
+    /// Cranelift's IR.
+    Clif,
+    /// Assembly.
+    Asm,
+    /// The module as the passes left it.
+    Hlo,
+    /// The kernel IR.
+    Kernel,
+    /// A C header.
+    Header,
+    /// Rust bindings.
+    Rs,
+}
+
+impl Kind {
+    const ALL: [(Kind, &'static str, &'static str); 7] = [
+        (Kind::Obj, "obj", "o"),
+        (Kind::Clif, "clif", "clif"),
+        (Kind::Asm, "asm", "s"),
+        (Kind::Hlo, "hlo", "opt.hlo"),
+        (Kind::Kernel, "kernel", "kernel"),
+        (Kind::Header, "header", "h"),
+        (Kind::Rs, "rs", "rs"),
+    ];
+
+    fn extension(self) -> &'static str {
+        Kind::ALL.into_iter().find(|(kind, ..)| *kind == self).map_or("out", |(.., extension)| extension)
+    }
+}
+
+/// One entry of `--emit`: `asm` or `asm=PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emit {
+    kind: Kind,
+    path: Option<PathBuf>,
+}
+
+impl FromStr for Emit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Emit, String> {
+        let (name, path) = match text.split_once('=') {
+            Some((name, path)) => (name, Some(PathBuf::from(path))),
+            None => (text, None),
+        };
+        match Kind::ALL.into_iter().find(|(_, n, _)| *n == name) {
+            Some((kind, ..)) => Ok(Emit { kind, path }),
+            None => Err(format!("'{name}' is none of {}", Kind::ALL.map(|(_, n, _)| n).join(", "))),
+        }
+    }
+}
+
+/// The compiler's options for a target.
+pub fn options(target: &TargetArgs) -> CompileOptions {
+    CompileOptions {
+        target: TargetOptions {
+            triple: target.target.clone(),
+            cpu: target.target_cpu.clone(),
+            features: target.target_features.clone(),
+        },
+        ..CompileOptions::default()
+    }
+}
+
+/// `brolga compile`.
+pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
+    let (module, source) = load_module(&args.module)?;
+    let emits = if args.emit.is_empty() { vec![Emit { kind: Kind::Obj, path: None }] } else { args.emit.clone() };
+    let options = CompileOptions {
+        name: args.name.clone(),
+        threads: args.jobs,
+        strict_rounding: args.strict_rounding,
+        keep_texts: args.dump_to.is_some() || emits.iter().any(|e| matches!(e.kind, Kind::Clif | Kind::Asm)),
+        ..options(&args.target)
+    };
+    let mut dump = args.dump_to.as_deref().map(|dir| Dump::new(dir, args.dump_pass.as_ref())).transpose()?;
+    if let Some(dump) = &mut dump {
+        dump.module("input", &module);
+    }
+    let artifact = compile_with(&module, &options, &mut |pass, module| {
+        if let Some(dump) = &mut dump {
+            dump.module(pass, module);
+        }
+    });
+    let artifact = artifact.map_err(|e| Failure::program(e, &source))?;
+    if let Some(mut dump) = dump {
+        dump.text("clif", "clif", &artifact.clif);
+        dump.text("asm", "s", &artifact.asm);
+        dump.failure.map_or(Ok(()), Err)?;
+    }
+    if args.time_passes {
+        eprintln!("{}", artifact.passes);
+        for (part, time) in &artifact.timings {
+            eprintln!("{:>9.3} ms  {part}", time.as_secs_f64() * 1e3);
+        }
+    }
+    for emit in &emits {
+        let path = destination(args, emit, emits.len());
+        output::write(&path, &contents(&artifact, emit.kind)?)?;
+    }
+    Ok(())
+}
+
+/// Where one kind of output goes: its own path, else `-o` where there is one kind, else beside `-o` or the module.
+fn destination(args: &CompileArgs, emit: &Emit, count: usize) -> PathBuf {
+    match (&emit.path, &args.output) {
+        (Some(path), _) => path.clone(),
+        (None, Some(output)) if count == 1 || emit.kind == Kind::Obj => output.clone(),
+        (None, None) if count == 1 && emit.kind != Kind::Obj => PathBuf::from("-"),
+        (None, Some(output)) => output.with_extension(emit.kind.extension()),
+        (None, None) => {
+            let stem = args.module.file_stem().filter(|s| *s != "-").unwrap_or("module".as_ref());
+            Path::new(stem).with_extension(emit.kind.extension())
+        }
+    }
+}
+
+fn contents(artifact: &Artifact, kind: Kind) -> Result<Vec<u8>, Failure> {
+    Ok(match kind {
+        Kind::Obj => artifact.object.clone(),
+        Kind::Clif => artifact.clif.clone().into_bytes(),
+        Kind::Asm => artifact.asm.clone().into_bytes(),
+        Kind::Hlo => text::print(&artifact.module, &text::PrintOptions::default()).into_bytes(),
+        Kind::Kernel => return Err(Failure::Unsupported("the kernel IR as text".to_owned())),
+        Kind::Header => c_header(&artifact.descriptor).into_bytes(),
+        Kind::Rs => rust_bindings(&artifact.descriptor).into_bytes(),
+    })
+}
+
+/// Writes what the compiler has between its passes; the modules among it can be run again.
+struct Dump<'a> {
+    dir: &'a Path,
+    wanted: Option<&'a regex_lite::Regex>,
+    number: usize,
+    failure: Option<Failure>,
+}
+
+impl<'a> Dump<'a> {
+    fn new(dir: &'a Path, wanted: Option<&'a regex_lite::Regex>) -> Result<Self, Failure> {
+        std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, e))?;
+        Ok(Dump { dir, wanted, number: 0, failure: None })
+    }
+
+    fn module(&mut self, pass: &str, module: &Module) {
+        if self.wanted.is_none_or(|r| r.is_match(pass)) {
+            self.text(pass, "hlo", &text::print(module, &text::PrintOptions::default()));
+        } else {
+            self.number += 1;
+        }
+    }
+
+    fn text(&mut self, pass: &str, extension: &str, text: &str) {
+        let path = self.dir.join(format!("{:02}-{pass}.{extension}", self.number));
+        self.number += 1;
+        if self.wanted.is_none_or(|r| r.is_match(pass))
+            && let Err(failure) = output::write(&path, text.as_bytes())
+        {
+            self.failure.get_or_insert(failure);
+        }
+    }
+}
