@@ -42,7 +42,7 @@ pub struct Artifact {
     pub descriptor: DescriptorInfo,
     /// The module as the passes left it.
     pub module: Module,
-    /// The kernels and steps, as text.
+    /// The kernels and steps.
     pub schedule: Schedule,
     /// CLIF of each function, where texts were asked for.
     pub clif: String,
@@ -52,6 +52,13 @@ pub struct Artifact {
     pub passes: PipelineStats,
     /// How long each part took.
     pub timings: Timings,
+}
+
+impl Artifact {
+    /// The steps and the kernels as text.
+    pub fn kernel_text(&self) -> String {
+        self.schedule.to_string()
+    }
 }
 
 /// A symbol made of a module's name: letters, digits and underscores.

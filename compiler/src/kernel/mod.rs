@@ -23,3 +23,4 @@ pub mod registers;
 pub mod rewrite;
 pub mod simplify;
 pub mod storage;
+pub mod text;

@@ -8,6 +8,7 @@
 pub mod assign;
 pub mod build;
 pub mod schedule;
+mod text;
 
 pub use assign::assign;
 pub use build::build;

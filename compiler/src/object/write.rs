@@ -137,7 +137,7 @@ impl DataObject {
 struct Writer {
     object: Object<'static>,
     architecture: Architecture,
-    minimum_alignment: u64,
+    function_alignment: u64,
     functions: Vec<SymbolId>,
     data: Vec<SymbolId>,
     imports: Vec<SymbolId>,
@@ -176,7 +176,7 @@ impl Writer {
         Ok(Writer {
             object,
             architecture,
-            minimum_alignment: u64::from(isa.function_alignment().minimum),
+            function_alignment: u64::from(isa.function_alignment().preferred),
             functions: Vec::new(),
             data: Vec::new(),
             imports: Vec::new(),
@@ -245,7 +245,7 @@ impl Writer {
             }
         }
         let section = self.object.section_id(StandardSection::Text);
-        let align = function.alignment.max(self.minimum_alignment);
+        let align = function.alignment.max(self.function_alignment);
         let start = self.object.add_symbol_data(symbol, section, &code, align);
         for reloc in &relocs {
             let target = match reloc.target {

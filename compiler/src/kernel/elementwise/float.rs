@@ -1,7 +1,7 @@
 //! Real floats: narrow types in `F32`.
 
 use super::super::body::{Body, FloatCond, IntCond, NodeId, Variant};
-use super::super::math;
+use super::super::{math, storage};
 use super::{Lowered, unsupported};
 use crate::hlo::{AttrKey, Attrs, Opcode};
 use brolga_runtime::ElementType;
@@ -61,44 +61,43 @@ pub(super) fn lower(
         (Opcode::Atan2, &[y, x]) => math::atan2(b, v, y, x),
         (Opcode::Power, &[x, y]) => math::pow(b, v, x, y),
         (Opcode::Remainder, &[x, y]) => math::remainder(b, v, x, y),
-        (Opcode::ReducePrecision, &[x]) => reduce_precision(b, attrs, ty, x),
+        (Opcode::ReducePrecision, &[x]) => reduce_precision(b, attrs, ty, x)?,
         _ => return Err(unsupported(opcode, ty)),
     })
 }
 
-/// Exponent and mantissa bits of a float type.
-fn fields(ty: ElementType) -> (i64, i64) {
+/// Exponent and mantissa bits of a float type with an IEEE-like code.
+fn fields(ty: ElementType) -> Option<(i64, i64)> {
     use ElementType as E;
-    match ty {
+    Some(match ty {
         E::F64 => (11, 52),
+        E::F32 => (8, 23),
         E::F16 => (5, 10),
         E::BF16 => (8, 7),
         E::F8E3M4 => (3, 4),
-        E::F8E4M3 | E::F8E4M3Fn | E::F8E4M3Fnuz | E::F8E4M3B11Fnuz => (4, 3),
-        E::F8E5M2 | E::F8E5M2Fnuz => (5, 2),
-        E::F4E2M1Fn => (2, 1),
-        E::F8E8M0Fnu => (8, 0),
-        _ => (8, 23),
-    }
+        E::F8E4M3 | E::F8E4M3Fn => (4, 3),
+        E::F8E5M2 => (5, 2),
+        _ => return None,
+    })
 }
 
 /// Rounds to a format of so many exponent and mantissa bits: past its range to infinity, below its normal numbers to
-/// zero.
-fn reduce_precision(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId) -> NodeId {
+/// zero. All on the type's own code, so that its subnormal numbers keep fewer digits.
+fn reduce_precision(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId) -> Lowered {
+    let Some((type_exponent, type_mantissa)) = fields(ty) else {
+        return Err(unsupported(Opcode::ReducePrecision, ty));
+    };
+    let exponent = attrs.int(AttrKey::ExponentBits).unwrap_or(type_exponent).clamp(1, 64);
+    let mantissa = attrs.int(AttrKey::MantissaBits).unwrap_or(type_mantissa).clamp(0, 64);
     let lane = b.lane(x);
-    let int = lane.integer();
-    let (type_exponent, type_mantissa) = fields(ty);
-    let exponent = attrs.int(AttrKey::ExponentBits).unwrap_or(type_exponent).clamp(1, 11);
-    let mantissa = attrs.int(AttrKey::MantissaBits).unwrap_or(type_mantissa).clamp(0, 52);
-    let (width, lane_bias) = if int.bits() == 64 { (52, 1023) } else { (23, 127) };
-    let infinity = if int.bits() == 64 { 0x7ff0_0000_0000_0000 } else { 0x7f80_0000 };
-    let bits = b.bitcast(x, int);
-    let magnitude_mask = b.int(int, if int.bits() == 64 { i64::MAX } else { i64::from(i32::MAX) });
-    let mut size = b.and(bits, magnitude_mask);
-    let inverse = b.not(magnitude_mask);
-    let sign = b.and(bits, inverse);
+    let narrow = storage::is_narrow_float(ty);
+    let bits = if narrow { storage::encode(b, ty, x) } else { b.bitcast(x, lane.integer()) };
+    let int = b.lane(bits);
+    let sign_mask = 1i64.wrapping_shl((type_exponent + type_mantissa) as u32);
+    let (sign, size) = (b.int(int, sign_mask), b.int(int, sign_mask.wrapping_sub(1)));
+    let (sign, mut size) = (b.and(bits, sign), b.and(bits, size));
     if mantissa < type_mantissa {
-        let drop = width - mantissa;
+        let drop = type_mantissa - mantissa;
         let last = b.lshr_imm(size, drop as u8);
         let one = b.int(int, 1);
         let odd = b.and(last, one);
@@ -109,18 +108,19 @@ fn reduce_precision(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId) -> 
         size = b.and(sum, keep);
     }
     if exponent < type_exponent {
+        let bias = (1 << (type_exponent - 1)) - 1;
         let reach = (1 << (exponent - 1)) - 1;
-        let first_beyond = b.int(int, (lane_bias + reach + 1) << width);
-        let infinity = b.int(int, infinity);
+        let first_beyond = b.int(int, (bias + reach + 1) << type_mantissa);
+        let infinity = b.int(int, ((1 << type_exponent) - 1) << type_mantissa);
         let beyond = b.icmp(IntCond::SGe, size, first_beyond);
         size = b.select(beyond, infinity, size);
-        let first_normal = b.int(int, (lane_bias - reach + 1) << width);
+        let first_normal = b.int(int, (bias - reach + 1) << type_mantissa);
         let zero = b.int(int, 0);
         let below = b.icmp(IntCond::SLt, size, first_normal);
         size = b.select(below, zero, size);
     }
     let bits = b.or(size, sign);
-    let value = b.bitcast(bits, lane);
+    let value = if narrow { storage::decode(b, ty, bits) } else { b.bitcast(bits, lane) };
     let is_nan = b.fcmp(FloatCond::Uno, x, x);
-    b.select(is_nan, x, value)
+    Ok(b.select(is_nan, x, value))
 }

@@ -46,12 +46,12 @@ pub(super) fn lower(b: &mut Body, opcode: Opcode, ty: ElementType, operands: &[N
             b.smin(x, one)
         }
         (Opcode::PopulationCount, &[x]) => {
-            let x = unsigned(b, ty, x);
+            let (x, _) = stored(b, ty, x);
             population_count(b, x)
         }
         (Opcode::Clz, &[x]) => {
-            let x = unsigned(b, ty, x);
-            leading_zeros(b, ty.bits(), x)
+            let (x, width) = stored(b, ty, x);
+            leading_zeros(b, width, x)
         }
         (Opcode::Mulhi, &[x, y]) => multiply_high(b, ty, x, y),
         (Opcode::ShiftLeft, &[x, by]) => shift(b, &Op::Shl, ty, x, by),
@@ -82,6 +82,17 @@ fn unsigned(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
     }
     let mask = b.i32((1 << ty.bits()) - 1);
     b.and(x, mask)
+}
+
+/// The bits of the element as it is stored, and how many: bits are counted in a whole byte for types narrower than
+/// that.
+fn stored(b: &mut Body, ty: ElementType, x: NodeId) -> (NodeId, u32) {
+    let width = ty.byte_size() as u32 * 8;
+    if width >= 32 {
+        return (x, width);
+    }
+    let mask = b.i32((1 << width) - 1);
+    (b.and(x, mask), width)
 }
 
 /// The type's bits, extended by the highest of them.

@@ -6,10 +6,12 @@
 //! (truth value, integer, float), conversions apart; what a machine leaves undefined (a zero divisor, the one quotient
 //! that overflows, a shift past the width) is kept away by selects on the operands.
 
+mod complex;
 mod convert;
 mod float;
 mod integer;
 
+pub use complex::{Parts, lower_complex};
 pub use convert::convert;
 
 use super::body::{Body, FloatCond, IntCond, Lane, NodeId, Variant};
@@ -151,5 +153,7 @@ pub fn total_order_key(b: &mut Body, x: NodeId) -> NodeId {
     b.xor(bits, magnitude)
 }
 
+#[cfg(test)]
+mod oracle;
 #[cfg(test)]
 mod tests;

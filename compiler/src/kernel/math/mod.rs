@@ -31,61 +31,61 @@ pub use trig::{cos, sin, tan};
 use super::body::{Body, FloatCond, Lane, NodeId, Variant};
 
 /// A body, a variant and a float lane: what every expansion needs at hand.
-pub(crate) struct Fx<'a> {
-    pub(crate) b: &'a mut Body,
-    pub(crate) v: Variant,
-    pub(crate) lane: Lane,
+pub(in crate::kernel) struct Fx<'a> {
+    pub(in crate::kernel) b: &'a mut Body,
+    pub(in crate::kernel) v: Variant,
+    pub(in crate::kernel) lane: Lane,
 }
 
 impl<'a> Fx<'a> {
-    pub(crate) fn new(b: &'a mut Body, v: Variant, x: NodeId) -> Fx<'a> {
+    pub(in crate::kernel) fn new(b: &'a mut Body, v: Variant, x: NodeId) -> Fx<'a> {
         let lane = b.lane(x);
         Fx { b, v, lane }
     }
 
-    pub(crate) fn double(&self) -> bool {
+    pub(in crate::kernel) fn double(&self) -> bool {
         self.lane == Lane::F64
     }
 
     /// A constant, rounded to the lane.
-    pub(crate) fn c(&mut self, v: f64) -> NodeId {
+    pub(in crate::kernel) fn c(&mut self, v: f64) -> NodeId {
         self.b.float(self.lane, v)
     }
 
     /// One of two constants, by the lane.
-    pub(crate) fn c2(&mut self, single: f64, double: f64) -> NodeId {
+    pub(in crate::kernel) fn c2(&mut self, single: f64, double: f64) -> NodeId {
         let v = if self.double() { double } else { single };
         self.c(v)
     }
 
-    pub(crate) fn add(&mut self, a: NodeId, b: NodeId) -> NodeId {
+    pub(in crate::kernel) fn add(&mut self, a: NodeId, b: NodeId) -> NodeId {
         self.b.fadd(a, b)
     }
-    pub(crate) fn sub(&mut self, a: NodeId, b: NodeId) -> NodeId {
+    pub(in crate::kernel) fn sub(&mut self, a: NodeId, b: NodeId) -> NodeId {
         self.b.fsub(a, b)
     }
-    pub(crate) fn mul(&mut self, a: NodeId, b: NodeId) -> NodeId {
+    pub(in crate::kernel) fn mul(&mut self, a: NodeId, b: NodeId) -> NodeId {
         self.b.fmul(a, b)
     }
-    pub(crate) fn div(&mut self, a: NodeId, b: NodeId) -> NodeId {
+    pub(in crate::kernel) fn div(&mut self, a: NodeId, b: NodeId) -> NodeId {
         self.b.fdiv(a, b)
     }
     /// `a * b + c`, once or twice rounded.
-    pub(crate) fn fma(&mut self, a: NodeId, b: NodeId, c: NodeId) -> NodeId {
+    pub(in crate::kernel) fn fma(&mut self, a: NodeId, b: NodeId, c: NodeId) -> NodeId {
         self.b.mul_add(self.v, a, b, c)
     }
     /// `a * k`.
-    pub(crate) fn scale(&mut self, a: NodeId, k: f64) -> NodeId {
+    pub(in crate::kernel) fn scale(&mut self, a: NodeId, k: f64) -> NodeId {
         let k = self.c(k);
         self.b.fmul(a, k)
     }
     /// `c - n * k`: exact in both variants where `n * k` is.
-    pub(crate) fn minus_multiple(&mut self, c: NodeId, n: NodeId, k: f64) -> NodeId {
+    pub(in crate::kernel) fn minus_multiple(&mut self, c: NodeId, n: NodeId, k: f64) -> NodeId {
         let k = self.c(-k);
         self.fma(n, k, c)
     }
     /// The polynomial with the coefficients given lowest first.
-    pub(crate) fn poly(&mut self, x: NodeId, coefficients: &[f64]) -> NodeId {
+    pub(in crate::kernel) fn poly(&mut self, x: NodeId, coefficients: &[f64]) -> NodeId {
         let mut rest = coefficients.iter().rev();
         let Some(&top) = rest.next() else { return self.c(0.0) };
         let mut sum = self.c(top);
@@ -96,75 +96,75 @@ impl<'a> Fx<'a> {
         sum
     }
     /// [`Fx::poly`] with one of two lists, by the lane.
-    pub(crate) fn poly2(&mut self, x: NodeId, single: &[f64], double: &[f64]) -> NodeId {
+    pub(in crate::kernel) fn poly2(&mut self, x: NodeId, single: &[f64], double: &[f64]) -> NodeId {
         self.poly(x, if self.double() { double } else { single })
     }
 
     /// `x` limited from above; NaN stays.
-    pub(crate) fn at_most(&mut self, x: NodeId, limit: f64) -> NodeId {
+    pub(in crate::kernel) fn at_most(&mut self, x: NodeId, limit: f64) -> NodeId {
         let limit = self.c(limit);
         self.b.fmin_pseudo(limit, x)
     }
     /// `x` limited from below; NaN stays.
-    pub(crate) fn at_least(&mut self, x: NodeId, limit: f64) -> NodeId {
+    pub(in crate::kernel) fn at_least(&mut self, x: NodeId, limit: f64) -> NodeId {
         let limit = self.c(limit);
         self.b.fmax_pseudo(limit, x)
     }
 
     /// `x cond k`.
-    pub(crate) fn is(&mut self, x: NodeId, cond: FloatCond, k: f64) -> NodeId {
+    pub(in crate::kernel) fn is(&mut self, x: NodeId, cond: FloatCond, k: f64) -> NodeId {
         let k = self.c(k);
         self.b.fcmp(cond, x, k)
     }
 
     /// The bits as the integer lane of the same width.
-    pub(crate) fn bits(&mut self, x: NodeId) -> NodeId {
+    pub(in crate::kernel) fn bits(&mut self, x: NodeId) -> NodeId {
         self.b.bitcast(x, self.lane.integer())
     }
     /// The float with the given bits.
-    pub(crate) fn float(&mut self, x: NodeId) -> NodeId {
+    pub(in crate::kernel) fn float(&mut self, x: NodeId) -> NodeId {
         self.b.bitcast(x, self.lane)
     }
     /// An integer constant of the lane's width.
-    pub(crate) fn int(&mut self, v: i64) -> NodeId {
+    pub(in crate::kernel) fn int(&mut self, v: i64) -> NodeId {
         self.b.int(self.lane.integer(), v)
     }
 
     /// Bits of the fraction field.
-    pub(crate) fn mantissa(&self) -> u8 {
+    pub(in crate::kernel) fn mantissa(&self) -> u8 {
         if self.double() { 52 } else { 23 }
     }
     /// The bias of the exponent field.
-    pub(crate) fn bias(&self) -> i64 {
+    pub(in crate::kernel) fn bias(&self) -> i64 {
         if self.double() { 1023 } else { 127 }
     }
     /// The number whose sums keep no fraction bits: 1.5 times 2 to the width of the mantissa.
-    pub(crate) fn anchor(&self) -> f64 {
+    pub(in crate::kernel) fn anchor(&self) -> f64 {
         if self.double() { 6755399441055744.0 } else { 12582912.0 }
     }
 
     /// The sign bit alone, as an integer.
-    pub(crate) fn sign_bits(&mut self, x: NodeId) -> NodeId {
+    pub(in crate::kernel) fn sign_bits(&mut self, x: NodeId) -> NodeId {
         let bits = self.bits(x);
         let mask = self.int(if self.double() { i64::MIN } else { i64::from(i32::MIN) });
         self.b.and(bits, mask)
     }
     /// `x` with its sign flipped where `sign` (from [`Fx::sign_bits`]) is set.
-    pub(crate) fn flip(&mut self, x: NodeId, sign: NodeId) -> NodeId {
+    pub(in crate::kernel) fn flip(&mut self, x: NodeId, sign: NodeId) -> NodeId {
         let bits = self.bits(x);
         let bits = self.b.xor(bits, sign);
         self.float(bits)
     }
 
     /// Sum and its rounding error, where `|a| >= |b|`.
-    pub(crate) fn fast_two_sum(&mut self, a: NodeId, b: NodeId) -> (NodeId, NodeId) {
+    pub(in crate::kernel) fn fast_two_sum(&mut self, a: NodeId, b: NodeId) -> (NodeId, NodeId) {
         let sum = self.add(a, b);
         let rest = self.sub(sum, a);
         let error = self.sub(b, rest);
         (sum, error)
     }
     /// Product and its rounding error; without FMA only where 2^27 times either factor is in range.
-    pub(crate) fn two_product(&mut self, a: NodeId, b: NodeId) -> (NodeId, NodeId) {
+    pub(in crate::kernel) fn two_product(&mut self, a: NodeId, b: NodeId) -> (NodeId, NodeId) {
         let p = self.mul(a, b);
         if self.v == Variant::Fma {
             let minus = self.b.fneg(p);
@@ -188,7 +188,7 @@ impl<'a> Fx<'a> {
         (high, self.sub(a, high))
     }
     /// Sum and its rounding error.
-    pub(crate) fn two_sum(&mut self, a: NodeId, b: NodeId) -> (NodeId, NodeId) {
+    pub(in crate::kernel) fn two_sum(&mut self, a: NodeId, b: NodeId) -> (NodeId, NodeId) {
         let sum = self.add(a, b);
         let part = self.sub(sum, a);
         let other = self.sub(sum, part);
@@ -199,4 +199,4 @@ impl<'a> Fx<'a> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

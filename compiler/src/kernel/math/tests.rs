@@ -28,7 +28,7 @@ fn ulps(lane: Lane, got: f64, want: f64) -> f64 {
 }
 
 /// Sample arguments: special values, every exponent, and a dense net around one.
-pub(crate) fn samples(lane: Lane, count: u64) -> Vec<u64> {
+fn samples(lane: Lane, count: u64) -> Vec<u64> {
     let mut out = Vec::new();
     let edges =
         [0.0, 0.5, 1.0, 2.0, 3.0, 88.0, 88.72283, 89.0, 104.0, 709.78, 745.0, 1e-30, 1e30, f64::INFINITY, f64::NAN];

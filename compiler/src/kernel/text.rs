@@ -1,0 +1,440 @@
+//! Kernels as text: what `--emit=kernel` writes and snapshot tests compare.
+//!
+//! **Problem.** A wrong index map or a fusion that was lost shows in speed or in bits, far from its cause; a person must
+//! be able to read what a kernel does, and a test to compare it.
+//!
+//! **Invariant.** The text is complete (two kernels that differ in what they compute differ in text), deterministic, and
+//! names nothing outside the kernel but its own name and source line.
+//!
+//! **Algorithm.** One line for each loop, node, accumulator and store, in the order of execution. Constants, arguments and
+//! results of finished accumulators stand where they are used; nodes that nothing needs are left out, so numbers may
+//! skip. Buffers are named by role and position (`in0`, `out0`, `scratch0`), loop variables `i0`, `i1`, …, row buffers
+//! `row0`, results of accumulators `r0`. An index in brackets is an offset in elements.
+
+use super::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
+use super::ir::{Accumulator, Contraction, Kernel, Loop, Nest, Phase, Place, Role, Stage, Store};
+use super::registers::RegisterLoop;
+use std::fmt::{self, Display, Formatter, Write};
+
+impl Display for Lane {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lane::I32 => "i32",
+            Lane::I64 => "i64",
+            Lane::F32 => "f32",
+            Lane::F64 => "f64",
+            Lane::M32 => "m32",
+            Lane::M64 => "m64",
+        })
+    }
+}
+
+impl Display for Mem {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mem::S8 => "s8",
+            Mem::U8 => "u8",
+            Mem::S16 => "s16",
+            Mem::U16 => "u16",
+            Mem::I32 => "i32",
+            Mem::I64 => "i64",
+            Mem::F32 => "f32",
+            Mem::F64 => "f64",
+        })
+    }
+}
+
+impl Display for Loop {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "i{} in {}", self.axis.0, self.extent)
+    }
+}
+
+impl Display for Kernel {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let names = Names::of(self);
+        write!(f, "kernel {} (", self.name)?;
+        names.declare(f, self, &[Role::Input])?;
+        f.write_str(") -> (")?;
+        names.declare(f, self, &[Role::Output])?;
+        f.write_char(')')?;
+        if self.buffers.iter().any(|b| b.role == Role::Scratch) {
+            f.write_str(", scratch (")?;
+            names.declare(f, self, &[Role::Scratch])?;
+            f.write_char(')')?;
+        }
+        if self.line > 0 {
+            write!(f, "  // line {}", self.line)?;
+        }
+        f.write_char('\n')?;
+        for (out, input) in &self.in_place {
+            writeln!(f, "  may be one memory: {}, {}", names.buffer(*out), names.buffer(*input))?;
+        }
+        for phase in &self.phases {
+            match phase {
+                Phase::Nest(nest) => names.nest(f, nest)?,
+                Phase::Contraction(c) => names.contraction(f, c)?,
+                Phase::Registers(l) => names.registers(f, l)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Joins what can be displayed.
+fn list<T: Display>(f: &mut Formatter<'_>, items: impl IntoIterator<Item = T>) -> fmt::Result {
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            f.write_str(", ")?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}
+
+/// `parallel i0 in 8, i1 in 4`; nothing for no loop.
+fn axes(f: &mut Formatter<'_>, role: &str, loops: &[Loop]) -> fmt::Result {
+    if loops.is_empty() {
+        return Ok(());
+    }
+    write!(f, " {role} ")?;
+    list(f, loops)
+}
+
+/// Names of a kernel's buffers, by number.
+struct Names(Vec<String>);
+
+/// How a body's arguments are called.
+type ArgName<'a> = &'a dyn Fn(u32) -> String;
+
+fn no_arguments(n: u32) -> String {
+    format!("arg{n}")
+}
+
+impl Names {
+    fn of(kernel: &Kernel) -> Names {
+        let mut counts = [0; 3];
+        let mut name = |role| {
+            let (word, count) = match role {
+                Role::Input => ("in", &mut counts[0]),
+                Role::Output => ("out", &mut counts[1]),
+                Role::Scratch => ("scratch", &mut counts[2]),
+            };
+            *count += 1;
+            format!("{word}{}", *count - 1)
+        };
+        Names(kernel.buffers.iter().map(|b| name(b.role)).collect())
+    }
+
+    fn buffer(&self, number: u32) -> &str {
+        self.0.get(number as usize).map_or("?", String::as_str)
+    }
+
+    fn declare(&self, f: &mut Formatter<'_>, kernel: &Kernel, roles: &[Role]) -> fmt::Result {
+        let of_role = kernel.buffers.iter().enumerate().filter(|(_, b)| roles.contains(&b.role));
+        list(f, of_role.map(|(i, b)| format!("{}: {}[{}]", self.buffer(i as u32), b.ty, b.elements)))
+    }
+
+    fn nest(&self, f: &mut Formatter<'_>, nest: &Nest) -> fmt::Result {
+        f.write_str("  phase")?;
+        axes(f, "parallel", &nest.parallel)?;
+        f.write_char('\n')?;
+        for (i, row) in nest.rows.iter().enumerate() {
+            writeln!(f, "    row buffer row{i}: {}[{}]", row.lane, row.elements)?;
+        }
+        nest.stages.iter().try_for_each(|stage| self.stage(f, stage))
+    }
+
+    fn stage(&self, f: &mut Formatter<'_>, stage: &Stage) -> fmt::Result {
+        f.write_str("    stage")?;
+        axes(f, "sequential", &stage.sequential)?;
+        // A vector axis of one element is no loop, and no index map mentions it.
+        if stage.vector.extent != 1 {
+            axes(f, "vector", &[stage.vector])?;
+        }
+        f.write_char('\n')?;
+        let mut roots: Vec<NodeId> = stage.stores.iter().map(|s| s.value).collect();
+        roots.extend(stage.row_stores.iter().map(|(_, node)| *node));
+        roots.extend(stage.accumulators.iter().flat_map(|a| a.init.iter().chain(&a.values)));
+        for s in &stage.stores {
+            s.index.for_each_value(&mut |node| roots.push(node));
+        }
+        let i = format!("i{}", stage.vector.axis.0);
+        self.body(f, "      ", &stage.body, &roots, &no_arguments, &i)?;
+        for a in &stage.accumulators {
+            self.accumulator(f, stage, a)?;
+        }
+        for (row, value) in &stage.row_stores {
+            writeln!(f, "      store row{row}[{i}] = {}", operand(&stage.body, *value, &no_arguments))?;
+        }
+        self.stores(f, "      ", &stage.body, &stage.stores, &no_arguments)
+    }
+
+    fn accumulator(&self, f: &mut Formatter<'_>, stage: &Stage, a: &Accumulator) -> fmt::Result {
+        let operands = |nodes: &[NodeId]| nodes.iter().map(|&n| operand(&stage.body, n, &no_arguments)).collect();
+        let (init, values): (Vec<String>, Vec<String>) = (operands(&a.init), operands(&a.values));
+        f.write_str("      fold ")?;
+        let mut over = stage.sequential.clone();
+        match &a.place {
+            Place::Lanes { results } => {
+                list(f, results.iter().map(|r| format!("r{r}")))?;
+                over.push(stage.vector);
+            }
+            Place::Row { rows } => list(f, rows.iter().map(|r| format!("row{r}[i{}]", stage.vector.axis.0)))?,
+        }
+        f.write_str(" of ")?;
+        list(f, &values)?;
+        f.write_str(" over ")?;
+        list(f, over.iter().map(|l| format!("i{}", l.axis.0)))?;
+        f.write_str(if a.splits { ", init " } else { " in order, init " })?;
+        list(f, &init)?;
+        if let Some(identity) = &a.identity {
+            f.write_str(", identity ")?;
+            list(f, identity.iter().zip(&a.init).map(|(&bits, &n)| constant(stage.body.lane(n), bits)))?;
+        }
+        f.write_char('\n')?;
+        let n = a.init.len() as u32;
+        let name = move |k: u32| if k < n { format!("a{k}") } else { format!("x{}", k - n) };
+        f.write_str("        with (")?;
+        list(f, (0..n + a.values.len() as u32).map(name))?;
+        f.write_str(")\n")?;
+        self.body(f, "          ", &a.combine, &a.roots, &name, "")?;
+        f.write_str("          yield ")?;
+        list(f, a.roots.iter().map(|&r| operand(&a.combine, r, &name)))?;
+        f.write_char('\n')
+    }
+
+    fn contraction(&self, f: &mut Formatter<'_>, c: &Contraction) -> fmt::Result {
+        write!(f, "  phase contraction {}", c.ty)?;
+        axes(f, "batch", &c.batch)?;
+        for (role, l) in [("m", c.m), ("n", c.n), ("k", c.k)] {
+            axes(f, role, &[l])?;
+        }
+        f.write_char('\n')?;
+        for (side, panel) in [("lhs", &c.lhs), ("rhs", &c.rhs)] {
+            writeln!(f, "    {side} {}[{}]", self.buffer(panel.buffer), panel.index)?;
+        }
+        if let Some(partial) = c.partial {
+            writeln!(f, "    unfinished sums in {}", self.buffer(partial))?;
+        }
+        writeln!(f, "    epilogue (sum)")?;
+        let name = |n: u32| if n == 0 { "sum".to_owned() } else { no_arguments(n) };
+        let roots: Vec<NodeId> = c.stores.iter().map(|s| s.value).collect();
+        self.body(f, "      ", &c.epilogue, &roots, &name, "")?;
+        self.stores(f, "      ", &c.epilogue, &c.stores, &name)
+    }
+
+    fn stores(
+        &self,
+        f: &mut Formatter<'_>,
+        indent: &str,
+        body: &Body,
+        stores: &[Store],
+        arg: ArgName<'_>,
+    ) -> fmt::Result {
+        for s in stores {
+            let value = operand(body, s.value, arg);
+            writeln!(f, "{indent}store {}[{}] = {value} : {}", self.buffer(s.buffer), s.index, s.mem)?;
+        }
+        Ok(())
+    }
+
+    fn registers(&self, f: &mut Formatter<'_>, l: &RegisterLoop) -> fmt::Result {
+        f.write_str("  phase in registers\n")?;
+        let mut elements = Vec::new();
+        for (k, a) in l.state.iter().enumerate() {
+            let name = |i: usize| if a.elements == 1 { format!("s{k}") } else { format!("s{k}[{i}]") };
+            elements.extend((0..a.elements).map(name));
+        }
+        let element = |n: u32| elements.get(n as usize).cloned().unwrap_or_else(|| no_arguments(n));
+        for (k, a) in l.state.iter().enumerate() {
+            writeln!(f, "    s{k}: {}[{}] = load {} : {}", a.ty, a.elements, self.buffer(k as u32), a.mem)?;
+            self.conversion(f, "decode", l.decode.get(k))?;
+        }
+        f.write_str("    while\n")?;
+        self.body(f, "      ", &l.condition.0, &[l.condition.1], &element, "")?;
+        writeln!(f, "      yield {}", operand(&l.condition.0, l.condition.1, &element))?;
+        f.write_str("    do\n")?;
+        self.body(f, "      ", &l.body.0, &l.body.1, &element, "")?;
+        f.write_str("      next ")?;
+        let same = |(n, root): (usize, &NodeId)| matches!(l.body.0.node(*root).op, Op::Arg(k) if k as usize == n);
+        let changed = l.body.1.iter().enumerate().filter(|&x| !same(x));
+        list(f, changed.map(|(n, &root)| format!("{} = {}", element(n as u32), operand(&l.body.0, root, &element))))?;
+        f.write_char('\n')?;
+        for (k, a) in l.state.iter().enumerate() {
+            self.conversion(f, "encode", l.encode.get(k))?;
+            writeln!(f, "    store {} = s{k} : {}", self.buffer((l.state.len() + k) as u32), a.mem)?;
+        }
+        Ok(())
+    }
+
+    /// How an element of a state becomes its memory form or the reverse, where that is any work.
+    fn conversion(&self, f: &mut Formatter<'_>, what: &str, body: Option<&(Body, NodeId)>) -> fmt::Result {
+        match body {
+            Some((body, root)) if !matches!(body.node(*root).op, Op::Arg(_)) => {
+                let name = |_: u32| "x".to_owned();
+                writeln!(f, "      {what} (x)")?;
+                self.body(f, "        ", body, &[*root], &name, "")?;
+                writeln!(f, "        yield {}", operand(body, *root, &name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The nodes that `roots` need, one a line.
+    fn body(
+        &self,
+        f: &mut Formatter<'_>,
+        indent: &str,
+        body: &Body,
+        roots: &[NodeId],
+        arg: ArgName<'_>,
+        vector: &str,
+    ) -> fmt::Result {
+        let mut needed = vec![false; body.nodes().len()];
+        roots.iter().for_each(|r| needed[r.0 as usize] = true);
+        for (i, node) in body.nodes().iter().enumerate().rev() {
+            if needed[i] {
+                node.args.iter().for_each(|a| needed[a.0 as usize] = true);
+                if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
+                    ix.for_each_value(&mut |v| needed[v.0 as usize] = true);
+                }
+            }
+        }
+        for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
+            if matches!(node.op, Op::Const(_) | Op::Arg(_) | Op::Result(_)) {
+                continue;
+            }
+            write!(f, "{indent}%{i} = ")?;
+            match &node.op {
+                Op::Load(buffer, mem, ix) => {
+                    write!(f, "load {}[{ix}] : {mem}", self.buffer(*buffer))?;
+                    if mem.to_string() != node.lane.to_string() {
+                        write!(f, " as {}", node.lane)?;
+                    }
+                }
+                Op::Row(row) => write!(f, "load row{row}[{vector}] : {}", node.lane)?,
+                Op::Index(ix) => write!(f, "index {ix} : {}", node.lane)?,
+                op => {
+                    write!(f, "{} ", mnemonic(op))?;
+                    list(f, node.args.iter().map(|&a| operand(body, a, arg)))?;
+                    if let Op::ShlImm(by) | Op::LShrImm(by) | Op::AShrImm(by) = op {
+                        write!(f, ", {by}")?;
+                    }
+                    write!(f, " : {}", node.lane)?;
+                }
+            }
+            f.write_char('\n')?;
+        }
+        Ok(())
+    }
+}
+
+/// A node where it is used.
+fn operand(body: &Body, id: NodeId, arg: ArgName<'_>) -> String {
+    let node = body.node(id);
+    match node.op {
+        Op::Const(bits) => constant(node.lane, bits),
+        Op::Arg(n) => arg(n),
+        Op::Result(r) => format!("r{r}"),
+        _ => format!("%{}", id.0),
+    }
+}
+
+fn constant(lane: Lane, bits: u64) -> String {
+    let special = |nan: bool| nan.then(|| format!("nan:{bits:#x}"));
+    match lane {
+        Lane::I32 => (bits as u32 as i32).to_string(),
+        Lane::I64 => (bits as i64).to_string(),
+        Lane::M32 | Lane::M64 => (bits != 0).to_string(),
+        Lane::F32 => {
+            let v = f32::from_bits(bits as u32);
+            special(v.is_nan()).unwrap_or_else(|| format!("{v:?}"))
+        }
+        Lane::F64 => {
+            let v = f64::from_bits(bits);
+            special(v.is_nan()).unwrap_or_else(|| format!("{v:?}"))
+        }
+    }
+}
+
+fn mnemonic(op: &Op) -> &'static str {
+    match op {
+        Op::Const(_) => "const",
+        Op::Arg(_) => "arg",
+        Op::Load(..) | Op::Row(_) => "load",
+        Op::Result(_) => "result",
+        Op::Index(_) => "index",
+        Op::FNeg => "fneg",
+        Op::FAbs => "fabs",
+        Op::Sqrt => "sqrt",
+        Op::Floor => "floor",
+        Op::Ceil => "ceil",
+        Op::Trunc => "trunc",
+        Op::Nearest => "nearest",
+        Op::Not => "not",
+        Op::Clz => "clz",
+        Op::Popcnt => "popcnt",
+        Op::FAdd => "fadd",
+        Op::FSub => "fsub",
+        Op::FMul => "fmul",
+        Op::FDiv => "fdiv",
+        Op::Fma => "fma",
+        Op::FMinPseudo => "fmin_pseudo",
+        Op::FMaxPseudo => "fmax_pseudo",
+        Op::IAdd => "iadd",
+        Op::ISub => "isub",
+        Op::IMul => "imul",
+        Op::SMulHi => "smulhi",
+        Op::UMulHi => "umulhi",
+        Op::SDiv => "sdiv",
+        Op::UDiv => "udiv",
+        Op::SRem => "srem",
+        Op::URem => "urem",
+        Op::SMin => "smin",
+        Op::SMax => "smax",
+        Op::UMin => "umin",
+        Op::UMax => "umax",
+        Op::And => "and",
+        Op::Or => "or",
+        Op::Xor => "xor",
+        Op::ShlImm(_) | Op::Shl => "shl",
+        Op::LShrImm(_) | Op::LShr => "lshr",
+        Op::AShrImm(_) | Op::AShr => "ashr",
+        Op::FCmp(c) => match c {
+            FloatCond::Eq => "fcmp.eq",
+            FloatCond::Ne => "fcmp.ne",
+            FloatCond::Lt => "fcmp.lt",
+            FloatCond::Le => "fcmp.le",
+            FloatCond::Gt => "fcmp.gt",
+            FloatCond::Ge => "fcmp.ge",
+            FloatCond::Uno => "fcmp.uno",
+        },
+        Op::ICmp(c) => match c {
+            IntCond::Eq => "icmp.eq",
+            IntCond::Ne => "icmp.ne",
+            IntCond::SLt => "icmp.slt",
+            IntCond::SLe => "icmp.sle",
+            IntCond::SGt => "icmp.sgt",
+            IntCond::SGe => "icmp.sge",
+            IntCond::ULt => "icmp.ult",
+            IntCond::ULe => "icmp.ule",
+            IntCond::UGt => "icmp.ugt",
+            IntCond::UGe => "icmp.uge",
+        },
+        Op::Select => "select",
+        Op::Bitcast => "bitcast",
+        Op::SToF => "s_to_f",
+        Op::UToF => "u_to_f",
+        Op::FToS => "f_to_s",
+        Op::FToU => "f_to_u",
+        Op::FToSFast => "f_to_s_fast",
+        Op::Promote => "promote",
+        Op::Demote => "demote",
+        Op::SExt => "sext",
+        Op::UExt => "uext",
+        Op::Wrap => "wrap",
+        Op::MaskCast => "mask_cast",
+        Op::MaskToInt => "mask_to_int",
+    }
+}
