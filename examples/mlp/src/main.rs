@@ -1,0 +1,31 @@
+//! Runs the model that `build.rs` compiled and prints its result beside the one that XLA:CPU stored.
+
+mod model {
+    #![allow(missing_docs)]
+    include!(concat!(env!("OUT_DIR"), "/mlp.rs"));
+}
+
+const INPUT: &str = include_str!("../model/input.txt");
+const EXPECTED: &str = include_str!("../model/expected.txt");
+/// The largest difference to XLA's result that passes: both sum in their own order.
+const TOLERANCE: f32 = 1e-5;
+
+fn numbers<const N: usize>(text: &str) -> Result<[f32; N], Box<dyn std::error::Error + Send + Sync>> {
+    let values = text.split_whitespace().map(str::parse).collect::<Result<Vec<f32>, _>>()?;
+    let found = values.len();
+    values.try_into().map_err(|_| format!("expected {N} numbers, found {found}").into())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let input = numbers::<32>(INPUT)?;
+    let expected = numbers::<12>(EXPECTED)?;
+    let mut output = [0.0f32; 12];
+    model::Mlp::new()?.run(&input, &mut output)?;
+    println!("class probabilities of four inputs: this program, then XLA:CPU");
+    for (ours, theirs) in output.chunks(3).zip(expected.chunks(3)) {
+        println!("  {ours:.6?}  {theirs:.6?}");
+    }
+    let worst = output.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    println!("largest difference: {worst:e}");
+    if worst <= TOLERANCE { Ok(()) } else { Err(format!("expected a difference of at most {TOLERANCE:e}").into()) }
+}
