@@ -10,7 +10,7 @@ use crate::memory::{self, schedule::Schedule};
 use crate::object::{self, ObjectInput};
 use crate::passes::{self, PassOptions, PipelineStats};
 use brolga_runtime::abi::{DescriptorInfo, IsaFeatures, Leaf, NumericVariant};
-use brolga_runtime::{ArrayShape, Shape};
+use brolga_runtime::{ArrayShape, Layout, Shape};
 use std::time::{Duration, Instant};
 
 /// How to compile a module.
@@ -147,8 +147,13 @@ fn leaves(module: &Module) -> (Vec<Leaf>, Vec<Leaf>) {
             (shapes, entry.result_shape().clone())
         }
     };
+    // Buffers hold whole bytes for each element, whatever width a layout names for other machines.
+    let whole = |s: &ArrayShape| -> ArrayShape {
+        let layout = s.layout.clone().map(|l| Layout { element_size_in_bits: 0, ..l });
+        ArrayShape { layout, ..s.clone() }
+    };
     let arrays = |shape: &Shape| -> Vec<ArrayShape> {
-        shape.leaves().into_iter().filter_map(|s| s.as_array().cloned()).collect()
+        shape.leaves().into_iter().filter_map(|s| s.as_array().map(whole)).collect()
     };
     let mut inputs = Vec::new();
     for (shape, name) in parameters.iter().zip(&names) {

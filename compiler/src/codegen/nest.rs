@@ -463,7 +463,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                 continue;
             }
             let v = match &node.op {
-                Op::Load(..) | Op::Index(_) | Op::Row(_) => self.leaf(stage, info, id, i, offset, block),
+                Op::Load(..) | Op::Index(_) | Op::Row(_) => self.leaf((stage, info, &values), id, i, offset, block),
                 op => {
                     let args: Vec<Val> =
                         node.args.iter().map(|&a| self.argument(body, info, &mut values, a, block)).collect();
@@ -495,6 +495,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                             &s.index,
                             s.mem.bytes(),
                             (stage, info, i, offset + e),
+                            (&values, e as u8),
                         );
                         let x = self.lanes.extract(body.lane(s.value), v, e as u8);
                         self.lanes.store_one(s.mem, x, at, 0);
@@ -547,6 +548,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
         index: &Ix,
         bytes: i64,
         (stage, info, i, offset): (&Stage, &StageInfo, Value, i64),
+        (values, e): (&HashMap<NodeId, Val>, u8),
     ) -> Value {
         match linear {
             Some(&(pointer, stride)) => {
@@ -556,14 +558,37 @@ impl<'b> NestEmitter<'_, 'b, '_> {
             None => {
                 let v = self.b().ins().iadd_imm(i, offset);
                 self.axes.insert(stage.vector.axis, v);
-                let index = self.ix(index, None, &info.uniform);
+                let offsets = self.offsets(index, info, values, e);
+                let index = self.ix(index, None, &offsets);
                 self.address(self.bases[buffer as usize], index, bytes)
             }
         }
     }
 
+    /// The loaded offsets of an index expression at element `e` of a block.
+    fn offsets(&mut self, ix: &Ix, info: &StageInfo, values: &HashMap<NodeId, Val>, e: u8) -> HashMap<NodeId, Value> {
+        let mut out = HashMap::new();
+        ix.for_each_value(&mut |n| {
+            let v = match (info.uniform.get(&n), values.get(&n)) {
+                (Some(&v), _) => v,
+                (None, Some(&v)) => self.lanes.extract(Lane::I64, v, e),
+                // Every node that an index mentions is computed before it.
+                (None, None) => self.lanes.constant(Lane::I64, 0),
+            };
+            out.insert(n, v);
+        });
+        out
+    }
+
     /// A load or an index along the vector axis.
-    fn leaf(&mut self, stage: &Stage, info: &StageInfo, id: NodeId, i: Value, offset: i64, block: bool) -> Val {
+    fn leaf(
+        &mut self,
+        (stage, info, values): (&Stage, &StageInfo, &HashMap<NodeId, Val>),
+        id: NodeId,
+        i: Value,
+        offset: i64,
+        block: bool,
+    ) -> Val {
         let node = stage.body.node(id);
         let count = if block { BLOCK } else { 1 };
         match &node.op {
@@ -580,7 +605,8 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                 }
                 let mut v = Vec::new();
                 for e in 0..count {
-                    let at = self.element_address(linear, *buffer, ix, mem.bytes(), (stage, info, i, offset + e));
+                    let place = (stage, info, i, offset + e);
+                    let at = self.element_address(linear, *buffer, ix, mem.bytes(), place, (values, e as u8));
                     v.push(self.lanes.load_one(*mem, at, 0));
                 }
                 self.collect(mem.lane(), &v)
@@ -590,7 +616,8 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                 for e in 0..count {
                     let at = self.b().ins().iadd_imm(i, offset + e);
                     self.axes.insert(stage.vector.axis, at);
-                    let x = self.ix(ix, None, &info.uniform);
+                    let offsets = self.offsets(ix, info, values, e as u8);
+                    let x = self.ix(ix, None, &offsets);
                     v.push(if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, x) } else { x });
                 }
                 self.collect(node.lane, &v)

@@ -137,10 +137,18 @@ impl<'a> Grower<'a> {
             Opcode::Reduce => GroupKind::Reduce(id),
             Opcode::Dot => GroupKind::Dot(id),
             Opcode::Concatenate => GroupKind::Concatenate(id),
+            Opcode::DynamicUpdateSlice => GroupKind::DynamicUpdateSlice(id),
+            Opcode::Scatter => GroupKind::Scatter(id),
+            Opcode::ReduceWindow => GroupKind::ReduceWindow(id),
+            Opcode::Convolution => GroupKind::Convolution(id),
             _ => GroupKind::Pad(id),
         };
         let mut members = vec![id];
-        if matches!(kind, GroupKind::Reduce(_) | GroupKind::Dot(_)) && array(inst).is_some() {
+        let folds = matches!(
+            kind,
+            GroupKind::Reduce(_) | GroupKind::Dot(_) | GroupKind::ReduceWindow(_) | GroupKind::Convolution(_)
+        );
+        if folds && array(inst).is_some() {
             let mut last = id;
             while let Some(next) = self.epilogue_after(last) {
                 members.push(next);
@@ -278,9 +286,14 @@ impl<'a> Grower<'a> {
                     _ => Follows::Tainted,
                 }
             }
-            Opcode::Iota | Opcode::Slice | Opcode::Reverse | Opcode::Transpose | Opcode::Reshape | Opcode::Copy => {
-                Follows::Tainted
-            }
+            Opcode::Iota
+            | Opcode::Slice
+            | Opcode::Reverse
+            | Opcode::Transpose
+            | Opcode::Reshape
+            | Opcode::Copy
+            | Opcode::DynamicSlice
+            | Opcode::Gather => Follows::Tainted,
             _ => {
                 let all = |wanted: Follows| states.iter().all(|&s| s == wanted || s == Follows::Clean);
                 let same = inst.operands.iter().all(|&o| elements(self.inst(o)) == n);

@@ -26,6 +26,14 @@ pub enum GroupKind {
     Concatenate(InstructionId),
     /// The operand and the padding are written to their parts of the result.
     Pad(InstructionId),
+    /// The update is written over a copy of the operand, or over the operand itself.
+    DynamicUpdateSlice(InstructionId),
+    /// Updates, one after another, over copies of the operands or over the operands themselves.
+    Scatter(InstructionId),
+    /// A reduction of sliding windows, then elementwise operations on its result.
+    ReduceWindow(InstructionId),
+    /// A convolution, then elementwise operations on its result.
+    Convolution(InstructionId),
 }
 
 /// Instructions that become one kernel.
@@ -83,9 +91,9 @@ pub(super) fn classify(inst: &Instruction) -> Result<Class> {
         }
         While | Conditional => Class::Control,
         Reduce => Class::Reduce,
-        Dot | Concatenate | Pad => Class::Anchor,
+        Dot | Concatenate | Pad | DynamicUpdateSlice | Scatter | ReduceWindow | Convolution => Class::Anchor,
         Broadcast | Copy | Iota | Reshape | Reverse | Slice | Transpose => Class::Inline,
-        BitcastConvert => Class::Inline,
+        BitcastConvert | DynamicSlice | Gather => Class::Inline,
         op if op.category() == Category::Elementwise => Class::Inline,
         op => return Err(unsupported(inst, format!("compiling '{op}'"))),
     })
@@ -119,7 +127,7 @@ pub(super) struct Analysis<'a> {
     pub class: SecondaryMap<InstructionId, Option<Class>>,
     /// Must have a buffer: control flow, tuples or the caller take it.
     pub escapes: SecondaryMap<InstructionId, bool>,
-    /// Must have a buffer because a contraction reads it.
+    /// Must have a buffer because a contraction reads it or an update changes it.
     pub operand_of_dot: SecondaryMap<InstructionId, bool>,
 }
 
@@ -152,6 +160,18 @@ impl<'a> Analysis<'a> {
                     || a.class[id] == Some(Class::Control);
             if takes_whole {
                 inst.operands.iter().for_each(|&o| a.escapes[o] = true);
+            }
+            if inst.opcode == Opcode::DynamicUpdateSlice {
+                // What is updated must be in memory to be updated in place, and the update may not read it on the way.
+                inst.operands[..2.min(inst.operands.len())].iter().for_each(|&o| a.operand_of_dot[o] = true);
+            }
+            if inst.opcode == Opcode::Scatter {
+                let operands = inst.operands.len().saturating_sub(1) / 2;
+                inst.operands[..operands].iter().for_each(|&o| a.operand_of_dot[o] = true);
+            }
+            if let Opcode::ReduceWindow | Opcode::Convolution = inst.opcode {
+                // Each element is read by many windows.
+                inst.operands.iter().for_each(|&o| a.mark_dot_operand(o));
             }
             if inst.opcode == Opcode::Dot {
                 inst.operands.iter().for_each(|&o| a.mark_dot_operand(o));

@@ -249,6 +249,21 @@ impl Ix {
         }
     }
 
+    /// The expression with its loaded offsets renamed.
+    pub fn rename_values(&self, rename: &impl Fn(NodeId) -> NodeId) -> Ix {
+        let mut out = Ix::constant(self.constant);
+        for (atom, c) in &self.terms {
+            let atom = match atom {
+                Atom::Axis(..) => atom.clone(),
+                Atom::Div(x, n) => Atom::Div(Box::new(x.rename_values(rename)), *n),
+                Atom::Mod(x, n) => Atom::Mod(Box::new(x.rename_values(rename)), *n),
+                Atom::Value(node, low, high) => Atom::Value(rename(*node), *low, *high),
+            };
+            out.add_term(&atom, *c);
+        }
+        out
+    }
+
     /// Whether a division or remainder is left.
     pub fn has_div_mod(&self) -> bool {
         self.terms.iter().any(|(atom, _)| matches!(atom, Atom::Div(..) | Atom::Mod(..)))

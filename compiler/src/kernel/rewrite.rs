@@ -15,10 +15,17 @@ pub fn map_indices(body: &Body, change: &impl Fn(&Ix) -> Ix) -> (Body, Vec<NodeI
 
 fn map_body(body: &Body, change: &impl Fn(&Op) -> Op) -> (Body, Vec<NodeId>) {
     let mut out = Body::new();
-    let mut places = Vec::with_capacity(body.nodes().len());
+    let mut places: Vec<NodeId> = Vec::with_capacity(body.nodes().len());
     for node in body.nodes() {
         let args: Vec<NodeId> = node.args.iter().map(|a| places[a.0 as usize]).collect();
-        places.push(out.push(change(&node.op), &args, node.lane));
+        let at = |n: NodeId| places[n.0 as usize];
+        let op = match change(&node.op) {
+            Op::Load(buffer, mem, ix) => Op::Load(buffer, mem, ix.rename_values(&at)),
+            Op::Index(ix) => Op::Index(ix.rename_values(&at)),
+            other => other,
+        };
+        let place = out.push(op, &args, node.lane);
+        places.push(place);
     }
     (out, places)
 }
@@ -64,7 +71,10 @@ fn move_stores(c: &mut Contraction, places: &[NodeId]) {
 /// Renames the nodes that a stage refers to.
 fn move_nodes(stage: &mut Stage, places: &[NodeId]) {
     let at = |n: &mut NodeId| *n = places[n.0 as usize];
-    stage.stores.iter_mut().for_each(|s| at(&mut s.value));
+    for s in &mut stage.stores {
+        at(&mut s.value);
+        s.index = s.index.rename_values(&|n| places[n.0 as usize]);
+    }
     stage.row_stores.iter_mut().for_each(|(_, n)| at(n));
     for a in &mut stage.accumulators {
         let Accumulator { init, values, .. } = a;

@@ -2,7 +2,7 @@
 
 use super::body::Op;
 use super::index::{Axis, Ix};
-use super::ir::{Kernel, Loop, Nest, Phase, Place, Role};
+use super::ir::{CopyPhase, Kernel, Loop, Nest, Phase, Place, Role};
 use super::rewrite::{indices, substitute};
 
 /// Merges neighbouring parallel loops; the last parallel loop with the vector loop where the nest is elementwise; the
@@ -95,6 +95,41 @@ fn merge_sequential(nest: &mut Nest) {
         nest.stages[0].sequential.pop();
         nest.stages[0].vector = merged;
     }
+}
+
+/// The copies of an update or scatter whose last phase reads nothing of the array that it changes: all phases but the
+/// last copy one operand each.
+pub fn updates_in_place(kernel: &Kernel) -> Vec<CopyPhase> {
+    let Some((Phase::Nest(update), copies)) = kernel.phases.split_last() else { return Vec::new() };
+    let read = |input: u32| {
+        update.stages.iter().any(|s| s.body.nodes().iter().any(|n| matches!(&n.op, Op::Load(b, _, _) if *b == input)))
+    };
+    let found = copies.iter().enumerate().filter_map(|(phase, copy)| {
+        let (output, input) = copied(kernel, copy)?;
+        (!read(input)).then_some(CopyPhase { phase, output, input })
+    });
+    found.collect()
+}
+
+/// The output and the input of a phase that stores what it loads, element by element.
+fn copied(kernel: &Kernel, phase: &Phase) -> Option<(u32, u32)> {
+    let Phase::Nest(nest) = phase else { return None };
+    let [stage] = nest.stages.as_slice() else { return None };
+    let [store] = stage.stores.as_slice() else { return None };
+    // The value stored is a load of the same element, whatever conversions the element type asks for.
+    let loads: Vec<(u32, &Ix)> = stage
+        .body
+        .nodes()
+        .iter()
+        .filter_map(|n| match &n.op {
+            Op::Load(b, _, ix) => Some((*b, ix)),
+            _ => None,
+        })
+        .collect();
+    let [(input, ix)] = loads.as_slice() else { return None };
+    let same = kernel.buffers.get(*input as usize)?.ty == kernel.buffers.get(store.buffer as usize)?.ty;
+    let plain = *ix == &store.index && stage.body.nodes().iter().all(|n| !matches!(n.op, Op::Index(_)));
+    (same && plain).then_some((store.buffer, *input))
 }
 
 /// Pairs (output, input) that may be the same memory: the kernel is one nest, and every load of the input has the very

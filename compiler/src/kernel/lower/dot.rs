@@ -105,12 +105,7 @@ impl Lowerer<'_> {
             (vec![product], self.sum(&mut combine, out, acc, x), true)
         } else {
             let (x, y) = (combine.arg(1, lane), combine.arg(2, lane));
-            let root = if out.is_float() {
-                combine.mul_add(self.numerics.variant, x, y, acc)
-            } else {
-                let product = self.multiply(&mut combine, out, x, y);
-                self.sum(&mut combine, out, acc, product)
-            };
+            let root = self.multiply_add(&mut combine, out, [acc, x, y]);
             (vec![a, b], root, false)
         };
         let mut parallel: Vec<Loop> = l.batch.iter().chain(&l.m).copied().collect();
@@ -143,7 +138,16 @@ impl Lowerer<'_> {
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])
     }
 
-    fn widen(
+    /// `acc + x * y` in the arithmetic of `ty`.
+    pub(super) fn multiply_add(&self, body: &mut Body, ty: ElementType, [acc, x, y]: [NodeId; 3]) -> NodeId {
+        if ty.is_float() {
+            return body.mul_add(self.numerics.variant, x, y, acc);
+        }
+        let product = self.multiply(body, ty, x, y);
+        self.sum(body, ty, acc, product)
+    }
+
+    pub(super) fn widen(
         &self,
         stage: &mut Stage,
         id: InstructionId,

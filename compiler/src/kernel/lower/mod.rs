@@ -10,9 +10,12 @@
 //! kinds of groups differ only in which loops they set up: [`rows`], [`reduce`], [`dot`], [`movement`].
 
 mod dot;
+mod indexing;
 mod movement;
 mod reduce;
 mod rows;
+mod scatter;
+mod window;
 
 use super::body::{Body, Lane, Mem, NodeId, Op, Variant};
 use super::elementwise::{self, ElementwiseContext};
@@ -74,6 +77,10 @@ pub fn lower(
         GroupKind::Dot(id) => l.dot(*id)?,
         GroupKind::Concatenate(id) => l.concatenate(*id)?,
         GroupKind::Pad(id) => l.pad(*id)?,
+        GroupKind::DynamicUpdateSlice(id) => l.dynamic_update_slice(*id)?,
+        GroupKind::Scatter(id) => l.scatter(*id)?,
+        GroupKind::ReduceWindow(id) => l.reduce_window(*id)?,
+        GroupKind::Convolution(id) => l.convolution(*id)?,
     };
     l.finish(group, phases)
 }
@@ -194,7 +201,8 @@ impl<'a> Lowerer<'a> {
             let lane = storage::compute_lane(shape.ty);
             let raw = stage.body.push(Op::Row(*row), &[], lane_in_row(lane));
             let value = from_row(&mut stage.body, raw, lane);
-            let folded = matches!(inst.opcode, Opcode::Reduce | Opcode::Dot);
+            let folded =
+                matches!(inst.opcode, Opcode::Reduce | Opcode::Dot | Opcode::ReduceWindow | Opcode::Convolution);
             return Ok(if folded { storage::round_to(&mut stage.body, shape.ty, value) } else { value });
         }
         if let Some((result, at)) = known.results.get(&leaf) {
@@ -230,6 +238,14 @@ impl<'a> Lowerer<'a> {
             | Opcode::Reverse => {
                 let from = self.leaf_shape(resolve(self.c, (operand(0)?, 0)))?;
                 let moved = moved_index(inst, index, &shape.dims, &from.dims);
+                self.value(stage, known, (operand(0)?, 0), &moved)
+            }
+            Opcode::DynamicSlice => {
+                let moved = self.dynamic_slice_index(stage, known, inst, index)?;
+                self.value(stage, known, (operand(0)?, 0), &moved)
+            }
+            Opcode::Gather => {
+                let moved = self.gather_index(stage, known, inst, index)?;
                 self.value(stage, known, (operand(0)?, 0), &moved)
             }
             Opcode::BitcastConvert => {
@@ -331,9 +347,14 @@ impl<'a> Lowerer<'a> {
         }
         let main = self.inst(group.outputs.last().map_or(group.members[0], |o| o.0));
         let name = main.name.clone();
-        let mut kernel = Kernel { name, buffers, phases, in_place: Vec::new(), line: main.location.line };
+        let mut kernel =
+            Kernel { name, buffers, phases, in_place: Vec::new(), copies: Vec::new(), line: main.location.line };
         super::simplify::merge_loops(&mut kernel);
         kernel.in_place = super::simplify::in_place_pairs(&kernel);
+        if let GroupKind::DynamicUpdateSlice(_) | GroupKind::Scatter(_) = group.kind {
+            kernel.copies = super::simplify::updates_in_place(&kernel);
+            kernel.in_place = kernel.copies.iter().map(|c| (c.output, c.input)).collect();
+        }
         let inputs = self.inputs.into_iter().map(|(leaf, _)| leaf).collect();
         Ok(Lowered { kernel, inputs, outputs: self.outputs })
     }

@@ -1,0 +1,179 @@
+//! Windows that slide: reduce-window and convolution.
+//!
+//! The window's dimensions are sequential loops, an output dimension is the vector axis with one accumulator an element.
+//! Where a window may reach past the operand, or between its elements where the base is dilated, the index is clamped
+//! and the value replaced by the one that changes nothing.
+
+use super::scatter::{both, is_zero};
+use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
+use crate::error::Result;
+use crate::hlo::{AttrKey, InstructionId, WindowDimension, resolve};
+use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::index::{Ix, linearize};
+use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
+use crate::kernel::storage;
+
+/// The index into one dimension of the base, and whether it is an element of it (`None` where it always is).
+fn base_index(body: &mut Body, w: &WindowDimension, size: i64, output: &Ix, window: &Ix) -> (Ix, Option<NodeId>) {
+    let window = if w.reversal { window.scale(-1).offset(w.size - 1) } else { window.clone() };
+    let position = output.scale(w.stride).add(&window.scale(w.window_dilation)).offset(-w.padding_low);
+    let element = position.div(w.base_dilation.max(1));
+    let mut valid = None;
+    if w.base_dilation > 1 {
+        valid = Some(is_zero(body, position.rem(w.base_dilation)));
+    }
+    let (low, high) = element.range();
+    if low >= 0 && high < size {
+        return (element, valid);
+    }
+    let node = body.push(Op::Index(element), &[], Lane::I64);
+    let (element, inside) = indexing::checked_offset(body, node, size - 1);
+    (element, Some(both(body, valid, inside)))
+}
+
+impl Lowerer<'_> {
+    pub(super) fn reduce_window(&mut self, id: InstructionId) -> Result<Vec<Phase>> {
+        let inst = self.inst(id);
+        let n = inst.operands.len() / 2;
+        let from = self.leaf_shape(resolve(self.c, (inst.operands[0], 0)))?.dims.clone();
+        let to = self.leaf_shape((id, 0))?.dims.clone();
+        let window = inst.attrs.window(AttrKey::Window).unwrap_or(&[]).to_vec();
+        if window.len() != from.len() || from.contains(&0) {
+            return Err(super::unsupported(inst, "compiling this window"));
+        }
+        let outputs: Vec<Loop> = to.iter().map(|&d| self.new_loop(d)).collect();
+        let windows: Vec<Loop> = window.iter().map(|w| self.new_loop(w.size)).collect();
+        let mut stage = Stage::default();
+        let known = Known::default();
+        let mut valid = None;
+        let mut index = Vec::new();
+        for (d, w) in window.iter().enumerate() {
+            let (ix, inside) = base_index(&mut stage.body, w, from[d], &outputs[d].ix(), &windows[d].ix());
+            index.push(ix);
+            if let Some(inside) = inside {
+                valid = Some(both(&mut stage.body, valid, inside));
+            }
+        }
+        let (mut init, mut values) = (Vec::new(), Vec::new());
+        for k in 0..n {
+            init.push(self.value(&mut stage, &known, (inst.operands[n + k], 0), &[])?);
+            values.push(self.value(&mut stage, &known, (inst.operands[k], 0), &index)?);
+        }
+        let combiner = self.combiner(inst)?;
+        let (mut combine, mut roots) = (combiner.body, combiner.roots);
+        if let Some(valid) = valid {
+            // The accumulator stays as it is where the window has no element: one more value says so.
+            let lane = stage.body.lane(valid);
+            let inside = combine.arg(2 * n as u32, lane);
+            for (k, root) in roots.iter_mut().enumerate() {
+                let lane = combine.lane(*root);
+                let old = combine.arg(k as u32, lane);
+                *root = combine.select(inside, *root, old);
+            }
+            values.push(valid);
+        }
+        self.window_nest(id, stage, (outputs, windows), Folded { init, values, combine, roots })
+    }
+
+    pub(super) fn convolution(&mut self, id: InstructionId) -> Result<Vec<Phase>> {
+        let inst = self.inst(id);
+        let labels = inst.attrs.dim_labels(AttrKey::DimLabels).ok_or_else(|| internal(inst, "no dim_labels"))?.clone();
+        let lhs = self.leaf_shape(resolve(self.c, (inst.operands[0], 0)))?.clone();
+        let rhs = self.leaf_shape(resolve(self.c, (inst.operands[1], 0)))?.clone();
+        let out = self.leaf_shape((id, 0))?.clone();
+        let window = inst.attrs.window(AttrKey::Window).unwrap_or(&[]).to_vec();
+        let groups = inst.attrs.int(AttrKey::FeatureGroupCount).unwrap_or(1).max(1);
+        let batches = inst.attrs.int(AttrKey::BatchGroupCount).unwrap_or(1).max(1);
+        if window.len() != labels.input_spatial.len() || lhs.dims.contains(&0) || rhs.dims.contains(&0) {
+            return Err(super::unsupported(inst, "compiling this convolution"));
+        }
+        let outputs: Vec<Loop> = out.dims.iter().map(|&d| self.new_loop(d)).collect();
+        let mut windows: Vec<Loop> = window.iter().map(|w| self.new_loop(w.size)).collect();
+        let channel = self.new_loop(rhs.dims[labels.kernel_input_feature]);
+        let mut stage = Stage::default();
+        let known = Known::default();
+        let feature = outputs[labels.output_feature].ix();
+        let features = out.dims[labels.output_feature];
+        let mut a = vec![Ix::default(); lhs.rank()];
+        let mut b = vec![Ix::default(); rhs.rank()];
+        let group = feature.div((features / groups).max(1));
+        a[labels.input_feature] = group.scale(channel.extent).add(&channel.ix());
+        let batch_group = feature.div((features / batches).max(1));
+        let batch = outputs[labels.output_batch].ix();
+        a[labels.input_batch] =
+            if batches > 1 { batch_group.scale(out.dims[labels.output_batch]).add(&batch) } else { batch };
+        b[labels.kernel_input_feature] = channel.ix();
+        b[labels.kernel_output_feature] = feature;
+        let mut valid = None;
+        for (d, w) in window.iter().enumerate() {
+            let place = labels.input_spatial[d];
+            let output = outputs[labels.output_spatial[d]].ix();
+            let (ix, inside) = base_index(&mut stage.body, w, lhs.dims[place], &output, &windows[d].ix());
+            a[place] = ix;
+            b[labels.kernel_spatial[d]] = windows[d].ix();
+            if let Some(inside) = inside {
+                valid = Some(both(&mut stage.body, valid, inside));
+            }
+        }
+        windows.push(channel);
+        let x = self.value(&mut stage, &known, (inst.operands[0], 0), &a)?;
+        let mut x = self.widen(&mut stage, id, lhs.ty, out.ty, x)?;
+        let y = self.value(&mut stage, &known, (inst.operands[1], 0), &b)?;
+        let y = self.widen(&mut stage, id, rhs.ty, out.ty, y)?;
+        let lane = storage::compute_lane(out.ty);
+        if let Some(valid) = valid {
+            let zero = stage.body.bits(lane, 0);
+            x = stage.body.select(valid, x, zero);
+        }
+        let mut combine = Body::new();
+        let args = [0, 1, 2].map(|i| combine.arg(i, lane));
+        let root = self.multiply_add(&mut combine, out.ty, args);
+        let init = vec![stage.body.bits(lane, 0)];
+        self.window_nest(id, stage, (outputs, windows), Folded { init, values: vec![x, y], combine, roots: vec![root] })
+    }
+
+    /// One accumulator for each output element: the last output dimension is the vector axis.
+    fn window_nest(
+        &mut self,
+        id: InstructionId,
+        stage: Stage,
+        (mut outputs, windows): (Vec<Loop>, Vec<Loop>),
+        folded: Folded,
+    ) -> Result<Vec<Phase>> {
+        let dims: Vec<i64> = outputs.iter().map(|l| l.extent).collect();
+        let index: Vec<Ix> = outputs.iter().map(Loop::ix).collect();
+        let offset = linearize(&index, &dims);
+        let vector = match outputs.pop() {
+            Some(v) => v,
+            None => self.new_loop(1),
+        };
+        let mut known = Known::default();
+        let mut rows = Vec::new();
+        for k in 0..folded.init.len() {
+            let lane = lane_in_row(self.compute_lane((id, k))?);
+            rows.push(RowBuffer { lane, elements: vector.extent });
+            known.rows.insert((id, k), (k as u32, offset.clone()));
+        }
+        let place = Place::Row { rows: (0..folded.init.len() as u32).collect() };
+        let Folded { init, values, combine, roots } = folded;
+        let accumulator = Accumulator { init, values, identity: None, combine, roots, splits: false, place };
+        let first = ir::Stage {
+            sequential: windows,
+            vector,
+            body: stage.body,
+            accumulators: vec![accumulator],
+            stores: Vec::new(),
+            row_stores: Vec::new(),
+        };
+        let second = self.epilogue_stage(&known, &offset, Some(vector))?;
+        Ok(vec![Phase::Nest(Nest { parallel: outputs, rows, stages: vec![first, second] })])
+    }
+}
+
+/// What a window folds.
+struct Folded {
+    init: Vec<NodeId>,
+    values: Vec<NodeId>,
+    combine: Body,
+    roots: Vec<NodeId>,
+}
