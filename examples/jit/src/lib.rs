@@ -11,9 +11,9 @@ use brolga_runtime::{ArrayLiteral, ElementType, Program, Shape};
 /// Where the graph is wrong: each call of the builder checks shapes, and `build` returns the first error.
 pub fn saxpy(n: i64) -> brolga_compiler::Result<Module> {
     let b = Builder::new("saxpy");
-    let a = b.parameter(0, &Shape::scalar(ElementType::F32), "a");
-    let x = b.parameter(1, &Shape::array(ElementType::F32, [n]), "x");
-    let y = b.parameter(2, &Shape::array(ElementType::F32, [n]), "y");
+    let a = b.parameter(0, Shape::scalar(ElementType::F32), "a");
+    let x = b.parameter(1, Shape::array(ElementType::F32, [n]), "x");
+    let y = b.parameter(2, Shape::array(ElementType::F32, [n]), "y");
     b.add(b.mul(a, x), y);
     b.build()
 }
