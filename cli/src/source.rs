@@ -39,6 +39,10 @@ pub enum Input {
 
 /// Reads a module or an object.
 pub fn load(path: &Path) -> Result<Input, Failure> {
+    load_with(path, shape::verify)
+}
+
+fn load_with(path: &Path, verify: fn(&Module) -> brolga_compiler::Result<()>) -> Result<Input, Failure> {
     match path.extension().and_then(|e| e.to_str()) {
         Some("pb") => return Err(Failure::Unsupported("serialized HloModuleProto (.pb) as input".to_owned())),
         Some("mlir") => return Err(Failure::Unsupported("StableHLO text (.mlir) as input".to_owned())),
@@ -55,13 +59,22 @@ pub fn load(path: &Path) -> Result<Input, Failure> {
     };
     let source = Arc::new(Source { name, text });
     let module = text::parse(source.text()).map_err(|e| Failure::program(e, &source))?;
-    shape::verify(&module).map_err(|e| Failure::program(e, &source))?;
+    verify(&module).map_err(|e| Failure::program(e, &source))?;
     Ok(Input::Module(Box::new(module), source))
 }
 
 /// Reads a module; an object is refused.
 pub fn load_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failure> {
-    match load(path)? {
+    only_module(path, load(path)?)
+}
+
+/// Reads a module that will not be run: calls need not agree with what they call.
+pub fn load_open_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failure> {
+    only_module(path, load_with(path, shape::verify_open)?)
+}
+
+fn only_module(path: &Path, input: Input) -> Result<(Box<Module>, Arc<Source>), Failure> {
+    match input {
         Input::Module(module, source) => Ok((module, source)),
         Input::Object(_) => Err(Failure::Usage(format!("{}: expected HLO text, found an object", path.display()))),
     }

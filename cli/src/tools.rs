@@ -3,12 +3,12 @@
 use crate::args::{OptArgs, ParseArgs};
 use crate::failure::Failure;
 use crate::output;
-use crate::source::load_module;
+use crate::source::{load_module, load_open_module};
 use brolga_compiler::{passes, text};
 
 /// `brolga parse`.
 pub fn parse(args: &ParseArgs) -> Result<(), Failure> {
-    let (module, _) = load_module(&args.module)?;
+    let (module, _) = load_open_module(&args.module)?;
     let summary = summary_json(&text::summary(&module));
     match &args.summary {
         Some(path) => output::write(path, summary.as_bytes()),

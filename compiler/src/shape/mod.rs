@@ -34,7 +34,7 @@ mod tests;
 
 pub use groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
 pub use rule::{RuleError, Signature};
-pub use verify::{verify, verify_computation};
+pub use verify::{verify, verify_computation, verify_open};
 pub use window::window_output_size;
 
 use crate::hlo::{AttrKind, AttrValue, Attrs, Category, Computation, ComputationId, Module, Opcode};
