@@ -409,7 +409,7 @@ mod tests {
             let mut b = Body::new();
             let x = b.arg(0, Lane::F32);
             let code = encode(&mut b, ty, x);
-            let mut check = |v: f32| {
+            let check = |v: f32| {
                 let got = last(&b, code, &[u64::from(v.to_bits())]) as u32;
                 let want = reference_encode(ty, f64::from(v));
                 if v.is_nan() && ty.bits() > 8 {

@@ -12,7 +12,7 @@ use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Scalar};
 
 /// Values that matter in every type, and some that do not.
 fn column(ty: ElementType, count: usize, seed: u64) -> ArrayLiteral {
-    let mut out = ArrayLiteral::zeros(&ArrayShape::new(ty, &[count as i64]));
+    let mut out = ArrayLiteral::zeros(&ArrayShape::new(ty, [count as i64]));
     let edges = [
         0.0,
         -0.0,
@@ -202,7 +202,7 @@ fn check(case: &Case, strict: bool) -> Vec<String> {
             }
         }
         let values = eval(&b, &bits, &mut |_, _| 0);
-        let mut out = ArrayLiteral::zeros(&ArrayShape::new(case.result, &[1]));
+        let mut out = ArrayLiteral::zeros(&ArrayShape::new(case.result, [1]));
         let bytes: Vec<u8> = roots.iter().flat_map(|r| values[r.0 as usize].to_le_bytes()[..n].to_vec()).collect();
         out.bytes_mut().copy_from_slice(&bytes);
         let (got, want) = (out.get(0), want.get(i));

@@ -103,7 +103,7 @@ fn conversions_saturate_and_round_once() {
     assert_eq!(from_f32(-1.0, ElementType::U64), 0);
     assert_eq!(from_f32(f32::NAN, ElementType::Pred), 1);
     assert_eq!(from_f32(-0.0, ElementType::Pred), 0);
-    assert_eq!(to_f32(from_f32(1.00390625, ElementType::BF16)), 1.0);
+    assert_eq!(to_f32(from_f32(1.003_906_2, ElementType::BF16)), 1.0);
     let from_s64 = |v: i64, to| to_f32(run(Opcode::Convert, &none, &[ElementType::S64], to, &[v as u64]));
     // Just above a midpoint of bf16: through f32 or f64 alone it would go down.
     let midpoint = 0x4040_0000_0000_0000i64;
@@ -150,10 +150,10 @@ fn precision_is_reduced_as_defined() {
     assert_eq!(reduce(5, 10, ElementType::F32, 65519.0), 65504.0);
     assert_eq!(reduce(5, 10, ElementType::F32, 65520.0), f32::INFINITY);
     assert_eq!(reduce(5, 10, ElementType::F32, -1e-9), -0.0);
-    assert_eq!(reduce(8, 7, ElementType::F32, 1.00390625), 1.0);
+    assert_eq!(reduce(8, 7, ElementType::F32, 1.003_906_2), 1.0);
     assert!(reduce(5, 2, ElementType::F32, f32::NAN).is_nan());
     assert_eq!(reduce(5, 2, ElementType::F16, 65504.0), f32::INFINITY);
-    assert_eq!(reduce(5, 10, ElementType::F16, 5.960464477539063e-8), 5.960464477539063e-8);
+    assert_eq!(reduce(5, 10, ElementType::F16, 5.960_464_5e-8), 5.960_464_5e-8);
     assert_eq!(reduce(23, 40, ElementType::F32, 1.2345678), 1.2345678);
 }
 

@@ -55,7 +55,7 @@ const Q_F64: &[f64] = &[
     0.014938651938313598,
 ];
 
-/// The error function, at most 4 ULP; for `F32` 5, without FMA 6.
+/// The error function, at most 4 ULP; for `F32` 7, for the reason given at [`super::tanh`].
 pub fn erf(b: &mut Body, v: Variant, x: NodeId) -> NodeId {
     let mut fx = Fx::new(b, v, x);
     if !fx.double() {

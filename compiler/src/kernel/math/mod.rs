@@ -52,12 +52,6 @@ impl<'a> Fx<'a> {
         self.b.float(self.lane, v)
     }
 
-    /// One of two constants, by the lane.
-    pub(in crate::kernel) fn c2(&mut self, single: f64, double: f64) -> NodeId {
-        let v = if self.double() { double } else { single };
-        self.c(v)
-    }
-
     pub(in crate::kernel) fn add(&mut self, a: NodeId, b: NodeId) -> NodeId {
         self.b.fadd(a, b)
     }
