@@ -2,7 +2,7 @@
 
 use crate::codegen::driver::{CodegenOptions, compile as generate};
 use crate::codegen::target::{Target, TargetOptions};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hlo::Module;
 use crate::kernel::body::Variant;
 use crate::kernel::lower::Numerics;

@@ -309,7 +309,7 @@ impl Driver<'_, '_> {
             Location::Parameter(n) => self.parameters[n as usize],
             Location::Result(n) => self.results[n as usize],
             Location::Workspace(0) => self.workspace,
-            Location::Workspace(offset) => self.b.ins().iadd_imm(self.workspace, offset as i64),
+            Location::Workspace(offset) => self.b.ins().iadd_imm_s(self.workspace, offset as i64),
             Location::Constant(c) => {
                 let name = UserExternalName { namespace: namespace::DATA, index: c.as_u32() };
                 let name = self.b.func.declare_imported_user_function(name);
@@ -407,7 +407,7 @@ impl Driver<'_, '_> {
             bases.push(self.address(at));
         }
         // Row buffers lie behind the values.
-        let scratch = self.b.ins().iadd_imm(self.workspace, self.assignment.workspace as i64);
+        let scratch = self.b.ins().iadd_imm_s(self.workspace, self.assignment.workspace as i64);
         let mut arguments = None;
         for (p, phase) in kernel.phases.iter().enumerate() {
             if let Some(c) = kernel.copies.iter().find(|c| c.phase == p)
@@ -487,7 +487,7 @@ fn copy(b: &mut FunctionBuilder<'_>, from: Value, to: Value, bytes: u64) {
         for (k, w) in words.into_iter().enumerate() {
             b.ins().store(f, w, target, 8 * k as i32);
         }
-        let next = b.ins().iadd_imm(now, STEP as i64);
+        let next = b.ins().iadd_imm_s(now, STEP as i64);
         b.def_var(i, next);
         let more = b.ins().icmp_imm_u(IntCC::UnsignedLessThan, next, whole as i64);
         b.ins().brif(more, head, &[], after, &[]);
@@ -495,7 +495,7 @@ fn copy(b: &mut FunctionBuilder<'_>, from: Value, to: Value, bytes: u64) {
         b.switch_to_block(after);
         b.seal_block(after);
     }
-    let (from, to) = (b.ins().iadd_imm(from, whole as i64), b.ins().iadd_imm(to, whole as i64));
+    let (from, to) = (b.ins().iadd_imm_s(from, whole as i64), b.ins().iadd_imm_s(to, whole as i64));
     let mut at = 0;
     let rest = bytes - whole;
     for (ty, size) in [(types::I64, 8), (types::I32, 4), (types::I16, 2), (types::I8, 1)] {

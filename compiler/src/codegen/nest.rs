@@ -46,13 +46,17 @@ enum Mode {
 
 /// Emits one nest.
 pub struct NestEmitter<'f, 'b, 'k> {
+    /// Where code goes.
     pub lanes: Lanes<'f, 'b>,
     /// Pointer of each buffer of the kernel.
     pub bases: &'k [Value],
     /// The worker's row buffers.
     pub scratch: Value,
+    /// The loop variables that are running.
     pub axes: HashMap<Axis, Value>,
+    /// Finished reductions of the current point.
     pub results: HashMap<u32, Value>,
+    /// What is emitted.
     pub nest: &'k Nest,
 }
 
@@ -114,7 +118,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
         self.b().switch_to_block(head);
         let now = self.b().use_var(i);
         body(self, now);
-        let next = self.b().ins().iadd_imm(now, step);
+        let next = self.b().ins().iadd_imm_s(now, step);
         self.b().def_var(i, next);
         let more = self.b().ins().icmp(IntCC::SignedLessThan, next, to);
         self.b().ins().brif(more, head, &[], after, &[]);
@@ -156,7 +160,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                     let (x, low) = self.non_negative(x, *n, values);
                     let n_value = self.iconst(*n);
                     let q = self.b().ins().udiv(x, n_value);
-                    if low == 0 { q } else { self.b().ins().iadd_imm(q, low / n) }
+                    if low == 0 { q } else { self.b().ins().iadd_imm_s(q, low / n) }
                 }
                 Atom::Mod(x, n) => {
                     let (x, _) = self.non_negative(x, *n, values);
@@ -176,7 +180,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
         }
         match sum {
             Some(s) if ix.constant == 0 => s,
-            Some(s) => self.b().ins().iadd_imm(s, ix.constant),
+            Some(s) => self.b().ins().iadd_imm_s(s, ix.constant),
             None => self.iconst(ix.constant),
         }
     }
@@ -186,7 +190,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
         let (low, _) = x.range();
         let shift = if low < 0 { low.div_euclid(n) * n } else { 0 };
         let v = self.ix(x, None, values);
-        (if shift == 0 { v } else { self.b().ins().iadd_imm(v, -shift) }, shift)
+        (if shift == 0 { v } else { self.b().ins().iadd_imm_s(v, -shift) }, shift)
     }
 
     fn address(&mut self, base: Value, index: Value, bytes: i64) -> Value {
@@ -197,7 +201,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
     fn row_pointer(&mut self, row: u32) -> (Value, Lane) {
         let before: u64 = self.nest.rows[..row as usize].iter().map(|r| row_bytes(r.elements, r.lane)).sum();
         let scratch = self.scratch;
-        (self.b().ins().iadd_imm(scratch, before as i64), self.nest.rows[row as usize].lane)
+        (self.b().ins().iadd_imm_s(scratch, before as i64), self.nest.rows[row as usize].lane)
     }
 
     fn stage(&mut self, stage: &Stage) {
@@ -553,10 +557,10 @@ impl<'b> NestEmitter<'_, 'b, '_> {
         match linear {
             Some(&(pointer, stride)) => {
                 let start = self.address(pointer, i, bytes * stride);
-                self.b().ins().iadd_imm(start, offset * stride * bytes)
+                self.b().ins().iadd_imm_s(start, offset * stride * bytes)
             }
             None => {
-                let v = self.b().ins().iadd_imm(i, offset);
+                let v = self.b().ins().iadd_imm_s(i, offset);
                 self.axes.insert(stage.vector.axis, v);
                 let offsets = self.offsets(index, info, values, e);
                 let index = self.ix(index, None, &offsets);
@@ -614,7 +618,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
             Op::Index(ix) => {
                 let mut v = Vec::new();
                 for e in 0..count {
-                    let at = self.b().ins().iadd_imm(i, offset + e);
+                    let at = self.b().ins().iadd_imm_s(i, offset + e);
                     self.axes.insert(stage.vector.axis, at);
                     let offsets = self.offsets(ix, info, values, e as u8);
                     let x = self.ix(ix, None, &offsets);
@@ -691,7 +695,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
                 let mut args = Vec::new();
                 for (&row, &lane) in rows.iter().zip(&lanes) {
                     let raw = self.row_access(row, i, offset, None, block);
-                    args.push(if lane.is_mask() { self.to_mask(lane, raw, block) } else { raw });
+                    args.push(if lane.is_mask() { self.mask_from_row(lane, raw, block) } else { raw });
                 }
                 args.extend(new);
                 let out = self.combine(a, &args, block);
@@ -757,7 +761,7 @@ impl<'b> NestEmitter<'_, 'b, '_> {
         }
     }
 
-    fn to_mask(&mut self, lane: Lane, raw: Val, block: bool) -> Val {
+    fn mask_from_row(&mut self, lane: Lane, raw: Val, block: bool) -> Val {
         let zero = if block {
             self.lanes.constant_block(lane.integer(), 0)
         } else {

@@ -25,7 +25,7 @@ use super::storage;
 use crate::error::{Error, Result, Site};
 use crate::fusion::{Group, GroupKind, is_splat};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar, Shape};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar};
 use std::collections::{HashMap, HashSet};
 
 /// Choices that change the numbers a kernel computes.
