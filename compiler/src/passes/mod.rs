@@ -18,6 +18,7 @@ pub mod loops;
 pub mod rewrite;
 pub mod simplify;
 pub mod value;
+pub mod while_state;
 
 #[cfg(test)]
 mod tests;
@@ -164,6 +165,7 @@ const REPEAT: &[(&str, Pass)] = &[
     ("simplify", |m, _| simplify::run(m)),
     ("fold", |m, _| fold::run(m)),
     ("cse", |m, _| cse::run(m)),
+    ("while-state", |m, _| while_state::run(m)),
     ("dce", |m, _| dce::run(m)),
     ("inline", |m, s| inline::run_within(m, &mut s.inline_budget)),
 ];

@@ -77,7 +77,10 @@ fn simplify(rw: &mut Rewriter<'_>, id: InstructionId, effects: &Effects) -> Foun
         | Opcode::GetDimensionSize => indexing::indexing(rw, id),
         Opcode::And | Opcode::Or | Opcode::Xor | Opcode::Not | Opcode::Compare => bits::bits(rw, id),
         Opcode::Reduce => reduction::reduce(rw, id),
+        Opcode::ReduceWindow => reduction::reduce_window(rw, id),
         Opcode::Dot => reduction::dot(rw, id),
+        Opcode::Sort => structure::sort(rw, id),
+        Opcode::Scatter => structure::scatter(rw, id),
         op if op.category() == Category::Elementwise => arithmetic::arithmetic(rw, id),
         _ => Ok(None),
     }

@@ -1,7 +1,7 @@
 //! Reductions and dots that have nothing, or one element, to fold.
 
 use super::{Found, filled_like};
-use crate::hlo::{AttrKey, ComputationId, InstructionId};
+use crate::hlo::{AttrKey, ComputationId, InstructionId, WindowDimension};
 use crate::passes::rewrite::Rewriter;
 use crate::passes::value::{self, Element};
 
@@ -34,6 +34,20 @@ pub fn reduce(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
         return Ok(None);
     }
     one_element(rw, id, first, inits[0], reducer)
+}
+
+/// A window of one element that stands on every element once folds as a reduction of one element does.
+pub fn reduce_window(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
+    let instruction = rw.instruction(id);
+    let [input, init] = instruction.operands[..] else { return Ok(None) };
+    let window = instruction.attrs.window(AttrKey::Window).unwrap_or(&[]);
+    let single =
+        window.iter().all(|w| *w == WindowDimension { window_dilation: w.window_dilation, ..Default::default() });
+    let Some(reducer) = instruction.attrs.computation(AttrKey::ToApply) else { return Ok(None) };
+    if !single || rw.dims(input) != rw.dims(id) {
+        return Ok(None);
+    }
+    one_element(rw, id, input, init, reducer)
 }
 
 /// Every element of the result folds one element of the operand into the initial value.

@@ -1,4 +1,4 @@
-//! Tuples, copies and constants.
+//! Tuples, copies, constants, and orders and updates of nothing.
 
 use super::Found;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
@@ -63,4 +63,33 @@ pub fn structure(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
         }
         _ => Ok(None),
     }
+}
+
+/// What `id` yields where it yields `operands` unchanged: the one, or a tuple of all.
+fn handed_on(rw: &mut Rewriter<'_>, id: InstructionId, operands: Vec<InstructionId>) -> InstructionId {
+    match operands[..] {
+        [only] if rw.shape(id).as_tuple().is_none() => only,
+        _ => rw.tuple(operands),
+    }
+}
+
+/// Nothing to sort along a dimension of size 1.
+pub fn sort(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
+    let operands = rw.instruction(id).operands.clone();
+    let along = rw.instruction(id).attrs.ints_or_empty(AttrKey::Dimensions).first().copied();
+    let Some(&first) = operands.first() else { return Ok(None) };
+    let along = along.and_then(|d| usize::try_from(d).ok());
+    if along.and_then(|d| rw.dims(first).get(d)) != Some(&1) {
+        return Ok(None);
+    }
+    Ok(Some(("sort of one", handed_on(rw, id, operands))))
+}
+
+/// Nothing to scatter.
+pub fn scatter(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
+    let operands = rw.instruction(id).operands.clone();
+    // N operands, the indices, N updates.
+    let count = operands.len() / 2;
+    let empty = operands.last().and_then(|&u| rw.array(u)).is_some_and(|a| a.elements() == 0);
+    Ok(empty.then(|| ("scatter of nothing", handed_on(rw, id, operands[..count].to_vec()))))
 }

@@ -1,7 +1,7 @@
 //! One test a family of rules.
 
 use super::check;
-use crate::passes::{async_to_sync, cse, dce, expand, inline, layout, simplify};
+use crate::passes::{async_to_sync, cse, dce, expand, fold, inline, layout, simplify, while_state};
 
 /// Simplification followed by the removal of what it left behind.
 #[track_caller]
@@ -238,6 +238,43 @@ fn loops_that_run_never_or_once() {
     check(&passes, &LOOP.replace("LIMIT", "1"), LOOP_ENTRY, "p = f32[] parameter(0)\nROOT y = f32[] add(p, p)");
 }
 
+/// The state holds a bound and a scale that never change, a sum that only the loop reads, and the result.
+#[test]
+fn loop_states_lose_what_never_changes_or_is_never_read() {
+    let mut module = super::module(
+        "cond { s = (s32[], s32[], f32[], f32[], f32[]) parameter(0) i = s32[] get-tuple-element(s), index=0
+           n = s32[] get-tuple-element(s), index=1 ROOT r = pred[] compare(i, n), direction=LT }
+         body { s = (s32[], s32[], f32[], f32[], f32[]) parameter(0) i = s32[] get-tuple-element(s), index=0
+           n = s32[] get-tuple-element(s), index=1 scale = f32[] get-tuple-element(s), index=2
+           sum = f32[] get-tuple-element(s), index=3 x = f32[] get-tuple-element(s), index=4
+           one = s32[] constant(1) j = s32[] add(i, one) more = f32[] add(sum, x) y = f32[] multiply(x, scale)
+           ROOT r = (s32[], s32[], f32[], f32[], f32[]) tuple(j, n, scale, more, y) }",
+        "p = f32[] parameter(0)
+         scale = f32[] parameter(1)
+         zero = s32[] constant(0)
+         n = s32[] constant(9)
+         init = (s32[], s32[], f32[], f32[], f32[]) tuple(zero, n, scale, p, p)
+         w = (s32[], s32[], f32[], f32[], f32[]) while(init), condition=cond, body=body
+         a = f32[] get-tuple-element(w), index=2
+         b = f32[] get-tuple-element(w), index=4
+         ROOT r = f32[] add(a, b)",
+    );
+    super::run(&mut module, &[while_state::run, simplify::run, dce::run]);
+    let got = super::lines(&module);
+    let expected = [
+        "p = f32[] parameter(0)",
+        "scale = f32[] parameter(1)",
+        "zero = s32[] constant(0)",
+        "w.4 = (s32[], f32[], f32[]) tuple(zero, scale, p)",
+        "w = (s32[], f32[], f32[]) while(w.4), condition=cond, body=body",
+        "b = f32[] get-tuple-element(w), index=2",
+        "ROOT r = f32[] add(scale, b)",
+    ];
+    assert_eq!(got, expected);
+    let id = module.entry().order[4];
+    assert_eq!(crate::passes::loops::trip_count(&module, module.entry, id), Some(9));
+}
+
 #[test]
 fn trip_counts() {
     let module = super::module(&LOOP.replace("LIMIT", "7"), LOOP_ENTRY);
@@ -360,5 +397,39 @@ fn maps_clamps_and_selections_expand() {
          c.3 = f32[3] clamp(c.2, r, q)
          s.1 = pred[3] broadcast(b), dimensions={}
          ROOT s.2 = f32[3] select(s.1, c.3, r)",
+    );
+}
+
+#[test]
+fn constants_fold_within_limits() {
+    check(
+        &[simplify::run, fold::run, simplify::run, dce::run],
+        ADD,
+        "two = f32[] constant(2)
+         three = f32[] constant(3)
+         a = f32[1000000000] broadcast(two), dimensions={}
+         b = f32[1000000000] broadcast(three), dimensions={}
+         c = f32[1000000000] multiply(a, b)
+         d = s32[3] constant({1, 2, 3})
+         e = s32[3] reverse(d), dimensions={0}
+         ROOT t = (f32[1000000000], s32[3]) tuple(c, e)",
+        "c.1 = f32[] constant(6)
+         c.2 = f32[1000000000] broadcast(c.1), dimensions={}
+         e.1 = s32[3] constant({3, 2, 1})
+         ROOT t = (f32[1000000000], s32[3]) tuple(c.2, e.1)",
+    );
+}
+
+#[test]
+fn loops_that_change_nothing_are_their_initial_state() {
+    check(
+        &[while_state::run, dce::run],
+        "cond { s = (s32[]) parameter(0) ROOT r = pred[] constant(true) }
+         body { s = (s32[]) parameter(0) c = s32[] constant(4) ROOT r = (s32[]) tuple(c) }",
+        "c = s32[] constant(4)
+         init = (s32[]) tuple(c)
+         ROOT w = (s32[]) while(init), condition=cond, body=body",
+        "c = s32[] constant(4)
+         ROOT init = (s32[]) tuple(c)",
     );
 }
