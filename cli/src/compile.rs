@@ -139,7 +139,7 @@ fn contents(artifact: &Artifact, kind: Kind) -> Result<Vec<u8>, Failure> {
         Kind::Clif => artifact.clif.clone().into_bytes(),
         Kind::Asm => artifact.asm.clone().into_bytes(),
         Kind::Hlo => text::print(&artifact.module, &text::PrintOptions::default()).into_bytes(),
-        Kind::Kernel => return Err(Failure::Unsupported("the kernel IR as text".to_owned())),
+        Kind::Kernel => artifact.kernel_text().into_bytes(),
         Kind::Header => c_header(&artifact.descriptor).into_bytes(),
         Kind::Rs => rust_bindings(&artifact.descriptor).into_bytes(),
     })
