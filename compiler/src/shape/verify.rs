@@ -17,8 +17,8 @@ pub fn verify(module: &Module) -> Result<()> {
     verify_module(module, false)
 }
 
-/// Checks a module that is read and not run: as [`verify`], but a `call` or `fusion` need not agree with the signature
-/// of what it calls. XLA's reader accepts such modules, and tools that edit modules write them on the way.
+/// Checks a module that is read and not run: as [`verify`], but calls, fusions and asynchronous calls need not agree
+/// with the signature of what they call. XLA's reader accepts such modules, and tools that edit modules write them on the way.
 pub fn verify_open(module: &Module) -> Result<()> {
     verify_module(module, true)
 }
@@ -44,7 +44,11 @@ fn check_computation(cx: &InferContext<'_>, computation: &Computation, open_call
     for &id in &computation.order {
         let instruction = &computation.instructions[id];
         let checked = match instruction.opcode {
-            Opcode::Call | Opcode::Fusion if open_calls => check_shape(&instruction.shape),
+            Opcode::Call | Opcode::Fusion | Opcode::AsyncStart | Opcode::AsyncUpdate | Opcode::AsyncDone
+                if open_calls =>
+            {
+                check_shape(&instruction.shape)
+            }
             _ => check_instruction(cx, computation, instruction),
         };
         checked.map_err(|e| at(instruction, e))?;
