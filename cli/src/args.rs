@@ -124,11 +124,12 @@ pub struct RunArgs {
     /// Threads that compiled code may use; 1 starts none
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
-    /// Replicas of the program
-    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// Replicas of the program; with several devices inputs come device by device, and leaf k of device d's result goes
+    /// to DIR/out{d}_{k}.npy
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub replicas: u32,
     /// Partitions of the program
-    #[arg(long, value_name = "P", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "P", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub partitions: u32,
 }
 

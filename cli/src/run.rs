@@ -2,7 +2,7 @@
 
 use crate::args::{Engine, RunArgs};
 use crate::failure::Failure;
-use crate::source::{Input, Source, load};
+use crate::source::{Input, Source, load, load_module};
 use crate::{input, npy, output};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, interp, text};
@@ -12,17 +12,45 @@ use std::sync::Arc;
 
 /// `brolga run`.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    if u64::from(args.replicas) * u64::from(args.partitions) > 1 {
-        return Err(Failure::Unsupported("running on several devices".to_owned()));
+    let devices = args.replicas as usize * args.partitions as usize;
+    if devices > 1 {
+        return run_devices(args, devices);
     }
     let result = match load(&args.module)? {
         Input::Module(module, source) => run_module(args, &module, &source)?,
         Input::Object(bytes) => run_object(args, &bytes)?,
     };
     match &args.output_dir {
-        Some(dir) => write_outputs(dir, &result),
+        Some(dir) => write_outputs(dir, "out", &result),
         None => output::print(&show(&result)),
     }
+}
+
+/// Runs a module on several devices, which the interpreter alone can do.
+fn run_devices(args: &RunArgs, devices: usize) -> Result<(), Failure> {
+    match args.engine {
+        Engine::Interp => {}
+        Engine::Auto => eprintln!("note: interpreted, because compiled code does not run on several devices yet"),
+        Engine::Jit | Engine::Aot => {
+            return Err(Failure::Unsupported("compiled code on several devices".to_owned()));
+        }
+    }
+    let (module, source) = load_module(&args.module)?;
+    let shapes = parameter_shapes(&module);
+    // Inputs come device by device; a device without parameters still needs its empty list.
+    let every: Vec<Shape> = (0..devices).flat_map(|_| shapes.iter().cloned()).collect();
+    let mut all = input::gather(&args.input, &every)?.into_iter();
+    let inputs: Vec<Vec<Literal>> = (0..devices).map(|_| all.by_ref().take(shapes.len()).collect()).collect();
+    let (replicas, partitions) = (args.replicas as usize, args.partitions as usize);
+    let results = interp::run_devices(&module, &inputs, replicas, partitions, &interp::Options::default())
+        .map_err(|e| Failure::program(e, &source))?;
+    for (device, result) in results.iter().enumerate() {
+        match &args.output_dir {
+            Some(dir) => write_outputs(dir, &format!("out{device}_"), result)?,
+            None => output::print(&format!("device {device}\n{}", show(result)))?,
+        }
+    }
+    Ok(())
 }
 
 /// The shapes of the entry parameters.
@@ -94,10 +122,10 @@ fn call(program: &Program, inputs: &[Literal], threads: u32) -> Result<Vec<Array
     program.run_with(&leaves, &options).map_err(|e| Failure::Run(e.to_string()))
 }
 
-fn write_outputs(dir: &Path, result: &Literal) -> Result<(), Failure> {
+fn write_outputs(dir: &Path, stem: &str, result: &Literal) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, e))?;
     for (k, leaf) in result.arrays().into_iter().enumerate() {
-        output::write(&dir.join(format!("out{k}.npy")), &npy::write(leaf))?;
+        output::write(&dir.join(format!("{stem}{k}.npy")), &npy::write(leaf))?;
     }
     Ok(())
 }

@@ -114,13 +114,12 @@ fn the_summary_counts() {
 }
 
 #[test]
-fn other_forms_and_several_devices_are_unsupported() {
+fn other_forms_are_unsupported() {
     for file in ["model.pb", "model.mlir"] {
         let output = brolga(&["run", file], "");
         assert_eq!(status(&output), 3);
         assert!(stderr(&output).contains("not supported yet"), "{}", stderr(&output));
     }
-    assert_eq!(status(&brolga(&["run", "-", "--replicas", "2"], DOUBLE)), 3);
 }
 
 #[test]
@@ -238,4 +237,12 @@ fn unknown_targets_are_refused() {
         let output = brolga(&[&["compile", "-", "-o", "-"], &args[..]].concat(), DOUBLE);
         assert_eq!(status(&output), 1, "{args:?}: {}", stderr(&output));
     }
+}
+
+#[test]
+fn several_devices_are_interpreted() {
+    let inputs = ["--replicas", "2", "--input", "f32[3]={1,2,3}", "--input", "f32[3]={4,5,6}"];
+    let output = brolga(&[&["run", "-", "--engine", "interp"], &inputs[..]].concat(), DOUBLE);
+    assert_eq!(stdout(&output), "device 0\nf32[3] {2, 4, 6}\ndevice 1\nf32[3] {8, 10, 12}\n", "{}", stderr(&output));
+    assert_eq!(status(&brolga(&[&["run", "-", "--engine", "jit"], &inputs[..]].concat(), DOUBLE)), 3);
 }
