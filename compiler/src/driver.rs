@@ -102,6 +102,9 @@ pub fn compile_with(
     let schedule = memory::build(&module, numerics)?;
     lap("kernels");
     let assignment = memory::assign(&schedule)?;
+    if cfg!(debug_assertions) {
+        memory::check(&schedule, &assignment)?;
+    }
     lap("memory");
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&module.name));
     let threads = match options.threads {

@@ -410,11 +410,6 @@ impl Driver<'_, '_> {
         let scratch = self.b.ins().iadd_imm_s(self.workspace, self.assignment.workspace as i64);
         let mut arguments = None;
         for (p, phase) in kernel.phases.iter().enumerate() {
-            if let Some(c) = kernel.copies.iter().find(|c| c.phase == p)
-                && self.location(buffers[c.output as usize])? == self.location(buffers[c.input as usize])?
-            {
-                continue;
-            }
             let begin = self.b.ins().iconst(types::I64, 0);
             let points = match (phase, self.phases.get(&(id, p))) {
                 (Phase::Nest(nest), _) => nest.points(),

@@ -28,6 +28,13 @@ pub enum Role {
     Input,
     /// It writes every element (and may read it back in later phases).
     Output,
+    /// It finds the contents of the input `of` there and writes some elements, in any order: what a
+    /// dynamic-update-slice or a scatter does. Buffer assignment makes the two one where it can and copies where it
+    /// cannot, so the kernel does not touch buffer `of` itself.
+    Update {
+        /// Buffer number of an input of the same size.
+        of: u32,
+    },
     /// It writes and reads it; nobody else sees it.
     Scratch,
 }
@@ -184,17 +191,6 @@ pub enum Phase {
     Registers(Box<RegisterLoop>),
 }
 
-/// See [`Kernel::copies`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyPhase {
-    /// Number of the phase.
-    pub phase: usize,
-    /// The output buffer.
-    pub output: u32,
-    /// The input buffer.
-    pub input: u32,
-}
-
 /// A kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
@@ -207,8 +203,6 @@ pub struct Kernel {
     /// Pairs (output buffer, input buffer) that may be the same memory: every element is read, if at all, before or
     /// while the element of the same offset is written, and by the same iteration.
     pub in_place: Vec<(u32, u32)>,
-    /// Phases that only copy an input to an output, and have nothing to do where the two are the same memory.
-    pub copies: Vec<CopyPhase>,
     /// Source line of the main output, 0 where unknown.
     pub line: u32,
 }

@@ -2,7 +2,7 @@
 
 use super::body::Op;
 use super::index::{Axis, Ix};
-use super::ir::{CopyPhase, Kernel, Loop, Nest, Phase, Place, Role};
+use super::ir::{Kernel, Loop, Nest, Phase, Place, Role};
 use super::rewrite::{indices, substitute};
 
 /// Merges neighbouring parallel loops; the last parallel loop with the vector loop where the nest is elementwise; the
@@ -97,18 +97,20 @@ fn merge_sequential(nest: &mut Nest) {
     }
 }
 
-/// The copies of an update or scatter whose last phase reads nothing of the array that it changes: all phases but the
-/// last copy one operand each.
-pub fn updates_in_place(kernel: &Kernel) -> Vec<CopyPhase> {
-    let Some((Phase::Nest(update), copies)) = kernel.phases.split_last() else { return Vec::new() };
+/// Leaves the copies of an update or scatter to buffer assignment, where its last phase reads nothing of the array that
+/// it changes: all phases but the last copy one operand each.
+pub fn leave_copies(kernel: &mut Kernel) {
+    let Some((Phase::Nest(update), copies)) = kernel.phases.split_last() else { return };
     let read = |input: u32| {
         update.stages.iter().any(|s| s.body.nodes().iter().any(|n| matches!(&n.op, Op::Load(b, _, _) if *b == input)))
     };
-    let found = copies.iter().enumerate().filter_map(|(phase, copy)| {
-        let (output, input) = copied(kernel, copy)?;
-        (!read(input)).then_some(CopyPhase { phase, output, input })
-    });
-    found.collect()
+    let found: Vec<Option<(u32, u32)>> =
+        copies.iter().map(|copy| copied(kernel, copy).filter(|(_, input)| !read(*input))).collect();
+    for (output, input) in found.iter().flatten() {
+        kernel.buffers[*output as usize].role = Role::Update { of: *input };
+    }
+    let mut left = found.into_iter();
+    kernel.phases.retain(|_| left.next().flatten().is_none());
 }
 
 /// The output and the input of a phase that stores what it loads, element by element.

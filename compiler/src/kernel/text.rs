@@ -54,13 +54,13 @@ impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let names = Names::of(self);
         write!(f, "kernel {} (", self.name)?;
-        names.declare(f, self, &[Role::Input])?;
+        names.declare(f, self, |r| r == Role::Input)?;
         f.write_str(") -> (")?;
-        names.declare(f, self, &[Role::Output])?;
+        names.declare(f, self, |r| matches!(r, Role::Output | Role::Update { .. }))?;
         f.write_char(')')?;
         if self.buffers.iter().any(|b| b.role == Role::Scratch) {
             f.write_str(", scratch (")?;
-            names.declare(f, self, &[Role::Scratch])?;
+            names.declare(f, self, |r| r == Role::Scratch)?;
             f.write_char(')')?;
         }
         if self.line > 0 {
@@ -117,7 +117,7 @@ impl Names {
         let mut name = |role| {
             let (word, count) = match role {
                 Role::Input => ("in", &mut counts[0]),
-                Role::Output => ("out", &mut counts[1]),
+                Role::Output | Role::Update { .. } => ("out", &mut counts[1]),
                 Role::Scratch => ("scratch", &mut counts[2]),
             };
             *count += 1;
@@ -130,9 +130,18 @@ impl Names {
         self.0.get(number as usize).map_or("?", String::as_str)
     }
 
-    fn declare(&self, f: &mut Formatter<'_>, kernel: &Kernel, roles: &[Role]) -> fmt::Result {
-        let of_role = kernel.buffers.iter().enumerate().filter(|(_, b)| roles.contains(&b.role));
-        list(f, of_role.map(|(i, b)| format!("{}: {}[{}]", self.buffer(i as u32), b.ty, b.elements)))
+    fn declare(&self, f: &mut Formatter<'_>, kernel: &Kernel, wanted: impl Fn(Role) -> bool) -> fmt::Result {
+        let of_role = kernel.buffers.iter().enumerate().filter(|(_, b)| wanted(b.role));
+        list(
+            f,
+            of_role.map(|(i, b)| {
+                let over = match b.role {
+                    Role::Update { of } => format!(" over {}", self.buffer(of)),
+                    _ => String::new(),
+                };
+                format!("{}: {}[{}]{over}", self.buffer(i as u32), b.ty, b.elements)
+            }),
+        )
     }
 
     fn nest(&self, f: &mut Formatter<'_>, nest: &Nest) -> fmt::Result {

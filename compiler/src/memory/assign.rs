@@ -1,154 +1,202 @@
-//! Buffer assignment.
+//! Buffer assignment: the algorithm of [`super`], step by step.
 
-use super::schedule::{Assignment, Block, BlockCopies, BlockId, Copy, Definition, Location, Schedule, Step, ValueId};
-use crate::error::{Error, Result};
+use super::coalesce::{Classes, Seat, coalesce};
+use super::flow::{Flow, Group, Home, Place, Variable, flow};
+use super::live::{self, Ranges};
+use super::pack::{Item, pack};
+use super::schedule::{Assignment, BlockCopies, Copy, Location, Schedule};
+use crate::error::Result;
 use cranelift_entity::SecondaryMap;
-
-/// Workspace offsets are multiples of this.
-const ALIGNMENT: u64 = 64;
+use std::collections::HashMap;
 
 /// Gives every value a place.
 ///
 /// # Errors
-/// [`Error::Internal`] where the schedule is malformed, [`Error::Unsupported`] where the workspace overflows.
+/// [`crate::Error::Internal`] where the schedule is malformed or the workspace fits no address space.
 pub fn assign(schedule: &Schedule) -> Result<Assignment> {
-    let mut a = Assigner {
-        schedule,
-        out: Assignment { locations: SecondaryMap::new(), copies: SecondaryMap::new(), workspace: 0 },
+    let flow = flow(schedule)?;
+    let ranges = live::ranges(&flow);
+    let classes = coalesce(&flow, &ranges);
+    let sequences: Vec<Sequence> = flow.groups.iter().map(|g| sequence(&flow, &classes, g)).collect();
+    let (items, item_of) = items(&flow, &classes, &sequences);
+    let (offsets, workspace) = pack(&items)?;
+
+    let location = |v: Variable| -> Option<Location> {
+        match (flow.variables[v].home, classes.seat(classes.of(v))) {
+            (Home::ReadOnly(location), _) => Some(location),
+            (Home::Donated { parameter, .. }, _) => Some(Location::Parameter(parameter)),
+            (_, Seat::Result(n)) => Some(Location::Result(n)),
+            _ => match item_of.get(&Memory::Class(classes.of(v))) {
+                Some(&i) => Some(Location::Workspace(offsets[i])),
+                // Nothing is ever there.
+                None => (flow.variables[v].bytes == 0).then_some(Location::Workspace(0)),
+            },
+        }
     };
-    for (v, value) in schedule.values.iter() {
-        a.out.locations[v] = match value.definition {
-            Definition::Parameter(n) => Some(Location::Parameter(n)),
-            Definition::Constant(c) => Some(Location::Constant(c)),
-            Definition::Step | Definition::BlockParameter => None,
+    let mut out = Assignment { locations: SecondaryMap::new(), copies: SecondaryMap::new(), workspace };
+    for v in schedule.values.keys() {
+        out.locations[v] = flow.of[v].and_then(location);
+    }
+    for (id, block) in schedule.blocks.iter() {
+        out.copies[id] = BlockCopies { before: vec![Vec::new(); block.steps.len()], at_end: Vec::new() };
+    }
+    for (g, (group, sequence)) in flow.groups.iter().zip(&sequences).enumerate() {
+        let at = |end: End| match end {
+            End::Variable(v) => location(v),
+            End::Temporary => item_of.get(&Memory::Temporary(g)).map(|&i| Location::Workspace(offsets[i])),
         };
-    }
-    let entry = schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
-    // What the caller wants is written where the caller wants it.
-    for (n, &v) in schedule.results.iter().enumerate() {
-        if schedule.values[v].definition == Definition::Step && a.out.locations[v].is_none() {
-            a.out.locations[v] = Some(Location::Result(n as u32));
-        }
-    }
-    a.block(entry)?;
-    let mut copies = Vec::new();
-    for (n, &v) in schedule.results.iter().enumerate() {
-        a.copy(v, Location::Result(n as u32), &mut copies)?;
-    }
-    a.out.copies[entry].at_end = copies;
-    Ok(a.out)
-}
-
-struct Assigner<'a> {
-    schedule: &'a Schedule,
-    out: Assignment,
-}
-
-impl Assigner<'_> {
-    fn bytes(&self, v: ValueId) -> u64 {
-        self.schedule.values[v].shape.byte_size() as u64
-    }
-
-    fn new_space(&mut self, bytes: u64) -> Result<Location> {
-        let at = self.out.workspace;
-        let padded = bytes.checked_next_multiple_of(ALIGNMENT);
-        self.out.workspace = padded
-            .and_then(|b| at.checked_add(b))
-            .filter(|&b| b < 1 << 46)
-            .ok_or_else(|| Error::Internal("the workspace does not fit the address space".into()))?;
-        Ok(Location::Workspace(at))
-    }
-
-    fn place(&mut self, v: ValueId) -> Result<Location> {
-        if let Some(l) = self.out.locations[v] {
-            return Ok(l);
-        }
-        let l = self.new_space(self.bytes(v))?;
-        self.out.locations[v] = Some(l);
-        Ok(l)
-    }
-
-    fn copy(&mut self, v: ValueId, to: Location, copies: &mut Vec<Copy>) -> Result<()> {
-        let from = self.place(v)?;
-        let bytes = self.bytes(v);
-        if from != to && bytes > 0 {
-            copies.push(Copy { from, to, bytes });
-        }
-        Ok(())
-    }
-
-    /// Orders copies that happen at once: one that would overwrite what another still reads goes through a temporary.
-    fn at_once(&mut self, copies: Vec<Copy>) -> Result<Vec<Copy>> {
-        let mut first = Vec::new();
-        let mut second = Vec::new();
-        for (i, c) in copies.iter().enumerate() {
-            let overwritten_before = copies[..i].iter().any(|other| other.to == c.from);
-            if overwritten_before {
-                let temporary = self.new_space(c.bytes)?;
-                first.push(Copy { to: temporary, ..*c });
-                second.push(Copy { from: temporary, ..*c });
-            } else {
-                second.push(*c);
+        let copies = sequence.copies.iter().filter_map(|c| {
+            let (to, from) = (at(c.to)?, at(c.from)?);
+            Some(Copy { from, to, bytes: c.bytes })
+        });
+        match group.place {
+            Place::Before(block, i) => {
+                if let Some(list) = out.copies[block].before.get_mut(i) {
+                    list.extend(copies);
+                }
             }
+            Place::AtEnd(block) => out.copies[block].at_end.extend(copies),
         }
-        first.extend(second);
-        Ok(first)
     }
+    Ok(out)
+}
 
-    fn block(&mut self, id: BlockId) -> Result<()> {
-        let schedule = self.schedule;
-        let block: &Block = &schedule.blocks[id];
-        let mut copies = BlockCopies { before: vec![Vec::new(); block.steps.len()], at_end: Vec::new() };
-        for (i, step) in block.steps.iter().enumerate() {
-            match step {
-                Step::Kernel { buffers, .. } => {
-                    for &v in buffers {
-                        self.place(v)?;
-                    }
-                }
-                Step::While {
-                    init,
-                    condition,
-                    condition_parameters,
-                    condition_result,
-                    body,
-                    body_parameters,
-                    body_results,
-                    results,
-                } => {
-                    let mut start = Vec::new();
-                    for k in 0..init.len() {
-                        let state = self.place(results[k])?;
-                        self.out.locations[condition_parameters[k]] = Some(state);
-                        self.out.locations[body_parameters[k]] = Some(state);
-                        self.copy(init[k], state, &mut start)?;
-                    }
-                    copies.before[i] = self.at_once(start)?;
-                    self.block(*condition)?;
-                    self.place(*condition_result)?;
-                    self.block(*body)?;
-                    let mut next = Vec::new();
-                    for (&v, &r) in body_results.iter().zip(results) {
-                        let state = self.place(r)?;
-                        self.copy(v, state, &mut next)?;
-                    }
-                    self.out.copies[*body].at_end = self.at_once(next)?;
-                }
-                Step::Conditional { branches, results, .. } => {
-                    for (branch, branch_results) in branches {
-                        self.block(*branch)?;
-                        let mut out = Vec::new();
-                        for (&v, &r) in branch_results.iter().zip(results) {
-                            let to = self.place(r)?;
-                            self.copy(v, to, &mut out)?;
-                        }
-                        self.out.copies[*branch].at_end = out;
-                    }
+/// One side of a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Variable(Variable),
+    /// The group's own memory.
+    Temporary,
+}
+
+struct Move {
+    to: End,
+    from: End,
+    bytes: u64,
+}
+
+/// The copies of a group, in an order in which they can be made one after another.
+struct Sequence {
+    copies: Vec<Move>,
+    /// Bytes of the temporary, 0 where there is none.
+    temporary: u64,
+}
+
+/// What a variable's memory is called while it has no address: variables that differ here do not overlap when a group
+/// makes its copies.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Memory {
+    Class(Variable),
+    Temporary(usize),
+}
+
+/// Orders the copies of a group that are left.
+fn sequence(flow: &Flow, classes: &Classes, group: &Group) -> Sequence {
+    let mut out = Sequence { copies: Vec::new(), temporary: 0 };
+    let mut pending: Vec<(Variable, End)> = Vec::new();
+    for &(to, from) in &group.copies {
+        let donated = matches!(flow.variables[from].home, Home::Donated { .. });
+        if classes.of(to) != classes.of(from) {
+            pending.push((to, End::Variable(from)));
+        } else if donated {
+            // Whether the two are one is the caller's choice. If they are, no other copy is disturbed.
+            let bytes = flow.variables[to].bytes;
+            out.copies.push(Move { to: End::Variable(to), from: End::Variable(from), bytes });
+        }
+    }
+    // How many copies still read each class, and which copy writes it.
+    let mut readers: HashMap<Variable, usize> = HashMap::new();
+    let mut writer: HashMap<Variable, usize> = HashMap::new();
+    for (i, &(to, from)) in pending.iter().enumerate() {
+        if let End::Variable(from) = from {
+            *readers.entry(classes.of(from)).or_default() += 1;
+        }
+        writer.insert(classes.of(to), i);
+    }
+    let mut ready: Vec<usize> =
+        (0..pending.len()).rev().filter(|&i| !readers.contains_key(&classes.of(pending[i].0))).collect();
+    let mut done = vec![false; pending.len()];
+    let mut first = 0;
+    loop {
+        while let Some(i) = ready.pop() {
+            let (to, from) = pending[i];
+            out.copies.push(Move { to: End::Variable(to), from, bytes: flow.variables[to].bytes });
+            done[i] = true;
+            if let End::Variable(from) = from {
+                let class = classes.of(from);
+                let left = readers.entry(class).or_default();
+                *left -= 1;
+                if *left == 0
+                    && let Some(&w) = writer.get(&class)
+                    && !done[w]
+                {
+                    ready.push(w);
                 }
             }
         }
-        let at_end = std::mem::take(&mut self.out.copies[id].at_end);
-        self.out.copies[id] = BlockCopies { at_end, ..copies };
-        Ok(())
+        // Every copy that is left waits for another: a circle. What one of them would overwrite moves out of the way.
+        while done.get(first) == Some(&true) {
+            first += 1;
+        }
+        let Some(&(to, _)) = pending.get(first) else { return out };
+        let class = classes.of(to);
+        let reader = (first..pending.len()).find(|&i| {
+            let (_, from) = pending[i];
+            !done[i] && matches!(from, End::Variable(v) if classes.of(v) == class)
+        });
+        if let Some(reader) = reader {
+            let (to, from) = pending[reader];
+            let bytes = flow.variables[to].bytes;
+            out.copies.push(Move { to: End::Temporary, from, bytes });
+            out.temporary = out.temporary.max(bytes);
+            for (i, (_, other)) in pending.iter_mut().enumerate() {
+                if !done[i] && matches!(*other, End::Variable(v) if classes.of(v) == class) {
+                    *other = End::Temporary;
+                }
+            }
+        }
+        readers.remove(&class);
+        ready.push(first);
     }
+}
+
+/// What needs room in the workspace, and which item is whose.
+fn items(flow: &Flow, classes: &Classes, sequences: &[Sequence]) -> (Vec<Item>, HashMap<Memory, usize>) {
+    let (mut items, mut item_of) = (Vec::new(), HashMap::new());
+    for (v, variable) in flow.variables.iter() {
+        let class = classes.of(v);
+        if classes.seat(class) == Seat::Workspace && classes.live(class).next().is_some() {
+            item_of.entry(Memory::Class(class)).or_insert_with(|| {
+                items.push(Item { bytes: variable.bytes, live: classes.live(class).collect() });
+                items.len() - 1
+            });
+        }
+    }
+    for (g, (group, sequence)) in flow.groups.iter().zip(sequences).enumerate() {
+        let while_copying = (2 * group.position, 2 * group.position + 2);
+        if sequence.temporary > 0 {
+            item_of.insert(Memory::Temporary(g), items.len());
+            items.push(Item { bytes: sequence.temporary, live: vec![while_copying] });
+        }
+        // The copies are made one after another, so that neither side may have another's memory meanwhile.
+        for end in sequence.copies.iter().flat_map(|c| [c.to, c.from]) {
+            if let End::Variable(v) = end
+                && let Some(&i) = item_of.get(&Memory::Class(classes.of(v)))
+            {
+                items[i].live.push(while_copying);
+            }
+        }
+    }
+    for item in &mut items {
+        item.live.sort_unstable();
+        let mut merged: Ranges = Vec::with_capacity(item.live.len());
+        for &(start, end) in &item.live {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
+        }
+        item.live = merged;
+    }
+    (items, item_of)
 }

@@ -192,7 +192,7 @@ impl Builder<'_> {
         let in_place = (0..n).map(|k| (n + k, k)).collect();
         let phases = vec![Phase::Registers(Box::new(l))];
         let (name, line) = (inst.name.clone(), inst.location.line);
-        let kernel = Kernel { name, buffers, phases, in_place, copies: Vec::new(), line };
+        let kernel = Kernel { name, buffers, phases, in_place, line };
         let kernel = self.schedule.kernels.push(kernel);
         let mut values = init;
         values.extend(self.define_all(at, Definition::Step)?);

@@ -347,13 +347,11 @@ impl<'a> Lowerer<'a> {
         }
         let main = self.inst(group.outputs.last().map_or(group.members[0], |o| o.0));
         let name = main.name.clone();
-        let mut kernel =
-            Kernel { name, buffers, phases, in_place: Vec::new(), copies: Vec::new(), line: main.location.line };
+        let mut kernel = Kernel { name, buffers, phases, in_place: Vec::new(), line: main.location.line };
         super::simplify::merge_loops(&mut kernel);
         kernel.in_place = super::simplify::in_place_pairs(&kernel);
         if let GroupKind::DynamicUpdateSlice(_) | GroupKind::Scatter(_) = group.kind {
-            kernel.copies = super::simplify::updates_in_place(&kernel);
-            kernel.in_place = kernel.copies.iter().map(|c| (c.output, c.input)).collect();
+            super::simplify::leave_copies(&mut kernel);
         }
         let inputs = self.inputs.into_iter().map(|(leaf, _)| leaf).collect();
         Ok(Lowered { kernel, inputs, outputs: self.outputs })
