@@ -1,5 +1,7 @@
-//! What no single crate can test: the corpus, the comparison of numbers, and running the program as a user would.
+//! What no single crate can test: the corpus, the comparison of numbers, random programs, and running the program as a
+//! user would.
 
 pub mod compare;
 pub mod corpus;
 pub mod process;
+pub mod random_graph;

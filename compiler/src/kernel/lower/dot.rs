@@ -246,7 +246,8 @@ impl Lowerer<'_> {
         let mut leaf = resolve(self.c, leaf);
         let mut index = index;
         let mut dims = dims.to_vec();
-        while !self.in_memory(leaf) {
+        // A constant is data here, even where it would be an immediate elsewhere.
+        while !self.in_memory(leaf) && self.inst(leaf.0).opcode != Opcode::Constant {
             let inst = self.inst(leaf.0);
             if !matches!(
                 inst.opcode,

@@ -399,6 +399,43 @@ pub(crate) struct Combiner {
     splits: bool,
 }
 
+/// Whether a combiner compares or combines arguments `a` and `b` directly. Lanes reorder elements, which is harmless
+/// only where a tie in one component is broken by the others; a combiner that never looks at a component leaves its ties
+/// to the order.
+fn meets(body: &Body, a: u32, b: u32) -> bool {
+    let base = |mut id: NodeId| loop {
+        let node = body.node(id);
+        match (&node.op, node.args.as_slice()) {
+            (Op::Arg(n), _) => return Some(*n),
+            (_, [one]) => id = *one,
+            _ => return None,
+        }
+    };
+    body.nodes().iter().any(|node| {
+        let symmetric = matches!(
+            node.op,
+            Op::FCmp(_)
+                | Op::ICmp(_)
+                | Op::FAdd
+                | Op::FMul
+                | Op::IAdd
+                | Op::IMul
+                | Op::FMinPseudo
+                | Op::FMaxPseudo
+                | Op::SMin
+                | Op::SMax
+                | Op::UMin
+                | Op::UMax
+                | Op::And
+                | Op::Or
+                | Op::Xor
+        );
+        let [x, y] = node.args.as_slice() else { return false };
+        let (x, y) = (base(*x), base(*y));
+        symmetric && ((x, y) == (Some(a), Some(b)) || (x, y) == (Some(b), Some(a)))
+    })
+}
+
 /// Whether a root of a combiner of `n` components depends on an accumulator and on a value. One that does not is no
 /// fold of its elements; its result follows from their order alone, which must then be kept.
 fn sees_both_sides(body: &Body, root: NodeId, n: u32) -> bool {
@@ -516,8 +553,11 @@ pub(crate) fn region(module: &Module, id: ComputationId, at: &Instruction, numer
         let (source, _) = resolve(c, (c.root, leaf));
         roots.push(*nodes.get(&source).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))?);
     }
-    let splits = roots.iter().all(|&r| sees_both_sides(&body, r, roots.len() as u32));
-    Ok(Combiner { body, roots, identity: identity(c), splits })
+    let identity = identity(c);
+    let n = roots.len() as u32;
+    let fold = roots.iter().all(|&r| sees_both_sides(&body, r, n));
+    let splits = fold && (identity.is_some() || (0..n).all(|k| meets(&body, k, n + k)));
+    Ok(Combiner { body, roots, identity, splits })
 }
 
 /// The value that changes nothing when combined, for reducers of one operation.

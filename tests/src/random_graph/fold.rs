@@ -1,0 +1,150 @@
+//! Reductions and contractions.
+
+use super::Generator;
+use super::note::{Note, is_narrow, roundoff};
+use brolga_compiler::builder::{Builder, DotDimensions, scalar_computation};
+use brolga_compiler::hlo::{Module, Opcode};
+use brolga_runtime::{ElementType as E, Shape};
+
+/// Unit roundoff of the type that sums are kept in.
+fn sum_roundoff(ty: E) -> f64 {
+    roundoff(if ty == E::F64 { E::F64 } else { E::F32 })
+}
+
+/// The larger value and its index, the first of equals.
+fn arg_max(ty: E) -> Module {
+    let b = Builder::new("arg_max");
+    let av = b.parameter(0, Shape::scalar(ty), "av");
+    let ai = b.parameter(1, Shape::scalar(E::S32), "ai");
+    let bv = b.parameter(2, Shape::scalar(ty), "bv");
+    let bi = b.parameter(3, Shape::scalar(E::S32), "bi");
+    let tie = b.and(b.eq(av, bv), b.lt(ai, bi));
+    let first = b.or(b.gt(av, bv), tie);
+    let pair = [b.select(first, av, bv), b.select(first, ai, bi)];
+    let root = b.tuple(&pair);
+    b.build_with_root(root).unwrap_or_else(|e| panic!("{e}"))
+}
+
+impl Generator {
+    pub(super) fn reduce(&mut self) -> Option<usize> {
+        let x = self.choose(|v| v.note.is_usable() && !v.shape.dims.is_empty())?;
+        let shape = self.values[x].shape.clone();
+        let ty = shape.ty;
+        let mut dims: Vec<i64> = (0..shape.rank() as i64).filter(|_| self.rng.chance(1, 2)).collect();
+        if dims.is_empty() {
+            dims.push(self.rng.below(shape.rank() as u64) as i64);
+        }
+        let n = dims.iter().map(|&d| shape.dims[d as usize]).product::<i64>() as f64;
+        let note = self.values[x].note;
+        if self.rng.chance(1, 6) && note.is_exact() && (ty.is_integer() || ty.is_float() && note.bound.is_finite()) {
+            return self.arg_max(x, &dims);
+        }
+        let opcode = match ty {
+            E::Pred => self.rng.pick(&[Opcode::And, Opcode::Or, Opcode::Xor]),
+            _ if ty.is_integer() => {
+                let all = [
+                    Opcode::Add,
+                    Opcode::Add,
+                    Opcode::Multiply,
+                    Opcode::Maximum,
+                    Opcode::Minimum,
+                    Opcode::And,
+                    Opcode::Or,
+                    Opcode::Xor,
+                ];
+                self.rng.pick(&all)
+            }
+            _ => self.rng.pick(&[Opcode::Add, Opcode::Add, Opcode::Maximum, Opcode::Minimum]),
+        };
+        let init = if self.rng.chance(2, 3) { 0.0 } else { 1.0 };
+        let made = if !ty.is_float() {
+            Some(Note::exact(f64::INFINITY))
+        } else if opcode == Opcode::Add {
+            let sum = n * note.bound + 1.0;
+            let err = n * note.err + (n + 2.0) * sum_roundoff(ty) * sum;
+            let err = err + if is_narrow(ty) { roundoff(ty) * sum } else { 0.0 };
+            let finite = note.bound.is_finite();
+            finite.then(|| Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(ty, true)).flatten()
+        } else {
+            let bound = note.bound.max(1.0);
+            Some(Note { bound, loose_zero: true, ..note }).filter(|_| note.is_exact() || bound.is_finite())
+        };
+        let made = made?;
+        let computation = scalar_computation(opcode, ty).unwrap_or_else(|e| panic!("{e}"));
+        let init = self.scalar(ty, init);
+        let op = self.builder.reduce(self.values[x].op, init, &computation, &dims);
+        self.add(op, &[x], made)
+    }
+
+    fn arg_max(&mut self, x: usize, dims: &[i64]) -> Option<usize> {
+        let shape = self.values[x].shape.clone();
+        let index = self.builder.iota(Shape::array(E::S32, shape.dims.clone()), dims[0]);
+        let (low, zero) = (self.scalar(shape.ty, -100.0), self.scalar(E::S32, 0.0));
+        let pair = self.builder.reduce_many(&[self.values[x].op, index], &[low, zero], &arg_max(shape.ty), dims);
+        let (value, place) = (self.builder.get_tuple_element(pair, 0), self.builder.get_tuple_element(pair, 1));
+        let note = self.values[x].note;
+        let bound = note.bound.max(100.0);
+        if self.rng.chance(1, 2) {
+            self.add(value, &[x], Note { bound, loose_zero: true, ..note })?;
+        }
+        // Of two zeros of different sign the comparison sees none, and the index decides.
+        self.add(place, &[x], Note::exact(f64::INFINITY))
+    }
+
+    pub(super) fn dot(&mut self) -> Option<usize> {
+        let x = self.choose(|v| {
+            let fits = matches!(v.ty(), E::F32 | E::F64 | E::BF16 | E::F16 | E::S32 | E::S8 | E::U8 | E::S64);
+            fits && !v.shape.dims.is_empty() && v.note.is_usable() && (v.ty().is_integer() || v.note.bound.is_finite())
+        })?;
+        let shape = self.values[x].shape.clone();
+        let order = self.rng.permutation(shape.rank());
+        let contracted = order[0];
+        let batch: Option<usize> = order.get(1).copied().filter(|_| self.rng.chance(1, 3));
+        // The right operand: batch, contracted and a dimension of its own, in any order.
+        let own = self.rng.pick(&[1, 2, 5, 17, 33]);
+        let mut parts = vec![(0, shape.dims[contracted])];
+        parts.extend(batch.map(|d| (1, shape.dims[d])));
+        let result: i64 = shape.elements() as i64 / shape.dims[contracted].max(1) * own;
+        if result > MAX_RESULT {
+            return None;
+        }
+        if self.rng.chance(4, 5) {
+            parts.push((2, own));
+        }
+        let order = self.rng.permutation(parts.len());
+        let parts: Vec<(i32, i64)> = order.iter().map(|&i| parts[i]).collect();
+        let dims: Vec<i64> = parts.iter().map(|p| p.1).collect();
+        let rhs = brolga_runtime::ArrayShape::new(shape.ty, dims);
+        let finite = |v: &super::Value| v.note.is_usable() && (v.ty().is_integer() || v.note.bound.is_finite());
+        let y = self.like(&rhs, finite);
+        let place = |what: i32| parts.iter().position(|p| p.0 == what).map(|d| d as i64);
+        let numbers = DotDimensions {
+            lhs_contracting: vec![contracted as i64],
+            rhs_contracting: place(0).into_iter().collect(),
+            lhs_batch: batch.iter().map(|&d| d as i64).collect(),
+            rhs_batch: place(1).into_iter().collect(),
+        };
+        let (a, b) = (self.values[x].note, self.values[y].note);
+        let k = shape.dims[contracted] as f64;
+        let note = if shape.ty.is_float() {
+            let sum = k * a.bound * b.bound;
+            let err =
+                k * (a.err * b.bound + b.err * a.bound + a.err * b.err) + (k + 2.0) * sum_roundoff(shape.ty) * sum;
+            let err = err + if is_narrow(shape.ty) { 2.0 * roundoff(shape.ty) * sum } else { 0.0 };
+            Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(shape.ty, self.strict)?
+        } else {
+            Note::exact(f64::INFINITY)
+        };
+        let (p, q) = (self.values[x].op, self.values[y].op);
+        let wide = shape.ty.is_integer() && shape.ty.bits() < 32 && self.rng.chance(1, 2);
+        let op = if wide {
+            self.builder.dot_general_with_type(p, q, &numbers, E::S32)
+        } else {
+            self.builder.dot_general(p, q, &numbers)
+        };
+        self.add(op, &[x, y], note)
+    }
+}
+
+/// Results of contractions have no more elements than this.
+const MAX_RESULT: i64 = 4000;
