@@ -182,27 +182,3 @@ fn by_time(items: &[Item], sizes: &[u64]) -> (Vec<u64>, u64) {
     }
     (offsets, free.end)
 }
-
-/// The largest sum of sizes that are live at one point: no packing is smaller.
-#[cfg(test)]
-pub(super) fn most_live(items: &[Item]) -> u64 {
-    let mut changes: BTreeMap<u32, i128> = BTreeMap::new();
-    for item in items {
-        let size = i128::from(item.bytes.next_multiple_of(ALIGNMENT));
-        let mut covered = 0;
-        for &(start, end) in &item.live {
-            let start = start.max(covered);
-            if start < end {
-                *changes.entry(start).or_default() += size;
-                *changes.entry(end).or_default() -= size;
-                covered = end;
-            }
-        }
-    }
-    let (mut now, mut most) = (0, 0);
-    for change in changes.into_values() {
-        now += change;
-        most = most.max(now);
-    }
-    most as u64
-}
