@@ -36,6 +36,8 @@ mod coalesce;
 mod flow;
 mod live;
 mod pack;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use assign::assign;
