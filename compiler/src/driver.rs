@@ -73,7 +73,7 @@ pub fn symbol_name(module: &str) -> String {
 /// Compiles a verified module.
 ///
 /// # Errors
-/// [`Error::Unsupported`] names what has no compiled form yet, [`Error::Target`] what is wrong with the target.
+/// [`crate::Error::Unsupported`] names what has no compiled form yet, [`crate::Error::Target`] what is wrong with the target.
 pub fn compile(module: &Module, options: &CompileOptions) -> Result<Artifact> {
     compile_with(module, options, &mut |_, _| {})
 }

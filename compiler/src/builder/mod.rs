@@ -3,7 +3,7 @@
 //! Problem: a program that makes graphs should read like the specification, and a mistake should be reported where it
 //! was made, without a `Result` at every call. Invariant: every instruction in a builder has passed its shape rule,
 //! so its shape is known at once; what stands on a failed call is not added. Algorithm: each method runs
-//! [`shape::infer`](crate::shape::infer); the first error is kept with the place of the call and returned by
+//! [`shape::infer`]; the first error is kept with the place of the call and returned by
 //! [`Builder::build`], and later calls on top of a failed one do nothing.
 //!
 //! Called computations are modules of their own builders; their computations are copied in under unique names.

@@ -2,7 +2,7 @@
 //!
 //! Problem: programs arrive as the text that JAX and XLA print, with or without `%`, operand shapes, signatures,
 //! layouts and metadata; and a user wants an error that points at the wrong word. Invariant: [`parse`] accepts or
-//! refuses in time linear in the text, never panics, and what it accepts prints ([`print`]) to a text that reads back
+//! refuses in time linear in the text, never panics, and what it accepts prints ([`print()`]) to a text that reads back
 //! to the same module: print, parse, print is a fixed point.
 //!
 //! Algorithm: a scannerless recursive descent. What a run of characters means depends on where it stands (`b01f` is a
