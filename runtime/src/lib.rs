@@ -4,7 +4,9 @@
 //! A binary that links precompiled kernels depends on this crate alone.
 
 pub mod abi;
+pub mod custom_call;
 mod element_type;
+pub mod feed;
 mod layout;
 mod literal;
 #[cfg(feature = "loader")]
@@ -13,15 +15,19 @@ pub mod narrow;
 pub mod pool;
 mod program;
 mod scalar;
+pub mod services;
 mod shape;
 pub mod tiles;
+mod tuple_buffer;
 
+pub use custom_call::{ArrayView, ArrayViewMut, CustomCall, CustomCallResult, CustomCalls};
 pub use element_type::{ElementType, Kind, UnknownElementType};
 pub use layout::Layout;
 pub use literal::{ArrayLiteral, Literal, NativeType};
 pub use program::{Caller, LoadError, Program, RunError, RunOptions, Session};
 pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};
+pub use tuple_buffer::TupleBuffer;
 
 pub use half;
 pub use num_complex;

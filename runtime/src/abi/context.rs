@@ -1,6 +1,7 @@
 //! The context: what the caller lends to a program for the time of one call.
 
-use super::ABI_VERSION;
+use super::{ABI_VERSION, ReportFn, Service, ServiceFn};
+use crate::feed::Feeds;
 use crate::tiles::Gemm;
 use std::ffi::c_void;
 
@@ -11,6 +12,13 @@ pub type ParallelBody = unsafe extern "C" fn(arg: *mut c_void, task: i64, worker
 /// `worker < Context::workers` and never two at a time for the same worker. Returns when all are done: the first
 /// failing worker's status, or 0.
 pub type ParallelFor = unsafe extern "C" fn(host: *mut c_void, tasks: i64, body: ParallelBody, arg: *mut c_void) -> i32;
+
+/// What the library services of this runtime work with. Services of other makes have [`Context::host`].
+#[derive(Clone, Debug, Default)]
+pub struct Resources {
+    /// The queues of infeeds and outfeeds.
+    pub feeds: Feeds,
+}
 
 /// `brolga_context`: the services and settings of one call. Grows at the end only; a program reads nothing beyond
 /// `size` bytes.
@@ -35,6 +43,12 @@ pub struct Context {
     pub gemm_f32: Option<Gemm<f32>>,
     /// The same for `f64`.
     pub gemm_f64: Option<Gemm<f64>>,
+    /// Takes the message of a service that fails.
+    pub report: Option<ReportFn>,
+    /// What this runtime's own services work with: null, or the address of a [`Resources`].
+    pub resources: *const c_void,
+    /// The library services, each at its [`Service::slot`].
+    pub library: [Option<ServiceFn>; Service::COUNT],
 }
 
 impl Context {
@@ -55,6 +69,11 @@ impl Context {
     /// Offset of [`Context::gemm_f64`].
     pub const OFFSET_GEMM_F64: i32 = std::mem::offset_of!(Context, gemm_f64) as i32;
 
+    /// Offset of a service's function.
+    pub const fn offset_of(service: Service) -> i32 {
+        (std::mem::offset_of!(Context, library) + service.slot() * size_of::<Option<ServiceFn>>()) as i32
+    }
+
     /// A context without services, for one worker.
     pub const fn new(random_seed: u64) -> Context {
         Context {
@@ -67,6 +86,9 @@ impl Context {
             parallel_for: None,
             gemm_f32: None,
             gemm_f64: None,
+            report: None,
+            resources: std::ptr::null(),
+            library: [None; Service::COUNT],
         }
     }
 }
@@ -80,5 +102,6 @@ const _: () = {
     assert!(Context::OFFSET_PARALLEL_FOR == 32);
     assert!(Context::OFFSET_GEMM_F32 == 40);
     assert!(Context::OFFSET_GEMM_F64 == 48);
-    assert!(size_of::<Context>() == 56);
+    assert!(Context::offset_of(Service::Fft) == 72);
+    assert!(size_of::<Context>() == 72 + 8 * Service::COUNT);
 };

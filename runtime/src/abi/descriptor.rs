@@ -96,6 +96,8 @@ impl Services {
     pub const GEMM_F32: Services = Services(2);
     /// The wide tile for `f64` contractions.
     pub const GEMM_F64: Services = Services(4);
+    /// The bit of the first library service; see [`Service`](super::Service).
+    pub const FIRST_LIBRARY_BIT: u32 = 8;
 
     /// Both sets together.
     #[must_use]
@@ -123,7 +125,11 @@ impl fmt::Display for Services {
                 names.push(name.to_owned());
             }
         }
-        let rest = self.0 & !7;
+        let mut rest = self.0 & !7;
+        for service in super::Service::ALL.iter().filter(|s| self.contains(s.set())) {
+            names.push(service.name().to_owned());
+            rest &= !service.set().0;
+        }
         if rest != 0 {
             names.push(format!("unknown services {rest:#x}"));
         }

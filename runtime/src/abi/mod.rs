@@ -20,8 +20,9 @@ mod decode;
 mod descriptor;
 mod features;
 mod hash;
+mod service;
 
-pub use context::{Context, ParallelBody, ParallelFor};
+pub use context::{Context, ParallelBody, ParallelFor, Resources};
 pub use decode::DescriptorError;
 pub use descriptor::{
     Alias, Architecture, CustomCallAbi, CustomCallInfo, DescriptorInfo, HASH_OFFSET, HASH_SIZE, HEADER_SIZE, Leaf,
@@ -29,6 +30,7 @@ pub use descriptor::{
 };
 pub use features::{IsaFeatures, host_architecture};
 pub use hash::{content_hash, object_hash};
+pub use service::{Implementation, ReportFn, Service, ServiceFn, encode_call};
 
 use crate::{ArrayShape, Shape};
 use std::ffi::c_void;

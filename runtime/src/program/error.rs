@@ -77,8 +77,8 @@ pub enum RunError {
         /// How many arguments were given.
         found: usize,
     },
-    /// An argument does not fit its parameter.
-    #[error("parameter {index} is {expected}, the argument is {found}")]
+    /// An argument does not fit its parameter, or a buffer its shape.
+    #[error("array {index} is {expected}, what was given is {found}")]
     Shape {
         /// Number of the parameter leaf.
         index: usize,
@@ -111,6 +111,14 @@ pub enum RunError {
     Status {
         /// The status.
         code: i32,
+    },
+    /// A service or a custom call failed and said why.
+    #[error("{message}")]
+    Failed {
+        /// The status that the program returned.
+        code: i32,
+        /// What the service said.
+        message: String,
     },
 }
 

@@ -6,18 +6,21 @@
 //! a [`Session`] keeps the buffers between calls; [`Program::call_raw`] is the function itself.
 
 mod error;
-mod memory;
-mod services;
+mod host;
+pub(crate) mod memory;
 mod session;
 
 pub use error::{LoadError, RunError};
 pub use session::{Caller, Session};
 
 use crate::ArrayLiteral;
-use crate::abi::{Context, DescriptorInfo, EntryFn, IsaFeatures, Services, host_architecture};
+use crate::abi::{
+    Context, DescriptorInfo, EntryFn, Implementation, IsaFeatures, Service, ServiceFn, Services, host_architecture,
+};
+use crate::feed::Feeds;
 use crate::pool::{Executor, Pool, Serial};
+use host::Host;
 use memory::{AlignedBytes, check_argument, is_literal_form, load, store};
-use services::Host;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -30,9 +33,13 @@ pub struct Program {
 struct Inner {
     descriptor: DescriptorInfo,
     entry: EntryFn,
+    library: Library,
     /// The memory that `entry` lies in, where it was loaded.
     #[cfg(feature = "loader")]
     _image: Option<crate::loader::Image>,
+    /// What its custom calls lead to, where it calls them by handle.
+    #[cfg(feature = "loader")]
+    _handlers: Vec<Arc<crate::custom_call::Handler>>,
 }
 
 /// How a program is run.
@@ -45,6 +52,8 @@ pub struct RunOptions {
     pub executor: Option<Arc<dyn Executor>>,
     /// Seed of the stateful random number generators.
     pub seed: u64,
+    /// What the program's infeeds read and its outfeeds write.
+    pub feeds: Feeds,
     /// Contractions use the register tile that the program carries even where the runtime has a wider one. The results
     /// are the same.
     pub own_tiles: bool,
@@ -60,6 +69,27 @@ impl RunOptions {
     }
 }
 
+/// The library services of a program.
+pub(crate) type Library = [Option<ServiceFn>; Service::COUNT];
+
+/// Puts the services that a program needs into their slots.
+pub(crate) fn library(
+    descriptor: &DescriptorInfo,
+    find: impl Fn(Service) -> Option<ServiceFn>,
+) -> Result<Library, LoadError> {
+    let mut library: Library = [None; Service::COUNT];
+    let mut missing = Services(descriptor.needed_services.0 & !Host::OFFERED.0);
+    for &service in Service::ALL {
+        if missing.contains(service.set())
+            && let (Some(slot), Some(function)) = (library.get_mut(service.slot()), find(service))
+        {
+            *slot = Some(function);
+            missing = Services(missing.0 & !service.set().0);
+        }
+    }
+    if missing == Services::NONE { Ok(library) } else { Err(LoadError::Services { missing }) }
+}
+
 /// Checks that this process can run the program at all.
 pub(crate) fn check_host(descriptor: &DescriptorInfo) -> Result<(), LoadError> {
     let expected = host_architecture();
@@ -69,10 +99,6 @@ pub(crate) fn check_host(descriptor: &DescriptorInfo) -> Result<(), LoadError> {
     let missing = descriptor.features.without(IsaFeatures::detect());
     if !missing.is_empty() {
         return Err(LoadError::Features { missing });
-    }
-    let missing = Services(descriptor.needed_services.0 & !Host::OFFERED.0);
-    if missing != Services::NONE {
-        return Err(LoadError::Services { missing });
     }
     Ok(())
 }
@@ -98,8 +124,9 @@ impl Program {
     #[cfg(feature = "loader")]
     pub fn from_object_with(bytes: &[u8], options: &crate::loader::LoadOptions<'_>) -> Result<Program, LoadError> {
         let loaded = crate::loader::load(bytes, options)?;
-        let (descriptor, entry) = (loaded.descriptor, loaded.entry);
-        Ok(Program { inner: Arc::new(Inner { descriptor, entry, _image: Some(loaded.image) }) })
+        let (descriptor, entry, library) = (loaded.descriptor, loaded.entry, loaded.library);
+        let (_image, _handlers) = (Some(loaded.image), loaded.handlers);
+        Ok(Program { inner: Arc::new(Inner { descriptor, entry, library, _image, _handlers }) })
     }
 
     /// A program that is linked into this binary: its symbols `NAME_descriptor` and `NAME`.
@@ -110,15 +137,36 @@ impl Program {
     /// # Safety
     /// `descriptor` points to the descriptor of the program whose function is `entry`.
     pub unsafe fn from_linked(descriptor: *const u8, entry: EntryFn) -> Result<Program, LoadError> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { Program::from_linked_with(descriptor, entry, &[]) }
+    }
+
+    /// As [`Program::from_linked`], with the library services that the program needs. Only what is named here becomes
+    /// part of the binary.
+    ///
+    /// # Errors
+    /// As [`Program::from_linked`], and where a service is missing.
+    ///
+    /// # Safety
+    /// As [`Program::from_linked`].
+    pub unsafe fn from_linked_with(
+        descriptor: *const u8,
+        entry: EntryFn,
+        services: &[Implementation],
+    ) -> Result<Program, LoadError> {
         // SAFETY: the caller promises that this is a descriptor.
         let descriptor = unsafe { DescriptorInfo::decode_raw(descriptor) }?;
         check_host(&descriptor)?;
+        let library = library(&descriptor, |s| services.iter().find(|i| i.service == s).map(|i| i.function))?;
         Ok(Program {
             inner: Arc::new(Inner {
                 descriptor,
                 entry,
+                library,
                 #[cfg(feature = "loader")]
                 _image: None,
+                #[cfg(feature = "loader")]
+                _handlers: Vec::new(),
             }),
         })
     }
@@ -126,6 +174,10 @@ impl Program {
     /// What the program says of itself.
     pub fn descriptor(&self) -> &DescriptorInfo {
         &self.inner.descriptor
+    }
+
+    pub(crate) fn library(&self) -> &Library {
+        &self.inner.library
     }
 
     /// The bare function, valid as long as the program lives.
@@ -184,14 +236,12 @@ impl Program {
             .collect();
         let host = Host::new(options);
         let workspace = self.workspace(host.workers())?;
-        let context = host.context(options.seed);
+        let context = host.context(options.seed, &self.inner.library);
         // SAFETY: each pointer leads to a live buffer of its leaf's size and alignment (literals are 8-byte aligned),
         // parameters that the program writes to are copies of our own, results are not otherwise borrowed, the
         // workspace fits the host's workers, and the host outlives the call.
         let code = unsafe { self.call_raw(&parameters, &results, workspace.as_ptr().cast(), &context) };
-        if code != 0 {
-            return Err(RunError::Status { code });
-        }
+        host.outcome(code)?;
         let mut out = Vec::with_capacity(buffers.len());
         for (i, (slot, leaf)) in buffers.into_iter().zip(&descriptor.results).enumerate() {
             out.push(match slot {

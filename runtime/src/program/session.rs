@@ -1,10 +1,10 @@
 //! A program with its buffers: allocated once, called often.
 
+use super::host::Host;
 use super::memory::{AlignedBytes, check_argument, load, store};
-use super::services::Host;
 use super::{Program, RunError, RunOptions};
-use crate::ArrayLiteral;
-use crate::abi::{Context, EntryFn};
+use crate::abi::{Context, EntryFn, Leaf, array_leaves};
+use crate::{ArrayLiteral, ArrayShape, TupleBuffer};
 use std::ffi::c_void;
 
 /// A program with its workspace and services, for callers that bring their own buffers. Generated bindings use it.
@@ -14,7 +14,7 @@ pub struct Caller {
     workspace: AlignedBytes,
     context: Context,
     /// What `context.host` points to.
-    _host: Box<Host>,
+    host: Box<Host>,
 }
 
 // SAFETY: the pointers lead to the host and the workspace, which the caller owns and which may move between threads;
@@ -29,8 +29,8 @@ impl Caller {
     pub fn new(program: &Program, options: &RunOptions) -> Result<Caller, RunError> {
         let host = Box::new(Host::new(options));
         let workspace = program.workspace(host.workers())?;
-        let context = host.context(options.seed);
-        Ok(Caller { program: program.clone(), entry: program.entry(), workspace, context, _host: host })
+        let context = host.context(options.seed, program.library());
+        Ok(Caller { program: program.clone(), entry: program.entry(), workspace, context, host })
     }
 
     /// The program.
@@ -57,8 +57,65 @@ impl Caller {
         let code = unsafe {
             (self.entry)(parameters.as_ptr(), results.as_ptr(), self.workspace.as_ptr().cast(), &self.context)
         };
-        if code == 0 { Ok(()) } else { Err(RunError::Status { code }) }
+        if code == 0 { Ok(()) } else { self.host.outcome(code) }
     }
+}
+
+impl Caller {
+    /// Runs the program on tuples in XLA's form: `parameters` one for each parameter of the program or grouped in any
+    /// other way, as long as their arrays in order are the program's; `results` likewise. Nothing is copied, but that a
+    /// parameter which the program must overwrite is copied into the result that shares its buffer.
+    ///
+    /// # Errors
+    /// Where the arrays are not the program's, and where the program returns a status.
+    pub fn call_tuples(
+        &mut self,
+        parameters: &[&TupleBuffer<'_>],
+        results: &mut TupleBuffer<'_>,
+    ) -> Result<(), RunError> {
+        let descriptor = self.program.descriptor();
+        let inputs = leaves(parameters, &descriptor.parameters)?;
+        let outputs = leaves(&[results], &descriptor.results)?;
+        let mut sources: Vec<*const c_void> = inputs.iter().map(|p| p.cast_const()).collect();
+        for (r, &target) in outputs.iter().enumerate() {
+            let Some(p) = self.program.must_alias(r) else { continue };
+            if let (Some(source), Some(leaf)) = (sources.get_mut(p), descriptor.results.get(r)) {
+                // SAFETY: both are buffers of the shared leaf's size; the result is borrowed exclusively, so they are
+                // apart.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(source.cast::<u8>(), target.cast(), leaf.byte_size() as usize);
+                }
+                *source = target.cast_const();
+            }
+        }
+        // SAFETY: the buffers have the sizes and alignments that the descriptor asks for; results are borrowed
+        // exclusively and overlap nothing but the parameters that were put in their place.
+        unsafe { self.call(&sources, &outputs) }
+    }
+}
+
+/// The arrays of tuples, which must be those of the program.
+fn leaves(tuples: &[&TupleBuffer<'_>], expected: &[Leaf]) -> Result<Vec<*mut c_void>, RunError> {
+    let shapes: Vec<&ArrayShape> = tuples.iter().flat_map(|t| array_leaves(t.shape())).collect();
+    if shapes.len() != expected.len() {
+        return Err(RunError::Count { expected: expected.len(), found: shapes.len() });
+    }
+    let pointers = tuples.iter().flat_map(|t| t.pointers());
+    let mut out = Vec::with_capacity(expected.len());
+    for (index, ((shape, leaf), (pointer, length))) in shapes.into_iter().zip(expected).zip(pointers).enumerate() {
+        let want = &leaf.shape;
+        let given = Leaf::new(shape.clone());
+        let same = shape.ty == want.ty
+            && shape.dims == want.dims
+            && shape.dynamic == want.dynamic
+            && given.minor_to_major() == leaf.minor_to_major()
+            && length as u64 == leaf.byte_size();
+        if !same {
+            return Err(RunError::Shape { index, expected: format!("{want}"), found: format!("{shape}") });
+        }
+        out.push(pointer);
+    }
+    Ok(out)
 }
 
 /// A program together with buffers for its parameters, results and workspace, and with its services.

@@ -1,17 +1,20 @@
 //! The services of a call: what the context's function pointers lead to.
 
-use super::RunOptions;
-use crate::abi::{Context, ParallelBody, Services};
+use super::{Library, RunError, RunOptions};
+use crate::abi::{Context, ParallelBody, Resources, Services};
 use crate::pool::{Executor, MAX_WORKERS, parallel_for};
 use crate::tiles;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What stands behind a [`Context`]: its address is the context's `host`.
 pub(crate) struct Host {
     executor: Arc<dyn Executor>,
     workers: u32,
     own_tiles: bool,
+    resources: Resources,
+    /// What the service said that failed last.
+    message: Mutex<Option<String>>,
 }
 
 impl Host {
@@ -22,7 +25,8 @@ impl Host {
         let executor = options.executor();
         // Asked once: the workspace is sized by this number.
         let workers = executor.workers().clamp(1, MAX_WORKERS) as u32;
-        Host { executor, workers, own_tiles: options.own_tiles }
+        let resources = Resources { feeds: options.feeds.clone() };
+        Host { executor, workers, own_tiles: options.own_tiles, resources, message: Mutex::new(None) }
     }
 
     pub(crate) fn workers(&self) -> u32 {
@@ -30,14 +34,27 @@ impl Host {
     }
 
     /// A context whose services are this host's. It must not outlive the host.
-    pub(crate) fn context(&self, seed: u64) -> Context {
+    pub(crate) fn context(&self, seed: u64, library: &Library) -> Context {
         Context {
             host: std::ptr::from_ref(self).cast_mut().cast(),
             workers: self.workers,
             parallel_for: Some(parallel_for_service),
             gemm_f32: if self.own_tiles { None } else { tiles::gemm_f32() },
             gemm_f64: if self.own_tiles { None } else { tiles::gemm_f64() },
+            report: Some(report_service),
+            resources: std::ptr::from_ref(&self.resources).cast(),
+            library: *library,
             ..Context::new(seed)
+        }
+    }
+
+    /// What a program's status says, with the message of the service that failed.
+    pub(crate) fn outcome(&self, code: i32) -> Result<(), RunError> {
+        let message = self.message.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (code, message) {
+            (0, _) => Ok(()),
+            (_, Some(message)) => Err(RunError::Failed { code, message }),
+            (_, None) => Err(RunError::Status { code }),
         }
     }
 }
@@ -67,4 +84,14 @@ unsafe extern "C" fn parallel_for_service(host: *mut c_void, tasks: i64, body: P
         // workspace has room for.
         unsafe { body(arg.get(), task, worker as i64) }
     })
+}
+
+/// The `report` service.
+unsafe extern "C" fn report_service(host: *mut c_void, message: *const u8, length: usize) {
+    // SAFETY: `host` is the address that `Host::context` put beside this function; the host outlives the call.
+    let host = unsafe { &*host.cast::<Host>().cast_const() };
+    // SAFETY: who reports passes that many bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(message, length) };
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    *host.message.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
 }
