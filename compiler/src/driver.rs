@@ -1,15 +1,17 @@
 //! From a module to an artifact: the rooms, one after another.
 
+use crate::codegen::DEFAULT_GRAIN;
 use crate::codegen::driver::{CodegenOptions, compile as generate};
 use crate::codegen::target::{Target, TargetOptions};
 use crate::error::Result;
 use crate::hlo::Module;
 use crate::kernel::body::Variant;
 use crate::kernel::lower::Numerics;
-use crate::memory::{self, schedule::Schedule};
+use crate::memory::{self, schedule::LeafPlace, schedule::Schedule};
 use crate::object::{self, ObjectInput};
 use crate::passes::{self, PassOptions, PipelineStats};
-use brolga_runtime::abi::{DescriptorInfo, IsaFeatures, Leaf, NumericVariant};
+use crate::shape;
+use brolga_runtime::abi::{Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant};
 use brolga_runtime::{ArrayShape, Layout, Shape};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,9 @@ pub struct CompileOptions {
     pub passes: PassOptions,
     /// Threads that compile functions; 0 for as many as the machine has. The object does not depend on it.
     pub threads: usize,
+    /// Phases that compute fewer elements are not split among workers; `None` for
+    /// [`DEFAULT_GRAIN`](crate::codegen::DEFAULT_GRAIN). Results do not depend on it.
+    pub parallel_grain: Option<u64>,
     /// Round 16-bit and 8-bit floats after every operation.
     pub strict_rounding: bool,
     /// Keep CLIF and assembly as text.
@@ -93,6 +98,7 @@ pub fn compile_with(
         timings.push((name, clock.elapsed()));
         clock = Instant::now();
     };
+    shape::verify_feeds(module)?;
     let target = Target::new(&options.target)?;
     lap("target");
     let mut module = module.clone();
@@ -111,8 +117,9 @@ pub fn compile_with(
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
-    let code =
-        generate(&symbol, &schedule, &assignment, &target, CodegenOptions { threads, keep_clif: options.keep_texts })?;
+    let grain = options.parallel_grain.unwrap_or(DEFAULT_GRAIN);
+    let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain };
+    let code = generate(&symbol, &schedule, &assignment, &target, codegen)?;
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&symbol, object::architecture(&*target.isa)?);
     descriptor.module_name = module.name.clone();
@@ -125,8 +132,19 @@ pub fn compile_with(
     descriptor.workspace_fixed = assignment.workspace;
     descriptor.workspace_per_worker = code.per_worker;
     (descriptor.parameters, descriptor.results) = leaves(&module);
+    // Callers count leaves, the schedule counts the sizes of a dynamic leaf as one more.
+    let leaf = |places: &[LeafPlace], n: u32| places.get(n as usize).map_or(n, |place| place.leaf);
+    let alias = |&(parameter, result, must): &(u32, u32, bool)| Alias {
+        parameter: leaf(&schedule.parameter_places, parameter),
+        result: leaf(&schedule.result_places, result),
+        must,
+    };
+    descriptor.aliases = schedule.donated.iter().map(alias).collect();
     descriptor.optional_services = code.services;
-    let input = ObjectInput { functions: code.functions, data: code.data, imports: Vec::new(), descriptor };
+    descriptor.needed_services = code.needed;
+    let imports = code.custom_calls.iter().map(|c| c.symbol.clone()).collect();
+    descriptor.custom_calls = code.custom_calls;
+    let input = ObjectInput { functions: code.functions, data: code.data, imports, descriptor };
     let object = object::write(&input, &*target.isa)?;
     let asm = if options.keep_texts {
         object::disassemble_object(&input, input.descriptor.architecture)

@@ -9,8 +9,10 @@ pub mod builder;
 pub mod hlo;
 pub mod shape;
 
+pub mod custom_call;
 pub mod interp;
 pub mod passes;
+pub mod reduce;
 
 pub mod fusion;
 pub mod kernel;

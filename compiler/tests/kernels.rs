@@ -287,3 +287,43 @@ fn scalar_while_in_registers() {
     assert!(matches!(only(&s).phases.as_slice(), [Phase::Registers(_)]), "{s}");
     insta::assert_snapshot!(s);
 }
+
+const BEFORE: &str = "before { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  s = s32[] parameter(2)
+  t = s32[] parameter(3)
+  ROOT c = pred[] compare(a, b), direction=GT
+}
+";
+
+#[test]
+fn sort_of_keys_and_places() {
+    let s = with(
+        BEFORE,
+        "x = f32[4,300] parameter(0)
+         i = s32[4,300] iota(), iota_dimension=1
+         ROOT r = (f32[4,300], s32[4,300]) sort(x, i), dimensions={1}, to_apply=before",
+    );
+    let [Phase::Sort(sort)] = only(&s).phases.as_slice() else { panic!("no sort in\n{s}") };
+    assert!(sort.key.as_ref().is_some_and(|k| k.bits == 32 && k.unordered.is_some()));
+    assert_eq!(only(&s).buffers.len(), 3, "places are no array in\n{s}");
+    insta::assert_snapshot!(s);
+}
+
+#[test]
+fn top_k_by_either_name() {
+    let by_name = entry(
+        "x = bf16[6,50] parameter(0)
+         t = bf16[50,6] transpose(x), dimensions={1,0}
+         ROOT r = (bf16[50,3], s32[50,3]) topk(t), k=3, largest=true",
+    );
+    let called = entry(
+        "x = bf16[6,50] parameter(0)
+         t = bf16[50,6] transpose(x), dimensions={1,0}
+         ROOT r = (bf16[50,3], s32[50,3]) custom-call(t), custom_call_target=\"TopK\"",
+    );
+    // What replaces the call has a name of its own.
+    let called = only(&called).to_string().replacen("kernel r.1 ", "kernel r ", 1);
+    assert_eq!(only(&by_name).to_string(), called);
+    insta::assert_snapshot!(by_name);
+}

@@ -23,8 +23,8 @@ fn groups(replica_groups: &[Vec<i64>], channel_id: Option<i64>) -> Attrs {
 }
 
 impl Builder {
-    /// `all_reduce(operand, computation, replica_groups, channel_id)`: the fold of the members' operands, everywhere. No
-    /// groups mean one group of everyone. Section «AllReduce».
+    /// `all_reduce(operand, computation, replica_groups, channel_id)`: the fold of the members' operands, everywhere; of a
+    /// tuple, of each of its elements. No groups mean one group of everyone. Section «AllReduce».
     #[track_caller]
     pub fn all_reduce(
         &self,
@@ -35,7 +35,16 @@ impl Builder {
     ) -> Op {
         let attrs =
             groups(replica_groups, channel_id).with(AttrKey::ToApply, AttrValue::Computation(self.embed(computation)));
-        self.op(Opcode::AllReduce, &[operand], attrs, None)
+        let at = Location::caller();
+        self.finish(self.elements_at(at, operand).and_then(|(operands, is_tuple)| {
+            let made = self.add_at(at, Opcode::AllReduce, &operands, attrs, None)?;
+            // One array is reduced to an array; the caller's tuple of one stays a tuple.
+            if is_tuple && operands.len() == 1 {
+                self.add_at(at, Opcode::Tuple, &[made], Attrs::new(), None)
+            } else {
+                Ok(made)
+            }
+        }))
     }
 
     /// `all_gather(operand, all_gather_dim, shard_count, replica_groups, channel_id)`: the members' operands one after
@@ -78,6 +87,20 @@ impl Builder {
                 .with(AttrKey::ToApply, AttrValue::Computation(self.embed(computation)));
             self.add_at(at, Opcode::ReduceScatter, &[operand], attrs, Some(shape))
         }))
+    }
+
+    /// The elements of a tuple, and that it is one; another value alone.
+    fn elements_at(&self, at: At, operand: Op) -> Step<(Vec<Op>, bool)> {
+        match self.shape(operand) {
+            Ok(Shape::Tuple(elements)) => {
+                let element = |k: usize| {
+                    let attrs = Attrs::new().with(AttrKey::Index, AttrValue::Int(k as i64));
+                    self.add_at(at, Opcode::GetTupleElement, &[operand], attrs, None)
+                };
+                Ok(((0..elements.len()).map(element).collect::<Step<Vec<Op>>>()?, true))
+            }
+            _ => Ok((vec![operand], false)),
+        }
     }
 
     fn resized_at(&self, at: At, operand: Op, dim: i64, resize: impl Fn(i64) -> Option<i64>) -> Step<Shape> {

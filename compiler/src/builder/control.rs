@@ -11,6 +11,26 @@ impl Builder {
         self.op(Opcode::Call, args, attrs, None)
     }
 
+    /// `composite_call(decomposition, inputs, name, composite_attributes, version)`: the result of `decomposition`, marked
+    /// as one operation called `name`, which whoever knows it may put in the place of the call. Section «CompositeCall».
+    #[track_caller]
+    pub fn composite_call(
+        &self,
+        decomposition: &Module,
+        inputs: &[Op],
+        name: &str,
+        composite_attributes: Option<&str>,
+        version: i64,
+    ) -> Op {
+        let attributes = composite_attributes.map_or(String::new(), |a| format!("composite.attributes={a},"));
+        let frontend = format!("{{{attributes}composite.name={name:?},composite.version=\"{version}\"}}");
+        let attrs = Attrs::new()
+            .with(AttrKey::ToApply, AttrValue::Computation(self.embed(decomposition)))
+            .with(AttrKey::IsComposite, AttrValue::Bool(true))
+            .with(AttrKey::FrontendAttributes, AttrValue::Raw(frontend));
+        self.op(Opcode::Call, inputs, attrs, None)
+    }
+
     /// `while_(condition, body, init)`: `body` applied to the state, at first `init`, for as long as `condition` yields
     /// true of it. Section «While».
     #[track_caller]

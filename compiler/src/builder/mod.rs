@@ -30,6 +30,7 @@ mod elementwise;
 mod indexing;
 mod linalg;
 mod movement;
+mod older;
 mod ordering_random;
 mod reduction;
 mod side_effect;
@@ -123,6 +124,15 @@ impl Builder {
                 )
             })),
         }
+    }
+
+    /// The name that a value's instruction has in the module.
+    ///
+    /// # Errors
+    /// As [`Builder::shape`].
+    pub fn name(&self, op: Op) -> Result<String> {
+        self.shape(op)?;
+        Ok(self.state.borrow().instructions[op.id].name.clone())
     }
 
     /// The first error so far.

@@ -70,6 +70,30 @@ impl Builder {
         }))
     }
 
+    /// `reduce_window_many(operands, init_values, computation, window_dimensions, window_strides, padding)`: the fold of
+    /// the windows of several operands side by side, as [`Builder::reduce_many`] folds whole dimensions; a tuple of
+    /// several operands. Section «ReduceWindow».
+    #[track_caller]
+    pub fn reduce_window_many(
+        &self,
+        operands: &[Op],
+        init_values: &[Op],
+        computation: &Module,
+        window_dimensions: &[i64],
+        window_strides: &[i64],
+        padding: &Padding,
+    ) -> Op {
+        let at = Location::caller();
+        let window = match operands.first() {
+            Some(&first) => self.window_at(at, first, window_dimensions, window_strides, padding, &[], &[]),
+            None => Ok(Vec::new()),
+        };
+        self.finish(window.and_then(|w| {
+            let attrs = self.to_apply(computation).with(AttrKey::Window, AttrValue::Window(w));
+            self.add_at(at, Opcode::ReduceWindow, &[operands, init_values].concat(), attrs, None)
+        }))
+    }
+
     /// `reduce_window_with_general_padding(operands, init_values, computation, window_dimensions, window_strides,
     /// base_dilations, window_dilations, padding)`: the general form; a tuple of several operands. Empty strides or
     /// dilations stand for ones. Section «ReduceWindow».

@@ -1,23 +1,26 @@
 //! The driver: the function that a caller calls, with native branches and a call for each phase.
 
+use super::calls::Calls;
 use super::contraction::{self, Plan, Surroundings};
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, scratch_bytes};
+use super::parallel::{self, Tasks};
 use super::registers::emit_loop;
+use super::sort;
 use super::target::Target;
 use super::tile;
 use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::{Kernel, Nest, Phase};
-use crate::memory::schedule::{Assignment, BlockId, Copy, KernelId, Location, Schedule, Step, ValueId};
+use crate::memory::schedule::{Assignment, BlockId, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
 use crate::object::{CompiledFunction, DataObject, namespace};
 use brolga_runtime::ElementType;
-use brolga_runtime::abi::Services;
+use brolga_runtime::abi::{CustomCallInfo, Services, WORKSPACE_ALIGNMENT};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, SigRef, Signature,
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, SigRef, Signature, StackSlot,
     StackSlotData, StackSlotKind, UserExternalName, UserFuncName, Value, types,
 };
 use cranelift_codegen::isa::CallConv;
@@ -36,6 +39,10 @@ pub struct Code {
     pub clif: Vec<String>,
     /// Services that the code uses where they are offered.
     pub services: Services,
+    /// Services that it cannot do without.
+    pub needed: Services,
+    /// Functions outside the object, in the order of [`namespace::IMPORT`].
+    pub custom_calls: Vec<CustomCallInfo>,
 }
 
 /// How to compile.
@@ -45,6 +52,8 @@ pub struct CodegenOptions {
     pub threads: usize,
     /// Keep the text of each function.
     pub keep_clif: bool,
+    /// Phases that compute fewer elements are not split among workers.
+    pub grain: u64,
 }
 
 /// Phases whose whole work is at most this many elements become part of the driver.
@@ -67,6 +76,7 @@ pub fn compile(
     let mut phases: HashMap<(KernelId, usize), PhaseCode> = HashMap::new();
     let mut per_worker = 0;
     let mut inlined = 0;
+    let mut split = false;
     let mut tiles: HashMap<ElementType, u32> = HashMap::new();
     for (k, kernel) in schedule.kernels.iter() {
         for (p, phase) in kernel.phases.iter().enumerate() {
@@ -76,11 +86,25 @@ pub fn compile(
                     phases.insert((k, p), PhaseCode::Inline);
                     continue;
                 }
+                Phase::Call(_) | Phase::RandomState { .. } => {
+                    phases.insert((k, p), PhaseCode::Inline);
+                    continue;
+                }
                 Phase::Registers(_) => {
                     let index = functions.len() as u32;
                     let name = format!("{symbol}.{}.{}", k.as_u32(), kernel.name);
                     functions.push((name, phase_function(index, kernel, phase, target)));
-                    phases.insert((k, p), PhaseCode::Function(index));
+                    phases.insert((k, p), PhaseCode::Function(index, 1, None));
+                    continue;
+                }
+                Phase::Sort(sort) => {
+                    per_worker = per_worker.max(sort::scratch_bytes(sort));
+                    let index = functions.len() as u32;
+                    let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
+                    functions.push((name, phase_function(index, kernel, phase, target)));
+                    let tasks = Tasks::of_sort(sort, options.grain);
+                    split |= tasks.is_some();
+                    phases.insert((k, p), PhaseCode::Function(index, sort.points(), tasks));
                     continue;
                 }
                 Phase::Contraction(c) => {
@@ -95,7 +119,9 @@ pub fn compile(
                     let around = Surroundings { kernel, target, tile };
                     let function = contraction::function(index, signature(5, false), c, &around);
                     functions.push((format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name), function));
-                    phases.insert((k, p), PhaseCode::Contraction(index, plan.points()));
+                    let tasks = Tasks::of_contraction(c, plan.points(), options.grain);
+                    split |= tasks.is_some();
+                    phases.insert((k, p), PhaseCode::Function(index, plan.points(), tasks));
                     continue;
                 }
             };
@@ -109,17 +135,29 @@ pub fn compile(
             let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
             let function = phase_function(index, kernel, phase, target);
             functions.push((name, function));
-            phases.insert((k, p), PhaseCode::Function(index));
+            let tasks = Tasks::of_nest(nest, options.grain);
+            split |= tasks.is_some();
+            phases.insert((k, p), PhaseCode::Function(index, nest.points(), tasks));
         }
     }
+    let task = split.then(|| {
+        let index = functions.len() as u32;
+        functions.push((format!("{symbol}.task"), parallel::task_function(index, per_worker, target)));
+        index
+    });
     let index = functions.len() as u32;
-    let driver = Driver::build(index, schedule, assignment, &phases, target)?;
+    let calls = Calls::of(schedule);
+    let driver = Driver::build(index, (schedule, assignment), &phases, target, &calls, task)?;
     functions.push((symbol.to_owned(), driver));
-    let data = schedule
+    let mut data: Vec<DataObject> = schedule
         .constants
         .iter()
         .map(|(c, array)| DataObject::constant(format!("{symbol}.constant.{}", c.as_u32()), 64, array.bytes().to_vec()))
         .collect();
+    data.extend(calls.words.iter().enumerate().map(|(i, words)| {
+        let bytes = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        DataObject::constant(format!("{symbol}.call.{i}"), 8, bytes)
+    }));
     let clif = if options.keep_clif {
         functions.iter().map(|(name, f)| format!("; {name}\n{}", f.display())).collect()
     } else {
@@ -131,8 +169,9 @@ pub fn compile(
     let services = [(ElementType::F32, Services::GEMM_F32), (ElementType::F64, Services::GEMM_F64)]
         .into_iter()
         .filter(|(ty, _)| wide(*ty))
-        .fold(Services::NONE, |all, (_, s)| all.union(s));
-    Ok(Code { functions, data, per_worker, clif, services })
+        .fold(if split { Services::PARALLEL_FOR } else { Services::NONE }, |all, (_, s)| all.union(s));
+    let (needed, custom_calls) = (calls.services, calls.functions);
+    Ok(Code { functions, data, per_worker, clif, services, needed, custom_calls })
 }
 
 /// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.
@@ -183,12 +222,11 @@ fn compile_all(
 
 enum PhaseCode {
     Inline,
-    Function(u32),
-    /// Its function and its points.
-    Contraction(u32, i64),
+    /// Its function, its points, and how they are cut into tasks.
+    Function(u32, i64, Option<Tasks>),
 }
 
-fn work(nest: &Nest) -> i64 {
+pub(super) fn work(nest: &Nest) -> i64 {
     let per_point: i64 = nest
         .stages
         .iter()
@@ -197,7 +235,7 @@ fn work(nest: &Nest) -> i64 {
     nest.points().saturating_mul(per_point)
 }
 
-fn signature(parameters: usize, returns: bool) -> Signature {
+pub(super) fn signature(parameters: usize, returns: bool) -> Signature {
     let mut s = Signature::new(CallConv::SystemV);
     s.params = vec![AbiParam::new(types::I64); parameters];
     if returns {
@@ -206,10 +244,10 @@ fn signature(parameters: usize, returns: bool) -> Signature {
     s
 }
 
-/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8)`.
+/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
 fn phase_function(index: u32, kernel: &Kernel, phase: &Phase, target: &Target) -> Function {
     let mut function =
-        Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(4, false));
+        Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(5, false));
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let entry = b.create_block();
@@ -240,30 +278,38 @@ fn emit_phase(
             NestEmitter { lanes, bases, scratch, axes, results, nest }.run(begin, end);
         }
         Phase::Registers(l) => emit_loop(&mut lanes, l, bases),
-        Phase::Contraction(_) => {}
+        Phase::Sort(s) => sort::emit(lanes, s, bases, (begin, end), scratch),
+        Phase::Contraction(_) | Phase::Call(_) | Phase::RandomState { .. } => {}
     }
 }
 
-struct Driver<'a, 'b> {
-    b: FunctionBuilder<'b>,
-    schedule: &'a Schedule,
+pub(super) struct Driver<'a, 'b> {
+    pub(super) b: FunctionBuilder<'b>,
+    pub(super) schedule: &'a Schedule,
     assignment: &'a Assignment,
     phases: &'a HashMap<(KernelId, usize), PhaseCode>,
     target: &'a Target,
     parameters: Vec<Value>,
     results: Vec<Value>,
     workspace: Value,
-    context: Value,
+    pub(super) context: Value,
     functions: HashMap<u32, FuncRef>,
+    pub(super) calls: &'a Calls,
+    /// The counter of the random number generator, where the program has one.
+    pub(super) counter: Option<StackSlot>,
+    /// The task function, where some phase is cut into tasks, and what it is told.
+    pub(super) task: Option<u32>,
+    pub(super) argument: Option<StackSlot>,
 }
 
 impl Driver<'_, '_> {
     fn build(
         index: u32,
-        schedule: &Schedule,
-        assignment: &Assignment,
+        (schedule, assignment): (&Schedule, &Assignment),
         phases: &HashMap<(KernelId, usize), PhaseCode>,
         target: &Target,
+        calls: &Calls,
+        task: Option<u32>,
     ) -> Result<Function> {
         let mut function =
             Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(4, true));
@@ -274,11 +320,17 @@ impl Driver<'_, '_> {
         b.switch_to_block(entry);
         b.seal_block(entry);
         let [parameters, results, workspace, context_pointer] = [0, 1, 2, 3].map(|i| b.block_params(entry)[i]);
-        let table = |b: &mut FunctionBuilder<'_>, base, n: usize| -> Vec<Value> {
-            (0..n).map(|i| b.ins().load(types::I64, flags(), base, 8 * i as i32)).collect()
+        let table = |b: &mut FunctionBuilder<'_>, base, n: usize, places: &[LeafPlace]| -> Vec<Value> {
+            let own = |i: usize| LeafPlace { leaf: i as u32, offset: 0 };
+            let places = (0..n).map(|i| places.get(i).copied().unwrap_or(own(i)));
+            let at = |p: LeafPlace| {
+                let start = b.ins().load(types::I64, flags(), base, 8 * p.leaf as i32);
+                if p.offset == 0 { start } else { b.ins().iadd_imm_s(start, p.offset as i64) }
+            };
+            places.map(at).collect()
         };
-        let parameters = table(&mut b, parameters, schedule.parameters.len());
-        let results = table(&mut b, results, schedule.results.len());
+        let parameters = table(&mut b, parameters, schedule.parameters.len(), &schedule.parameter_places);
+        let results = table(&mut b, results, schedule.results.len(), &schedule.result_places);
         let functions = HashMap::new();
         let mut driver = Driver {
             b,
@@ -291,7 +343,12 @@ impl Driver<'_, '_> {
             workspace,
             context: context_pointer,
             functions,
+            calls,
+            counter: None,
+            task,
+            argument: None,
         };
+        driver.prologue();
         let block = schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
         driver.block(block)?;
         let ok = driver.b.ins().iconst(types::I32, 0);
@@ -310,25 +367,46 @@ impl Driver<'_, '_> {
             Location::Result(n) => self.results[n as usize],
             Location::Workspace(0) => self.workspace,
             Location::Workspace(offset) => self.b.ins().iadd_imm_s(self.workspace, offset as i64),
-            Location::Constant(c) => {
-                let name = UserExternalName { namespace: namespace::DATA, index: c.as_u32() };
-                let name = self.b.func.declare_imported_user_function(name);
-                let global = self.b.func.create_global_value(GlobalValueData::Symbol {
-                    name: ExternalName::user(name),
-                    offset: 0.into(),
-                    colocated: true,
-                    tls: false,
-                });
-                self.b.ins().symbol_value(types::I64, global)
-            }
+            Location::Constant(c) => self.data(c.as_u32()),
         }
+    }
+
+    /// The address of a data object.
+    pub(super) fn data(&mut self, index: u32) -> Value {
+        let name = UserExternalName { namespace: namespace::DATA, index };
+        let name = self.b.func.declare_imported_user_function(name);
+        let global = self.b.func.create_global_value(GlobalValueData::Symbol {
+            name: ExternalName::user(name),
+            offset: 0.into(),
+            colocated: true,
+            tls: false,
+        });
+        self.b.ins().symbol_value(types::I64, global)
     }
 
     fn copies(&mut self, copies: &[Copy]) {
         for c in copies {
             let (from, to) = (self.address(c.from), self.address(c.to));
-            copy(&mut self.b, from, to, c.bytes);
+            if self.may_be_one(c) {
+                let (distinct, after) = (self.b.create_block(), self.b.create_block());
+                let same = self.b.ins().icmp(IntCC::Equal, from, to);
+                self.b.ins().brif(same, after, &[], distinct, &[]);
+                self.b.switch_to_block(distinct);
+                self.b.seal_block(distinct);
+                copy(&mut self.b, from, to, c.bytes);
+                self.b.ins().jump(after, &[]);
+                self.b.switch_to_block(after);
+                self.b.seal_block(after);
+            } else {
+                copy(&mut self.b, from, to, c.bytes);
+            }
         }
+    }
+
+    /// Whether the caller may have made the two sides of a copy one.
+    fn may_be_one(&self, c: &Copy) -> bool {
+        let (Location::Parameter(p), Location::Result(r)) = (c.from, c.to) else { return false };
+        self.schedule.donated.iter().any(|&(parameter, result, _)| (parameter, result) == (p, r))
     }
 
     fn block(&mut self, id: BlockId) -> Result<()> {
@@ -407,39 +485,39 @@ impl Driver<'_, '_> {
             bases.push(self.address(at));
         }
         // Row buffers lie behind the values.
-        let scratch = self.b.ins().iadd_imm_s(self.workspace, self.assignment.workspace as i64);
+        let fixed = self.assignment.workspace.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
+        let scratch = self.b.ins().iadd_imm_s(self.workspace, fixed as i64);
         let mut arguments = None;
         for (p, phase) in kernel.phases.iter().enumerate() {
-            let begin = self.b.ins().iconst(types::I64, 0);
-            let points = match (phase, self.phases.get(&(id, p))) {
-                (Phase::Nest(nest), _) => nest.points(),
-                (Phase::Contraction(_), Some(&PhaseCode::Contraction(index, points))) => {
-                    let arguments = *arguments.get_or_insert_with(|| self_table(&mut self.b, &bases));
-                    let end = self.b.ins().iconst(types::I64, points);
-                    let f = self.function(index, 5);
-                    self.b.ins().call(f, &[arguments, begin, end, scratch, self.context]);
+            match phase {
+                Phase::Call(call) => {
+                    self.call(id, call, &bases)?;
                     continue;
                 }
-                _ => 1,
-            };
-            let end = self.b.ins().iconst(types::I64, points);
-            match self.phases.get(&(id, p)) {
-                Some(PhaseCode::Function(index)) => {
-                    let arguments = *arguments.get_or_insert_with(|| self_table(&mut self.b, &bases));
-                    let f = self.function(*index, 4);
-                    self.b.ins().call(f, &[arguments, begin, end, scratch]);
+                Phase::RandomState { delta } => {
+                    self.random_state(*delta, &bases);
+                    continue;
                 }
-                _ => emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch),
+                _ => {}
             }
+            if let Some(&PhaseCode::Function(index, points, tasks)) = self.phases.get(&(id, p)) {
+                let arguments = *arguments.get_or_insert_with(|| self_table(&mut self.b, &bases));
+                self.run_phase(index, arguments, scratch, points, tasks);
+                continue;
+            }
+            let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
+            let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
+            emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch);
         }
         Ok(())
     }
 
-    fn function(&mut self, index: u32, parameters: usize) -> FuncRef {
+    /// A reference to a phase's function.
+    pub(super) fn function(&mut self, index: u32) -> FuncRef {
         if let Some(&f) = self.functions.get(&index) {
             return f;
         }
-        let signature = self.b.func.import_signature(signature(parameters, false));
+        let signature = self.b.func.import_signature(signature(5, false));
         let f = import_function(self.b.func, index, signature);
         self.functions.insert(index, f);
         f
@@ -455,7 +533,7 @@ pub(super) fn import_function(func: &mut Function, index: u32, signature: SigRef
 }
 
 /// Pointers in a table on the stack.
-fn self_table(b: &mut FunctionBuilder<'_>, pointers: &[Value]) -> Value {
+pub(super) fn self_table(b: &mut FunctionBuilder<'_>, pointers: &[Value]) -> Value {
     let size = 8 * pointers.len().max(1) as u32;
     let slot = b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
     for (i, &p) in pointers.iter().enumerate() {
@@ -465,7 +543,7 @@ fn self_table(b: &mut FunctionBuilder<'_>, pointers: &[Value]) -> Value {
 }
 
 /// Copies bytes: short runs straight, long ones in a loop of 64 bytes.
-fn copy(b: &mut FunctionBuilder<'_>, from: Value, to: Value, bytes: u64) {
+pub(super) fn copy(b: &mut FunctionBuilder<'_>, from: Value, to: Value, bytes: u64) {
     const STEP: u64 = 64;
     let f = flags();
     let whole = if bytes > 4 * STEP { bytes / STEP * STEP } else { 0 };

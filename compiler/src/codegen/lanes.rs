@@ -233,6 +233,10 @@ impl Lanes<'_, '_> {
             Op::IAdd => self.each(args, &mut |s, a| s.b.ins().iadd(a[0], a[1])),
             Op::ISub => self.each(args, &mut |s, a| s.b.ins().isub(a[0], a[1])),
             Op::IMul => self.each(args, &mut |s, a| s.b.ins().imul(a[0], a[1])),
+            Op::SMulHi | Op::UMulHi if !scalar => {
+                let signed = *op == Op::SMulHi;
+                self.each(args, &mut |s, a| s.multiply_high(signed, a[0], a[1]))
+            }
             Op::SMulHi => self.each(args, &mut |s, a| s.b.ins().smulhi(a[0], a[1])),
             Op::UMulHi => self.each(args, &mut |s, a| s.b.ins().umulhi(a[0], a[1])),
             Op::SDiv => self.each(args, &mut |s, a| s.b.ins().sdiv(a[0], a[1])),
@@ -371,6 +375,22 @@ impl Lanes<'_, '_> {
         }
     }
 
+    /// The high halves of the products of 32-bit lanes: the widened halves of a register multiply in one instruction.
+    fn multiply_high(&mut self, signed: bool, x: Value, y: Value) -> Value {
+        let mut product = |high: bool| {
+            let [x, y] = [x, y].map(|v| match (signed, high) {
+                (true, false) => self.b.ins().swiden_low(v),
+                (true, true) => self.b.ins().swiden_high(v),
+                (false, false) => self.b.ins().uwiden_low(v),
+                (false, true) => self.b.ins().uwiden_high(v),
+            });
+            self.b.ins().imul(x, y)
+        };
+        let (low, high) = (product(false), product(true));
+        let both = self.shuffle(low, high, [4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31]);
+        self.cast(types::I32X4, both)
+    }
+
     fn shuffle(&mut self, a: Value, b: Value, mask: [u8; 16]) -> Value {
         let (a, b) = (self.cast(types::I8X16, a), self.cast(types::I8X16, b));
         let mask = self.b.func.dfg.immediates.push(mask.to_vec().into());
@@ -466,7 +486,8 @@ fn regs(args: &[Val], n: usize) -> Vec<Value> {
 /// Whether CLIF has no vector form for an operation on blocks (see the legality notes in docs/architecture.md).
 fn needs_scalar(op: &Op, from: Lane, to: Lane) -> bool {
     match op {
-        Op::Clz | Op::Popcnt | Op::SMulHi | Op::UMulHi => true,
+        Op::Clz | Op::Popcnt => true,
+        Op::SMulHi | Op::UMulHi => from == Lane::I64,
         Op::SDiv | Op::UDiv | Op::SRem | Op::URem | Op::Shl | Op::LShr | Op::AShr => true,
         Op::SToF | Op::UToF => from == Lane::I64 && to == Lane::F32,
         Op::FToS | Op::FToU | Op::FToSFast => !(from == Lane::F32 && to == Lane::I32),

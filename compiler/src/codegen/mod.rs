@@ -7,13 +7,18 @@
 //! kernel, which is given pointers and a range of its parallel space. No CLIF is emitted that would become a library
 //! call: the object writer refuses such code. Every function is compiled on its own, so threads cannot change a byte.
 //!
-//! **Algorithm.** [`driver`] builds the driver; [`nest`] and [`contraction`] build phases out of blocks of
+//! **Algorithm.** [`driver`] builds the driver; [`nest`], [`contraction`] and [`sort`] build phases out of blocks of
 //! [`lanes`] and of register [`tile`]s; [`target`] finds the machine.
 
+mod calls;
 pub mod contraction;
 pub mod driver;
 pub mod lanes;
 pub mod nest;
+mod parallel;
 pub mod registers;
+pub mod sort;
 pub mod target;
 pub mod tile;
+
+pub use parallel::DEFAULT_GRAIN;

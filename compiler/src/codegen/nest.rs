@@ -878,7 +878,8 @@ fn store_varies(stage: &Stage, info: &StageInfo, s: &crate::kernel::ir::Store) -
     info.varies[s.value.0 as usize] || s.index.mentions(stage.vector.axis)
 }
 
-fn reachable(body: &Body, roots: impl Iterator<Item = NodeId>) -> Vec<bool> {
+/// The nodes that `roots` follow from, loaded offsets of index maps included.
+pub(super) fn reachable(body: &Body, roots: impl Iterator<Item = NodeId>) -> Vec<bool> {
     let mut needed = vec![false; body.nodes().len()];
     roots.for_each(|r| needed[r.0 as usize] = true);
     for i in (0..needed.len()).rev() {

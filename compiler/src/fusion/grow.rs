@@ -1,6 +1,6 @@
 //! Growing groups.
 
-use super::plan::{Analysis, Class, Group, GroupKind, INLINE_LIMIT, Step, own_cost, reduced_dims};
+use super::plan::{Analysis, Class, Group, GroupKind, INLINE_LIMIT, Step, is_call, own_cost, reduced_dims};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Instruction, InstructionId, Opcode, resolve};
 use brolga_runtime::ArrayShape;
@@ -87,11 +87,15 @@ impl<'a> Grower<'a> {
     }
 
     fn must_store(&self, id: InstructionId, cost: u32, size: u32) -> bool {
-        if self.a.escapes[id] || self.a.operand_of_dot[id] || size > INLINE_LIMIT {
+        if self.a.escapes[id] || self.a.operand_of_dot[id] || size > INLINE_LIMIT || self.changes_width(id) {
             return true;
         }
         let users = &self.a.users[id];
         if users.len() > 1 && cost > CHEAP {
+            return true;
+        }
+        // A sort reads an element for its record, and again for its place in the sorted row.
+        if cost > CHEAP && users.iter().any(|&u| matches!(self.inst(u).opcode, Opcode::Sort | Opcode::TopK)) {
             return true;
         }
         // A broadcast along an outer dimension would compute the value again for each row.
@@ -102,6 +106,14 @@ impl<'a> Grower<'a> {
                 let user = self.inst(u);
                 user.opcode == Opcode::Broadcast && elements(user) > n && !is_prefix_broadcast(user)
             })
+    }
+
+    /// Whether an element of the result is several of the operand, or the other way round: in a chain of such, inlined,
+    /// the elements that one needs would multiply.
+    fn changes_width(&self, id: InstructionId) -> bool {
+        let inst = self.inst(id);
+        inst.opcode == Opcode::BitcastConvert
+            && inst.operands.first().is_some_and(|&o| elements(self.inst(o)) != elements(inst))
     }
 
     /// Where a reduction folds the last dimensions of one operand, the number of dimensions kept.
@@ -141,6 +153,10 @@ impl<'a> Grower<'a> {
             Opcode::Scatter => GroupKind::Scatter(id),
             Opcode::ReduceWindow => GroupKind::ReduceWindow(id),
             Opcode::Convolution => GroupKind::Convolution(id),
+            Opcode::Scan => GroupKind::Scan(id),
+            op if is_call(op) => GroupKind::Call(id),
+            Opcode::Sort => GroupKind::Sort(id),
+            Opcode::TopK => GroupKind::TopK(id),
             _ => GroupKind::Pad(id),
         };
         let mut members = vec![id];
@@ -316,10 +332,19 @@ impl<'a> Grower<'a> {
         // Kahn's algorithm, always taking the node that stands first in the text.
         let mut pending: std::collections::HashMap<Node, usize> = std::collections::HashMap::new();
         let mut after: std::collections::HashMap<Node, Vec<Node>> = std::collections::HashMap::new();
+        // What has an effect waits for all before it that has one.
+        let mut effect: Option<Node> = None;
         for &id in order {
             let me = node(id);
             pending.entry(me).or_insert(0);
             let inst = self.inst(id);
+            if self.a.effects[id] {
+                if let Some(before) = effect {
+                    *pending.entry(me).or_insert(0) += 1;
+                    after.entry(before).or_default().push(me);
+                }
+                effect = Some(me);
+            }
             let control = inst.attrs.instructions(AttrKey::ControlPredecessors).unwrap_or(&[]);
             for &o in inst.operands.iter().chain(control) {
                 let other = node(o);
@@ -361,7 +386,8 @@ impl<'a> Grower<'a> {
             match node {
                 Node::Group(g) => {
                     let group = self.groups[g as usize].clone();
-                    if !group.outputs.is_empty() {
+                    let effects = group.members.iter().any(|&m| self.a.effects[m]);
+                    if effects || !group.outputs.is_empty() {
                         steps.push(Step::Group(group));
                     }
                 }
@@ -375,8 +401,10 @@ impl<'a> Grower<'a> {
     /// The leaves that somebody outside the group needs, under the names of the instructions that compute them.
     fn outputs(&self, index: u32) -> Vec<(InstructionId, usize)> {
         let mut out = Vec::new();
+        let call = matches!(self.groups[index as usize].kind, GroupKind::Call(_));
         for &m in &self.groups[index as usize].members {
-            let wanted = self.a.escapes[m] || self.a.users[m].iter().any(|&u| self.group_of[u] != Some(index));
+            // A call writes all its results, wanted or not.
+            let wanted = call || self.a.escapes[m] || self.a.users[m].iter().any(|&u| self.group_of[u] != Some(index));
             if !wanted {
                 continue;
             }
@@ -419,7 +447,15 @@ fn is_identity_broadcast(inst: &Instruction) -> bool {
 }
 
 fn is_aligned_elementwise(inst: &Instruction, operand: &Instruction) -> bool {
-    let moves =
-        matches!(inst.opcode, Opcode::Broadcast | Opcode::Iota | Opcode::Slice | Opcode::Reverse | Opcode::Transpose);
+    let moves = matches!(
+        inst.opcode,
+        Opcode::Broadcast
+            | Opcode::DynamicSlice
+            | Opcode::Gather
+            | Opcode::Iota
+            | Opcode::Reverse
+            | Opcode::Slice
+            | Opcode::Transpose
+    );
     !moves && elements(inst) == elements(operand)
 }

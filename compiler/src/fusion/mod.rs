@@ -19,4 +19,4 @@ mod grow;
 mod plan;
 
 pub use plan::{ComputationPlan, Group, GroupKind, Step, plan};
-pub(crate) use plan::{is_splat, own_cost, reduced_dims};
+pub(crate) use plan::{CumulativeWindow, cumulative_window, is_splat, own_cost, reduced_dims};

@@ -6,6 +6,7 @@ use crate::hlo::{AttrKey, Category};
 use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use brolga_runtime::{ArrayLiteral, Shape};
 use cranelift_entity::SecondaryMap;
+use std::collections::HashSet;
 
 /// What kind of kernel a group becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,14 @@ pub enum GroupKind {
     ReduceWindow(InstructionId),
     /// A convolution, then elementwise operations on its result.
     Convolution(InstructionId),
+    /// Running values along one dimension, computed element by element.
+    Scan(InstructionId),
+    /// A call of a service or of a function outside the program; operands and results are whole arrays.
+    Call(InstructionId),
+    /// Rows of the operands, sorted together.
+    Sort(InstructionId),
+    /// The first elements of sorted rows, and where they were.
+    TopK(InstructionId),
 }
 
 /// Instructions that become one kernel.
@@ -91,12 +100,36 @@ pub(super) fn classify(inst: &Instruction) -> Result<Class> {
         }
         While | Conditional => Class::Control,
         Reduce => Class::Reduce,
-        Dot | Concatenate | Pad | DynamicUpdateSlice | Scatter | ReduceWindow | Convolution => Class::Anchor,
+        Dot | Concatenate | Pad | DynamicUpdateSlice | Scatter | ReduceWindow | Convolution | Scan => Class::Anchor,
+        Sort | TopK => Class::Anchor,
         Broadcast | Copy | Iota | Reshape | Reverse | Slice | Transpose => Class::Inline,
         BitcastConvert | DynamicSlice | Gather => Class::Inline,
+        op if is_call(op) => Class::Anchor,
         op if op.category() == Category::Elementwise => Class::Inline,
         op => return Err(unsupported(inst, format!("compiling '{op}'"))),
     })
+}
+
+/// Whether an operation is a call in compiled code, not a loop nest.
+pub(super) fn is_call(op: Opcode) -> bool {
+    use Opcode::*;
+    matches!(op, Fft | Cholesky | TriangularSolve | CustomCall | RngGetAndUpdateState | Infeed | Outfeed)
+}
+
+/// Whether an instruction, or one in a computation that it calls, does something besides computing its results.
+fn has_effect(module: &Module, inst: &Instruction) -> bool {
+    let mut seen = HashSet::new();
+    let mut rest = vec![inst];
+    while let Some(inst) = rest.pop() {
+        if inst.has_side_effect() {
+            return true;
+        }
+        for called in inst.attrs.called().into_iter().filter(|&c| seen.insert(c)) {
+            let computation = &module.computations[called];
+            rest.extend(computation.order.iter().map(|&i| &computation.instructions[i]));
+        }
+    }
+    false
 }
 
 /// Whether all elements of a constant are equal, so that it is an immediate and not data.
@@ -109,11 +142,14 @@ pub(crate) fn is_splat(literal: &ArrayLiteral) -> bool {
 /// How much an operation costs for each element, in simple instructions.
 pub(crate) fn own_cost(inst: &Instruction) -> u32 {
     use Opcode::*;
+    // Most complex functions are several real ones in double precision.
+    let complex = inst.opcode != Convert && inst.shape.as_array().is_some_and(|s| s.ty.is_complex());
+    let functions = if complex { 4 } else { 1 };
     match inst.opcode {
         Broadcast | Copy | Iota | Reshape | Reverse | Slice | Transpose | BitcastConvert | Constant => 0,
-        Divide | Remainder | Sqrt | Rsqrt | Cbrt => 5,
+        Divide | Remainder | Sqrt | Rsqrt | Cbrt => 5 * functions,
         Exp | Expm1 | Log | Log1p | Logistic | Tanh | Sin | Cos | Tan | Erf | Power | Atan2 | Acos | Acosh | Asin
-        | Asinh | Atanh | Cosh | Sinh => 12,
+        | Asinh | Atanh | Cosh | Sinh => 12 * functions,
         _ => 1,
     }
 }
@@ -129,27 +165,28 @@ pub(super) struct Analysis<'a> {
     pub escapes: SecondaryMap<InstructionId, bool>,
     /// Must have a buffer because a contraction reads it or an update changes it.
     pub operand_of_dot: SecondaryMap<InstructionId, bool>,
+    /// Does something besides computing its results: it runs exactly once, in the order of the text.
+    pub effects: SecondaryMap<InstructionId, bool>,
 }
 
 impl<'a> Analysis<'a> {
-    fn new(computation: &'a Computation) -> Result<Self> {
+    fn new(module: &Module, computation: &'a Computation) -> Result<Self> {
         let mut a = Analysis {
             computation,
             users: computation.users(),
             class: SecondaryMap::new(),
             escapes: SecondaryMap::new(),
             operand_of_dot: SecondaryMap::new(),
+            effects: SecondaryMap::new(),
         };
         for &id in &computation.order {
             let inst = &computation.instructions[id];
             a.class[id] = Some(classify(inst)?);
+            a.effects[id] = has_effect(module, inst);
             for leaf in inst.shape.leaves() {
                 match leaf {
                     Shape::Array(s) if s.is_dynamic() => {
                         return Err(unsupported(inst, "compiling bounded dynamic dimensions"));
-                    }
-                    Shape::Array(s) if s.ty.is_complex() => {
-                        return Err(unsupported(inst, "compiling complex numbers"));
                     }
                     Shape::Opaque | Shape::Buffer(_) => return Err(unsupported(inst, "compiling opaque values")),
                     _ => {}
@@ -169,9 +206,16 @@ impl<'a> Analysis<'a> {
                 let operands = inst.operands.len().saturating_sub(1) / 2;
                 inst.operands[..operands].iter().for_each(|&o| a.operand_of_dot[o] = true);
             }
-            if let Opcode::ReduceWindow | Opcode::Convolution = inst.opcode {
+            let slides = match inst.opcode {
+                Opcode::ReduceWindow => cumulative_window(module, computation, id).is_none(),
+                op => op == Opcode::Convolution,
+            };
+            if slides {
                 // Each element is read by many windows.
                 inst.operands.iter().for_each(|&o| a.mark_dot_operand(o));
+            }
+            if is_call(inst.opcode) {
+                inst.operands.iter().for_each(|&o| a.operand_of_dot[o] = true);
             }
             if inst.opcode == Opcode::Dot {
                 inst.operands.iter().for_each(|&o| a.mark_dot_operand(o));
@@ -203,7 +247,7 @@ impl<'a> Analysis<'a> {
 /// [`Error::Unsupported`] names the first instruction that compiled code has no form for.
 pub fn plan(module: &Module, id: ComputationId) -> Result<ComputationPlan> {
     let computation = &module.computations[id];
-    let analysis = Analysis::new(computation)?;
+    let analysis = Analysis::new(module, computation)?;
     let mut grower = Grower::new(&analysis);
     for &inst in &computation.order {
         grower.visit(inst);
@@ -214,8 +258,55 @@ pub fn plan(module: &Module, id: ComputationId) -> Result<ComputationPlan> {
 
 /// The dimensions that a reduce folds.
 pub(crate) fn reduced_dims(inst: &Instruction) -> Vec<usize> {
-    let mut dims: Vec<usize> =
-        inst.attrs.ints_or_empty(AttrKey::Dimensions).iter().map(|&d| d.max(0) as usize).collect();
+    let mut dims = inst.attrs.dimension_numbers(AttrKey::Dimensions);
     dims.sort_unstable();
     dims
+}
+
+/// A window that reaches from every element to one end of a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CumulativeWindow {
+    /// The dimension.
+    pub axis: usize,
+    /// To the last element rather than to the first.
+    pub reverse: bool,
+}
+
+/// Whether a `reduce-window` is a running fold along one dimension. From the first element on, each window is the one
+/// before and an element more; from the last one on, elements come in the other order, which only folds of one known
+/// operation allow.
+pub(crate) fn cumulative_window(
+    module: &Module,
+    computation: &Computation,
+    id: InstructionId,
+) -> Option<CumulativeWindow> {
+    let inst = &computation.instructions[id];
+    let dims = &computation.instructions[*inst.operands.first()?].shape.as_array()?.dims;
+    let window = inst.attrs.window(AttrKey::Window)?;
+    (window.len() == dims.len() && !dims.contains(&0)).then_some(())?;
+    let mut found = None;
+    for (axis, (w, &size)) in window.iter().zip(dims).enumerate() {
+        if w.stride != 1 || w.base_dilation != 1 || w.size > 1 && w.window_dilation != 1 {
+            return None;
+        }
+        let reach = w.size.checked_sub(1)?;
+        match (w.padding_low, w.padding_high) {
+            (0, 0) if reach == 0 => {}
+            (low, high) if w.size >= size && found.is_none() && (low, high) == (reach, 0) => {
+                found = Some(CumulativeWindow { axis, reverse: false });
+            }
+            (low, high) if w.size >= size && found.is_none() && (low, high) == (0, reach) => {
+                found = Some(CumulativeWindow { axis, reverse: true });
+            }
+            _ => return None,
+        }
+    }
+    let any_order = || {
+        let reducer = &module.computations[inst.attrs.computation(AttrKey::ToApply)?];
+        let root = &reducer.instructions[reducer.root];
+        let [a, b] = root.operands[..] else { return None };
+        let plain = a != b && [a, b].iter().all(|&o| reducer.instructions[o].opcode == Opcode::Parameter);
+        (plain && root.opcode.is_commutative() && root.opcode.is_elementwise()).then_some(())
+    };
+    found.filter(|f| !f.reverse || any_order().is_some())
 }

@@ -156,6 +156,7 @@ attrs! {
     CrossProgramPrefetchIndex "cross_program_prefetch_index" Int;
 
     InfeedConfig "infeed_config" Str;
+    InfeedShape "infeed_shape" Shape;
     OutfeedConfig "outfeed_config" Str;
     OutfeedShape "outfeed_shape" Shape;
 
@@ -429,6 +430,12 @@ impl Attrs {
     /// A list of dimension numbers or sizes, empty where the attribute is absent.
     pub fn ints_or_empty(&self, key: AttrKey) -> &[i64] {
         self.ints(key).unwrap_or(&[])
+    }
+
+    /// A list of dimension numbers as indices, empty where the attribute is absent; the verifier has refused negative
+    /// ones.
+    pub fn dimension_numbers(&self, key: AttrKey) -> Vec<usize> {
+        self.ints_or_empty(key).iter().map(|&d| d.max(0) as usize).collect()
     }
 
     /// Computations called, in attribute order.

@@ -7,12 +7,16 @@
 //! instruction merely leaves `order`.
 
 mod attr;
+mod lapack;
 mod leaf;
 mod opcode;
+mod top_k;
 
 pub use attr::{AttrKey, AttrKind, AttrValue, Attrs, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
+pub use lapack::lapack;
 pub use leaf::{Leaf, resolve};
 pub use opcode::{Arity, Category, Opcode};
+pub use top_k::top_k_call;
 
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{PrimaryMap, entity_impl};
@@ -64,6 +68,11 @@ impl Instruction {
     /// The number of a parameter.
     pub fn parameter_number(&self) -> Option<usize> {
         self.attrs.int(AttrKey::ParameterNumber).and_then(|n| usize::try_from(n).ok())
+    }
+
+    /// The shape of the value that an infeed reads, with the layouts in which it arrives.
+    pub fn infeed_shape(&self) -> Option<&Shape> {
+        self.attrs.shape(AttrKey::InfeedShape).or_else(|| self.shape.as_tuple()?.first())
     }
 
     /// True where the instruction must stay although nobody uses its result.

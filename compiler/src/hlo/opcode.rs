@@ -260,7 +260,7 @@ opcodes! {
         opt[CalledComputations ToApply OperandLayoutConstraints CustomCallHasSideEffect ApiVersion CustomCallSchedule
             OutputToOperandAliasing ResultLayout Window DimLabels FeatureGroupCount BatchGroupCount OperandPrecision PaddingType
             Literal];
-    Infeed "infeed" (Between 0 1) SideEffect req[] opt[InfeedConfig];
+    Infeed "infeed" (Between 0 1) SideEffect req[] opt[InfeedConfig InfeedShape];
     Outfeed "outfeed" (Between 1 2) SideEffect req[] opt[OutfeedConfig OutfeedShape];
     Recv "recv" (Exactly 1) SideEffect req[] opt[ChannelId IsHostTransfer SourceTargetPairs];
     RecvDone "recv-done" (Exactly 1) SideEffect req[] opt[ChannelId IsHostTransfer];

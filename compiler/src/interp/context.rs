@@ -24,7 +24,7 @@ pub const MAX_VALUE_BYTES: usize = 1 << 33;
 /// What a caller may choose.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where `rng` and `rng-get-and-update-state` start.
+    /// The key of what `rng` and `rng-get-and-update-state` draw.
     pub seed: u64,
     /// How many instructions may run before the program is given up; `None` for no limit.
     pub fuel: Option<u64>,
@@ -130,8 +130,8 @@ fn taking(computation: &Computation) -> HashSet<InstructionId> {
 pub(super) struct Context<'a> {
     /// The program.
     pub(super) module: &'a Module,
-    /// The state of `rng` and `rng-get-and-update-state`.
-    pub(super) rng: Cell<u128>,
+    /// The state of `rng` and `rng-get-and-update-state`: seed and counter.
+    rng: Cell<[u64; 2]>,
     host: RefCell<&'a mut dyn Host>,
     depth: Cell<usize>,
     fuel: Cell<u64>,
@@ -144,7 +144,7 @@ impl<'a> Context<'a> {
     pub(super) fn new(module: &'a Module, options: &Options, host: &'a mut dyn Host) -> Context<'a> {
         Context {
             module,
-            rng: Cell::new(u128::from(options.seed)),
+            rng: Cell::new([options.seed, 0]),
             host: RefCell::new(host),
             depth: Cell::new(0),
             fuel: Cell::new(options.fuel.unwrap_or(u64::MAX)),
@@ -174,6 +174,13 @@ impl<'a> Context<'a> {
     pub(super) fn operand_shape(&self, inst: &Instruction, index: usize) -> Option<&'a Shape> {
         let computation = &self.module.computations[self.current.get()?];
         Some(&computation.instructions.get(*inst.operands.get(index)?)?.shape)
+    }
+
+    /// The seed and the counter of random numbers, of which the counter then moves on.
+    pub(super) fn random_state(&self, delta: u64) -> [u64; 2] {
+        let [seed, counter] = self.rng.get();
+        self.rng.set([seed, counter.wrapping_add(delta)]);
+        [seed, counter]
     }
 
     /// Counts instructions that run.

@@ -6,8 +6,9 @@
 use super::value::Value;
 use super::{Context, collective, execution, invalid, movement, new_array, sort, unsupported};
 use crate::Result;
-use crate::hlo::{AttrKey, Category, ComputationId, Instruction, Opcode};
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar, Shape};
+use crate::custom_call::{is_fresh_buffer, is_marker};
+use crate::hlo::{AttrKey, AttrValue, Category, ComputationId, Instruction, Opcode, lapack};
+use brolga_runtime::{ArrayLiteral, ElementType, Literal, Scalar, Shape};
 
 /// Whether [`step`] performs this operation.
 pub(super) fn handles(opcode: Opcode) -> bool {
@@ -59,21 +60,23 @@ pub(super) fn step(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -
         }
         Opcode::AllReduceStart => collective::op(cx, inst, operands),
         Opcode::RngGetAndUpdateState => {
-            let state = cx.rng.get();
-            cx.rng.set(state.wrapping_add(inst.attrs.int(AttrKey::Delta).unwrap_or(1) as u128));
-            let mut out = new_array(inst, &ArrayShape::new(ElementType::U64, [2]))?;
-            out.set(0, Scalar::UInt(state as u64));
-            out.set(1, Scalar::UInt((state >> 64) as u64));
+            let delta = inst.attrs.int(AttrKey::Delta).unwrap_or(1);
+            let state = cx.random_state(delta as u64);
+            let out = ArrayLiteral::from_elements(&[2], &state);
             Ok(Value::from(Literal::Array(out)))
         }
         Opcode::CustomCall => custom_call(cx, inst, operands),
         Opcode::Infeed => {
-            let value = cx.with_host(inst, |host| host.infeed(inst))?;
+            let nothing = inst.infeed_shape().and_then(Shape::as_tuple).is_some_and(<[Shape]>::is_empty);
+            let value =
+                if nothing { Literal::Tuple(Vec::new()) } else { cx.with_host(inst, |host| host.infeed(inst))? };
             Ok(Value::Tuple(vec![Value::from(value), Value::token()]))
         }
         Opcode::Outfeed => {
             let value = first(inst, operands)?.into_literal();
-            cx.with_host(inst, |host| host.outfeed(inst, &value))?;
+            if !matches!(&value, Literal::Tuple(elements) if elements.is_empty()) {
+                cx.with_host(inst, |host| host.outfeed(inst, &value))?;
+            }
             Ok(Value::token())
         }
         Opcode::Send => {
@@ -209,48 +212,60 @@ fn branch(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<
 }
 
 fn custom_call(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
+    if let Some((_, _, attributes)) = lapack(inst)? {
+        return super::linalg::lapack(inst, &attributes, &operands);
+    }
     let target = inst.attrs.str(AttrKey::CustomCallTarget).unwrap_or_default();
+    if let Some((k, largest)) = crate::hlo::top_k_call(cx.module, inst) {
+        let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
+        let operands: Vec<&Literal> = shared.iter().map(|l| &**l).collect();
+        let mut topk = inst.clone();
+        topk.opcode = Opcode::TopK;
+        topk.attrs.set(AttrKey::K, AttrValue::Int(k));
+        topk.attrs.set(AttrKey::Largest, AttrValue::Bool(largest));
+        return sort::op(cx, &topk, &operands).map(Value::from);
+    }
     match target {
-        // Annotations for a partitioner or a memory planner: on one device the value itself.
-        "Sharding"
-        | "SPMDFullToShardShape"
-        | "SPMDShardToFullShape"
-        | "LayoutConstraint"
-        | "MoveToHost"
-        | "MoveToDevice"
-        | "annotate_device_placement"
-        | "Pin"
-        | "Unpin"
-            if operands.len() == 1 =>
-        {
-            let value = first(inst, operands)?;
-            if super::accepts(&inst.shape, &value.to_shared()) {
-                return Ok(value);
-            }
-            Err(unsupported(inst, format!("'{target}' over several devices")))
-        }
-        "AllocateBuffer" | "CreateBuffer" if operands.is_empty() => match &inst.shape {
+        // On one device the value itself.
+        _ if is_marker(target) => marker(inst, operands, target),
+        _ if is_fresh_buffer(target) && operands.is_empty() => match &inst.shape {
             Shape::Array(a) | Shape::Buffer(a) => Ok(Value::from(Literal::Array(new_array(inst, a)?))),
             other => Err(unsupported(inst, format!("a buffer of shape {other}"))),
         },
         "PadToStatic" => pad_to_static(inst, &first(inst, operands)?),
         "SliceToDynamic" => slice_to_dynamic(inst, &operands),
-        "TopK" => {
-            let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
-            let operands: Vec<&Literal> = shared.iter().map(|l| &**l).collect();
-            let k = inst.shape.as_tuple().and_then(|t| t.first()?.as_array()?.dims.last().copied());
-            let mut topk = inst.clone();
-            topk.opcode = Opcode::TopK;
-            topk.attrs.set(AttrKey::K, crate::hlo::AttrValue::Int(k.unwrap_or(0)));
-            topk.attrs.set(AttrKey::Largest, crate::hlo::AttrValue::Bool(true));
-            sort::op(cx, &topk, &operands).map(Value::from)
-        }
         _ => {
             let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
             let operands: Vec<&Literal> = shared.iter().map(|l| &**l).collect();
+            let inst = &with_declared_layouts(cx, inst);
             cx.with_host(inst, |host| host.custom_call(inst, &operands)).map(Value::from)
         }
     }
+}
+
+/// The call with the layouts of its operands as constraints, for hosts, which see values alone.
+fn with_declared_layouts(cx: &Context<'_>, inst: &Instruction) -> Instruction {
+    let mut inst = inst.clone();
+    if inst.attrs.get(AttrKey::OperandLayoutConstraints).is_none() {
+        let shapes = (0..inst.operands.len()).map(|k| cx.operand_shape(&inst, k).cloned()).collect::<Option<Vec<_>>>();
+        if let Some(shapes) = shapes {
+            inst.attrs.set(AttrKey::OperandLayoutConstraints, AttrValue::Shapes(shapes));
+        }
+    }
+    inst
+}
+
+/// A call that annotates its operands, and returns them.
+fn marker(inst: &Instruction, mut operands: Vec<Value>, target: &str) -> Result<Value> {
+    let value = match &inst.shape {
+        Shape::Tuple(elements) if elements.is_empty() => Value::Tuple(Vec::new()),
+        _ if operands.len() == 1 && super::accepts(&inst.shape, &operands[0].to_shared()) => operands.remove(0),
+        _ => Value::Tuple(operands),
+    };
+    if super::accepts(&inst.shape, &value.to_shared()) {
+        return Ok(value);
+    }
+    Err(unsupported(inst, format!("'{target}' over several devices")))
 }
 
 fn operand_array(inst: &Instruction, value: &Value) -> Result<ArrayLiteral> {

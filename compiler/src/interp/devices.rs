@@ -7,9 +7,11 @@
 //! everybody else waits or is done, and no meeting is complete, has found a deadlock.
 
 use super::context::{Context, Host, NoHost, Options};
+use super::feeds::Fed;
 use super::{accepts, elementwise, execution, invalid, movement, run_with, unsupported};
 use crate::hlo::{AttrKey, Instruction, Module, Opcode};
 use crate::{Error, Result, Site};
+use brolga_runtime::feed::Feeds;
 use brolga_runtime::{ArrayLiteral, Literal, Scalar};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,6 +28,18 @@ pub fn run_devices(
     partitions: usize,
     options: &Options,
 ) -> Result<Vec<Literal>> {
+    run_devices_fed(module, args, replicas, partitions, options, &[])
+}
+
+/// As [`run_devices`], with the feeds of each device.
+pub fn run_devices_fed(
+    module: &Module,
+    args: &[Vec<Literal>],
+    replicas: usize,
+    partitions: usize,
+    options: &Options,
+    feeds: &[Feeds],
+) -> Result<Vec<Literal>> {
     let fail = |message: String| Error::Execution { site: Site::default(), message };
     let devices = replicas.checked_mul(partitions).filter(|&n| n > 0 && n <= MAX_DEVICES);
     let devices = devices.ok_or_else(|| fail(format!("expected 1 to {MAX_DEVICES} devices")))?;
@@ -41,7 +55,10 @@ pub fn run_devices(
                 let board = &board;
                 scope.spawn(move || {
                     let mut device = Device { module, number, replicas, partitions, board, visits: HashMap::new() };
-                    run_with(module, args, options, &mut device)
+                    match feeds.get(number) {
+                        Some(feeds) => run_with(module, args, options, &mut Fed { feeds, host: &mut device }),
+                        None => run_with(module, args, options, &mut device),
+                    }
                 })
             })
             .collect();

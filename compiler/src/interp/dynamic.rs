@@ -6,7 +6,8 @@
 
 use super::{array, execution, invalid, unsupported};
 use crate::Result;
-use crate::hlo::{AttrKey, Instruction, Opcode};
+use crate::hlo::{AttrKey, AttrValue, Instruction, Opcode};
+use crate::shape::window_output_size;
 use brolga_runtime::{ArrayShape, Literal, Shape};
 
 /// The instruction with a result of true size, where it is declared dynamic and the operation reads that size.
@@ -62,12 +63,25 @@ pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Op
         }
         Opcode::Cholesky => dims = array(inst, operands, 0)?.dims().to_vec(),
         Opcode::TriangularSolve => dims = array(inst, operands, 1)?.dims().to_vec(),
-        Opcode::Convolution
-        | Opcode::Gather
-        | Opcode::Scatter
-        | Opcode::Fft
-        | Opcode::RaggedDot
-        | Opcode::ScaledDot => {
+        Opcode::Convolution => dims = convolved(inst, operands, dims)?,
+        Opcode::Scatter => dims = array(inst, operands, 0)?.dims().to_vec(),
+        // A slice of a dynamic dimension that is longer than the true size is the whole dimension.
+        Opcode::DynamicSlice => {
+            let sizes = clipped(inst, AttrKey::DynamicSliceSizes, operands)?;
+            let mut inst = inst.clone();
+            inst.attrs.set(AttrKey::DynamicSliceSizes, AttrValue::Ints(sizes.clone()));
+            inst.shape = Shape::array(shape.ty, sizes);
+            return Ok(Some(inst));
+        }
+        Opcode::Gather => {
+            let sizes = clipped(inst, AttrKey::SliceSizes, operands)?;
+            dims = gathered(inst, operands, &sizes, dims.len())?;
+            let mut inst = inst.clone();
+            inst.attrs.set(AttrKey::SliceSizes, AttrValue::Ints(sizes));
+            inst.shape = Shape::array(shape.ty, dims);
+            return Ok(Some(inst));
+        }
+        Opcode::Fft | Opcode::RaggedDot | Opcode::ScaledDot => {
             return Err(unsupported(inst, format!("'{}' of dynamic dimensions", inst.opcode)));
         }
         // All others work out their result from their operands.
@@ -76,4 +90,49 @@ pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Op
     let mut inst = inst.clone();
     inst.shape = Shape::Array(ArrayShape { layout: shape.layout.clone(), ..ArrayShape::new(shape.ty, dims) });
     Ok(Some(inst))
+}
+
+/// The slice sizes that attribute `key` gives, none longer than the first operand.
+fn clipped(inst: &Instruction, key: AttrKey, operands: &[&Literal]) -> Result<Vec<i64>> {
+    let sizes = inst.attrs.ints_or_empty(key);
+    Ok(sizes.iter().zip(array(inst, operands, 0)?.dims()).map(|(&s, &d)| s.min(d)).collect())
+}
+
+/// The dimensions of a gather of slices of `sizes`: those of the slices and those of the indices, interleaved.
+fn gathered(inst: &Instruction, operands: &[&Literal], sizes: &[i64], rank: usize) -> Result<Vec<i64>> {
+    let numbers = |key| inst.attrs.dimension_numbers(key);
+    let dropped = [numbers(AttrKey::CollapsedSliceDims), numbers(AttrKey::OperandBatchingDims)].concat();
+    let vector = inst.attrs.int(AttrKey::IndexVectorDim).unwrap_or(0);
+    let kept = |&(d, _): &(usize, &i64)| !dropped.contains(&d);
+    let mut window = sizes.iter().enumerate().filter(kept).map(|(_, &n)| n);
+    let batch = array(inst, operands, 1)?.dims().iter().enumerate();
+    let mut batch = batch.filter(|&(d, _)| d as i64 != vector).map(|(_, &n)| n);
+    let offset = numbers(AttrKey::OffsetDims);
+    let dims = (0..rank).map(|d| if offset.contains(&d) { window.next() } else { batch.next() });
+    dims.collect::<Option<Vec<i64>>>().ok_or_else(|| invalid(inst, "slices and indices do not fill the result"))
+}
+
+/// The dimensions of a convolution: its batch and the places of its window follow the operands. Groups of features or
+/// of batches are of the declared size.
+fn convolved(inst: &Instruction, operands: &[&Literal], mut dims: Vec<i64>) -> Result<Vec<i64>> {
+    let (lhs, rhs) = (array(inst, operands, 0)?.dims(), array(inst, operands, 1)?.dims());
+    let labels = inst.attrs.dim_labels(AttrKey::DimLabels).ok_or_else(|| invalid(inst, "no dim_labels"))?;
+    let groups = |key| inst.attrs.int(key).unwrap_or(1);
+    let mut set = |at: usize, size: Option<i64>| match (dims.get_mut(at), size) {
+        (Some(slot), Some(size)) => {
+            *slot = size;
+            Ok(())
+        }
+        _ => Err(invalid(inst, "dim_labels must fit the operands")),
+    };
+    if groups(AttrKey::FeatureGroupCount) == 1 && groups(AttrKey::BatchGroupCount) == 1 {
+        set(labels.output_batch, lhs.get(labels.input_batch).copied())?;
+        set(labels.output_feature, rhs.get(labels.kernel_output_feature).copied())?;
+    }
+    let window = inst.attrs.window(AttrKey::Window).unwrap_or(&[]);
+    for ((&from, &to), w) in labels.input_spatial.iter().zip(&labels.output_spatial).zip(window) {
+        // Padding that cuts more than there is leaves nothing.
+        set(to, lhs.get(from).map(|&n| window_output_size(n, w).unwrap_or(0)))?;
+    }
+    Ok(dims)
 }

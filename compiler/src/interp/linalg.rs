@@ -1,15 +1,17 @@
-//! `cholesky` and `triangular-solve`.
+//! `cholesky` and `triangular-solve`, and calls of LAPACK routines.
 //!
 //! Invariant: only the triangle that `lower` names is read, whatever stands in the other one; the other triangle of a
 //! Cholesky factor is zero. Arithmetic is `f64` or `Complex<f64>`, rounded once. A matrix that is not positive
-//! definite yields a factor of NaN.
+//! definite yields a factor of NaN. Calls of LAPACK routines are answered by the library service that compiled code calls.
 
 use super::dense::Field;
+use super::value::Value;
 use super::{Context, array, invalid, new_array, result_shape};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
 use brolga_runtime::num_complex::Complex;
-use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
+use brolga_runtime::services::linalg::{Operand, Output, compute};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
 
 /// Evaluates `cholesky` or `triangular-solve`.
 pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
@@ -25,6 +27,30 @@ pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -
         (_, true) => triangular_solve::<Complex<f64>>(inst, shape, a, array(inst, operands, 1)?)?,
     };
     Ok(out.into())
+}
+
+/// Answers a custom call of a LAPACK routine.
+pub(super) fn lapack(inst: &Instruction, attributes: &[i64], operands: &[Value]) -> Result<Value> {
+    let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
+    let mut inputs = Vec::with_capacity(shared.len());
+    for literal in &shared {
+        let array = literal.as_array().ok_or_else(|| invalid(inst, "expected an array"))?;
+        inputs.push(Operand { shape: array.shape(), bytes: array.bytes() });
+    }
+    let mut arrays = Vec::new();
+    for leaf in inst.shape.leaves() {
+        let shape = leaf.as_array().ok_or_else(|| invalid(inst, format!("a result of shape {leaf}")))?;
+        arrays.push(new_array(inst, shape)?);
+    }
+    let shapes: Vec<ArrayShape> = arrays.iter().map(|a| a.shape().clone()).collect();
+    let mut outputs: Vec<Output<'_>> =
+        arrays.iter_mut().zip(&shapes).map(|(a, shape)| Output { shape, bytes: a.bytes_mut() }).collect();
+    compute(attributes, &inputs, &mut outputs).map_err(|failure| invalid(inst, failure.message))?;
+    let mut values = arrays.into_iter().map(|a| Value::from(Literal::Array(a)));
+    Ok(match &inst.shape {
+        Shape::Tuple(_) => Value::Tuple(values.collect()),
+        _ => values.next().ok_or_else(|| invalid(inst, "a result is missing"))?,
+    })
 }
 
 /// Size of the square matrices that `a` is a batch of.

@@ -24,12 +24,14 @@ mod dense;
 mod devices;
 mod dynamic;
 mod elementwise;
+mod feeds;
 mod fft;
 mod gather_scatter;
+mod host;
 mod index;
 mod linalg;
 mod movement;
-mod random;
+pub(crate) mod random;
 mod reduction;
 mod region;
 mod sort;
@@ -38,7 +40,9 @@ mod tests;
 mod value;
 
 pub use context::{Host, MAX_CALL_DEPTH, MAX_VALUE_BYTES, NoHost, Options};
-pub use devices::{MAX_DEVICES, run_devices};
+pub use devices::{MAX_DEVICES, run_devices, run_devices_fed};
+pub use feeds::Fed;
+pub use host::RegistryHost;
 
 use crate::hlo::{Category, Instruction, Module, Opcode};
 use crate::{Error, Result, Site};
@@ -56,6 +60,7 @@ pub fn run(module: &Module, args: &[Literal], options: &Options) -> Result<Liter
 
 /// As [`run`], with a host that answers custom calls, feeds and what concerns several devices.
 pub fn run_with(module: &Module, args: &[Literal], options: &Options, host: &mut dyn Host) -> Result<Literal> {
+    crate::shape::verify_feeds(module)?;
     let entry = module.entry();
     let parameters = entry.parameters();
     let fail = |message: String| Error::Execution { site: Site::default(), message };

@@ -262,6 +262,9 @@ pub(super) fn update_in_place(inst: &Instruction, mut a: ArrayLiteral, rest: &[&
     if update.ty() != a.ty() {
         return Err(invalid(inst, format!("the update must be {}, found {}", a.ty(), update.ty())));
     }
+    if update.elements() == 0 {
+        return Ok(a.into());
+    }
     let strides = row_major_strides(a.dims());
     let base: i64 = starts.iter().zip(&strides).map(|(&s, &t)| s * t).sum();
     let size = a.ty().byte_size();

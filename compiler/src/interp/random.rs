@@ -9,12 +9,20 @@
 //! for 64-bit elements they make one element; for narrower ones they are neighbours along the first dimension of
 //! even size, or else the first of the largest size, where the last word of an odd row is dropped. Types under 32
 //! bits keep the low bits of a 32-bit draw.
+//!
+//! `rng` draws from a state that belongs to a run: two words, the seed that the caller chose and a counter, which
+//! starts at 0 and which every execution of an `rng` moves on by the blocks it takes, in program order; this is also
+//! what `rng-get-and-update-state` yields (the words before its `delta` is added to the counter). Block `c` is Philox
+//! under the seed as key and `c` as the low half of the counter. Of the numbers that a block gives
+//! ([`numbers_per_block`]), the first ones fill the result first, then the second ones of all blocks, and so on: long
+//! vectors without a stride. Arithmetic is in `f32`, or `f64` for `f64`, a step at a time, so that compiled code draws
+//! the same bits; normal distributions alone may differ by some units in the last place.
 
 use super::dense::{Number, result_shapes};
 use super::{Context, array, invalid, new_array, result_shape, unsupported};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar};
+use brolga_runtime::{ArrayLiteral, ElementType, Literal, Scalar};
 
 /// Evaluates `rng` or `rng-bit-generator`.
 pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
@@ -151,6 +159,7 @@ fn bits(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
             out.set(i, Scalar::UInt(draw));
         } else {
             // Bits, not numbers, for a float type.
+            let draw = draw & (u64::MAX >> (64 - shape.ty.bits()));
             out.bytes_mut()[i * width..(i + 1) * width].copy_from_slice(&draw.to_le_bytes()[..width]);
         }
     }
@@ -158,57 +167,54 @@ fn bits(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     Ok(Literal::Tuple(vec![state.into(), out.into()]))
 }
 
+/// Sets the numbers of `rng` apart from those of an `rng-bit-generator` with the same key: the counter's high half.
+pub(crate) const STREAM: u64 = 0x9d2c_5680_efc6_0000;
+
+/// How many numbers of a distribution over `ty` one block of four words gives.
+pub(crate) fn numbers_per_block(kind: &str, ty: ElementType) -> usize {
+    match kind {
+        "rng_normal" | "rng_bernoulli" => {
+            if ty == ElementType::F64 {
+                2
+            } else {
+                4
+            }
+        }
+        _ if ty == ElementType::F64 => 2,
+        _ if ty.is_float() => 4,
+        _ if ty.bits() > 32 => 1,
+        _ => 2,
+    }
+}
+
 /// `rng`: numbers of a distribution, from the state that the context holds, which advances.
 fn distribution(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
-    /// Makes the stream of `rng` another than that of a `rng-bit-generator` with key 0.
-    const KEY: u64 = 0x9d2c_5680_efc6_0000;
     let shape = result_shape(inst)?;
     let parameter = |k: usize| -> Result<Scalar> {
         let a = array(inst, operands, k)?;
         if a.elements() == 1 { Ok(a.get(0)) } else { Err(invalid(inst, format!("operand {k} must be a scalar"))) }
     };
+    let (a, b) = (parameter(0)?, parameter(1)?);
+    let ty = shape.ty;
     let mut out = new_array(inst, shape)?;
     let count = out.elements();
     let kind = inst.attrs.word(AttrKey::Distribution).unwrap_or("rng_uniform");
-    let wanted = if kind == "rng_normal" { count.div_ceil(2) * 2 } else { count };
-    let (draws, next) = philox_draws(KEY, cx.rng.get(), wanted, true);
-    cx.rng.set(next);
-    match kind {
-        "rng_normal" => {
-            let (mean, deviation) = (parameter(0)?.as_f64(), parameter(1)?.as_f64());
-            for (pair, draws) in draws.chunks_exact(2).enumerate() {
-                // Box and Muller; 1 - u keeps the logarithm's argument off zero.
-                let radius = (-2.0 * (1.0 - unit(draws[0], 53)).ln()).sqrt();
-                let (sin, cos) = (2.0 * std::f64::consts::PI * unit(draws[1], 53)).sin_cos();
-                for (i, z) in [(2 * pair, radius * cos), (2 * pair + 1, radius * sin)] {
-                    if i < count {
-                        out.set(i, Scalar::Float(mean + deviation * z));
-                    }
-                }
-            }
-        }
-        "rng_bernoulli" => {
-            let p = parameter(0)?.as_f64();
-            for (i, draw) in draws.into_iter().enumerate() {
-                out.set(i, Scalar::Int(i64::from(unit(draw, 53) < p)));
-            }
-        }
-        _ if shape.ty.is_float() => {
-            let (low, high) = (parameter(0)?.as_f64(), parameter(1)?.as_f64());
-            for (i, draw) in draws.into_iter().enumerate() {
-                out.set(i, Scalar::Float(low + unit(draw, significand(shape)) * (high - low)));
-                // Rounding may reach the end of the half-open interval.
-                if out.get(i).as_f64() >= high {
-                    out.set(i, Scalar::Float(low));
-                }
-            }
-        }
-        _ => {
-            let (low, high) = (i64::from_scalar(parameter(0)?), i64::from_scalar(parameter(1)?));
-            let range = (high as u64).wrapping_sub(low as u64);
-            for (i, draw) in draws.into_iter().enumerate() {
-                let offset = draw.checked_rem(range).unwrap_or(0);
-                out.set(i, Scalar::Int(low.wrapping_add(offset as i64)));
+    let lanes = numbers_per_block(kind, ty);
+    let blocks = count.div_ceil(lanes);
+    let [seed, counter] = cx.random_state(blocks as u64);
+    for block in 0..blocks {
+        let words = philox(seed, u128::from(counter.wrapping_add(block as u64)) | u128::from(STREAM) << 64);
+        for lane in 0..lanes {
+            let value = match kind {
+                "rng_normal" => normal(ty, words, lane, a.as_f64(), b.as_f64()),
+                "rng_bernoulli" => Scalar::Int(i64::from(bernoulli(ty, words, lane, a.as_f64()))),
+                _ if ty.is_float() => uniform(ty, words, lane, a.as_f64(), b.as_f64()),
+                _ => integer(ty, words, lane, a, b),
+            };
+            // One vector an output of a block, one vector behind another.
+            let i = lane * blocks + block;
+            if i < count {
+                out.set(i, value);
             }
         }
     }
@@ -216,8 +222,8 @@ fn distribution(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> 
 }
 
 /// Bits of significand that a uniform draw of this type has.
-fn significand(shape: &ArrayShape) -> u32 {
-    match shape.ty {
+pub(crate) fn significand(ty: ElementType) -> u32 {
+    match ty {
         ElementType::F64 => 53,
         ElementType::F32 => 24,
         ElementType::F16 => 11,
@@ -226,9 +232,67 @@ fn significand(shape: &ArrayShape) -> u32 {
     }
 }
 
-/// The highest `bits` bits of a draw as a number in `[0, 1)`.
-fn unit(draw: u64, bits: u32) -> f64 {
-    (draw >> (64 - bits)) as f64 / (1u64 << bits) as f64
+/// Output `lane` of a block as a number in `[0, 1)` of so many bits.
+fn unit(ty: ElementType, words: [u32; 4], lane: usize) -> f64 {
+    if ty == ElementType::F64 {
+        let draw = join(words[2 * lane], words[2 * lane + 1]);
+        return (draw >> 11) as f64 * 0.5f64.powi(53);
+    }
+    let bits = significand(ty);
+    f64::from(words[lane] >> (32 - bits)) * 0.5f64.powi(bits as i32)
+}
+
+/// `low + u * (high - low)`, each step rounded to `f32` or `f64`, the result to its type; `low` where that is not below
+/// `high`: rounding may reach the end of the half-open interval.
+fn uniform(ty: ElementType, words: [u32; 4], lane: usize, low: f64, high: f64) -> Scalar {
+    let u = unit(ty, words, lane);
+    let value = if ty == ElementType::F64 {
+        low + u * (high - low)
+    } else {
+        let (low, high) = (low as f32, high as f32);
+        f64::from(low + u as f32 * (high - low))
+    };
+    let value = Scalar::Float(value).round_to(ty);
+    if value.as_f64() < high { value } else { Scalar::Float(low) }
+}
+
+/// Whether a draw is below `p`.
+fn bernoulli(ty: ElementType, words: [u32; 4], lane: usize, p: f64) -> bool {
+    let (ty, p) = if ty == ElementType::F64 { (ty, p) } else { (ElementType::F32, f64::from(p as f32)) };
+    unit(ty, words, lane) < p
+}
+
+/// Box and Muller: a pair of draws is a radius and an angle, and these are two numbers. A half more than a whole number
+/// keeps the logarithm's argument off zero.
+fn normal(ty: ElementType, words: [u32; 4], lane: usize, mean: f64, deviation: f64) -> Scalar {
+    use std::f64::consts::TAU;
+    let (argument, angle) = if ty == ElementType::F64 {
+        let (radius, angle) = (join(words[0], words[1]) >> 11, join(words[2], words[3]) >> 11);
+        ((radius as f64 + 0.5) * 0.5f64.powi(53), TAU * (angle as f64 * 0.5f64.powi(53)))
+    } else {
+        let (radius, angle) = (words[lane & 2], words[(lane & 2) + 1] >> 8);
+        let argument = (radius as f32 + 0.5) * 0.5f32.powi(32);
+        (f64::from(argument), f64::from(TAU as f32 * (angle as f32 * 0.5f32.powi(24))))
+    };
+    let direction = if lane.is_multiple_of(2) { angle.cos() } else { angle.sin() };
+    Scalar::Float(mean + deviation * (-2.0 * argument.ln()).sqrt() * direction)
+}
+
+/// `low + floor(draw * (high - low) / 2^w)` with draws of `w` bits, twice as many as the numbers have, so that no
+/// number is noticeably likelier than another; `low` where the interval holds no number.
+fn integer(ty: ElementType, words: [u32; 4], lane: usize, low: Scalar, high: Scalar) -> Scalar {
+    let (low, high) = (i64::from_scalar(low), i64::from_scalar(high));
+    let some = if ty.is_signed_integer() { low < high } else { (low as u64) < high as u64 };
+    let range = if some { high.wrapping_sub(low) as u64 } else { 0 };
+    let offset = if ty.bits() > 32 {
+        let (less, more) = (u128::from(join(words[0], words[1])), u128::from(join(words[2], words[3])));
+        let range = u128::from(range);
+        (more * range + ((less * range) >> 64)) >> 64
+    } else {
+        let draw = join(words[2 * lane], words[2 * lane + 1]);
+        (u128::from(draw) * u128::from(range)) >> 64
+    };
+    Scalar::Int(low.wrapping_add(offset as i64))
 }
 
 #[cfg(test)]

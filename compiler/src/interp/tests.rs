@@ -154,3 +154,17 @@ fn one_instruction_is_evaluated() {
     let p = ArrayLiteral::from_elements(&[2], &[1i32, 2]).into();
     assert_eq!(evaluate(&m, root, &[&p, &p]), Ok(ArrayLiteral::from_elements(&[2], &[2i32, 4]).into()));
 }
+
+#[test]
+fn an_update_without_elements_changes_nothing() {
+    let text = "
+ENTRY e { p = f32[3,2] parameter(0)
+  none = f32[3,0] slice(p), slice={[0:3], [2:2]}
+  zero = s32[] constant(0)
+  kept = f32[3,2] dynamic-update-slice(p, none, zero, zero)
+  empty = f32[3,0] dynamic-update-slice(none, none, zero, zero)
+  ROOT r = (f32[3,2], f32[3,0]) tuple(kept, empty) }";
+    let p = ArrayLiteral::from_elements(&[3, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let kept = run(&module(text), &[p.clone().into()], &Options::default()).expect("it runs");
+    assert_eq!(kept.arrays()[0], &p);
+}

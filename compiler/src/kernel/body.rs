@@ -7,6 +7,7 @@
 //! functions are expanded into these nodes by [`super::math`].
 
 use super::index::Ix;
+use brolga_runtime::ElementType;
 use std::collections::HashMap;
 
 /// The type of the elements that a node stands for.
@@ -286,6 +287,8 @@ pub struct Node {
 pub struct Body {
     nodes: Vec<Node>,
     known: HashMap<Node, NodeId>,
+    /// See [`Body::set_stored`].
+    stored: HashMap<NodeId, (ElementType, NodeId)>,
 }
 
 /// Whether expansions may use fused multiply-add: the two numeric variants of a program.
@@ -319,6 +322,16 @@ impl Body {
     /// One node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
+    }
+
+    /// Remembers that `value` is the element of type `ty` that memory holds as `raw`.
+    pub fn set_stored(&mut self, value: NodeId, ty: ElementType, raw: NodeId) {
+        self.stored.insert(value, (ty, raw));
+    }
+
+    /// What memory holds for `value` as an element of type `ty`, where it came from there or from the same bits.
+    pub fn stored(&self, value: NodeId, ty: ElementType) -> Option<NodeId> {
+        self.stored.get(&value).filter(|s| s.0 == ty).map(|s| s.1)
     }
 
     /// The lane of a node.

@@ -160,6 +160,14 @@ impl Ix {
         (whole, rest)
     }
 
+    /// A divisor `g` of `n`, not 1 nor `n`, such that the terms which are no multiples of `g` sum up to less than `g`.
+    fn part_below(&self, n: i64) -> Option<i64> {
+        self.terms.iter().map(|(_, c)| gcd(n, c.abs())).filter(|&g| 1 < g && g < n).find(|&g| {
+            let (low, high) = self.split_multiples(g).1.range();
+            low.div_euclid(g) == high.div_euclid(g)
+        })
+    }
+
     /// Floor division by a positive constant.
     pub fn div(&self, n: i64) -> Ix {
         debug_assert!(n > 0, "division by {n}");
@@ -189,6 +197,10 @@ impl Ix {
             };
             return quotient.add(&reduced.div(n / g));
         }
+        // The same where r is made of terms of its own.
+        if let Some(g) = rest.part_below(n) {
+            return quotient.add(&rest.div(g).div(n / g));
+        }
         quotient.add(&Ix::atom(Atom::Div(Box::new(rest), n)))
     }
 
@@ -211,6 +223,9 @@ impl Ix {
                 terms: rest.terms.iter().map(|(a, c)| (a.clone(), c / g)).collect(),
             };
             return reduced.rem(n / g).scale(g).offset(rest.constant.rem_euclid(g));
+        }
+        if let Some(g) = rest.part_below(n) {
+            return rest.div(g).rem(n / g).scale(g).add(&rest.rem(g));
         }
         Ix::atom(Atom::Mod(Box::new(rest), n))
     }
@@ -282,6 +297,50 @@ impl Ix {
             out = out.add(&value.scale(*c));
         }
         out
+    }
+
+    /// Whether two expressions without loaded offsets have one value wherever the loops are. Most have one form, too; a
+    /// reshape behind a reshape may leave another. Every point is looked at where there are few, and 4096 of them where
+    /// there are many: callers ask only where the way that the program took says the same.
+    pub fn agrees(&self, other: &Ix) -> bool {
+        if self == other {
+            return true;
+        }
+        let (mut values, mut extents) = (false, std::collections::BTreeMap::new());
+        for ix in [self, other] {
+            ix.for_each_value(&mut |_| values = true);
+            ix.collect_axes(&mut extents);
+        }
+        if values {
+            return false;
+        }
+        const MOST: i64 = 4096;
+        let points = extents.values().fold(1i64, |n, &e| n.saturating_mul(e.max(1)));
+        let step = (points / MOST).max(1);
+        (0..points.min(MOST)).all(|k| {
+            // A step that is odd walks through every extent's remainders.
+            let mut rest = k.wrapping_mul(step | 1) % points;
+            let mut at = std::collections::BTreeMap::new();
+            for (&axis, &extent) in &extents {
+                at.insert(axis, rest % extent.max(1));
+                rest /= extent.max(1);
+            }
+            let value = |ix: &Ix| ix.eval(&|a| at.get(&a).copied().unwrap_or(0), &|_| 0);
+            value(self) == value(other)
+        })
+    }
+
+    fn collect_axes(&self, out: &mut std::collections::BTreeMap<Axis, i64>) {
+        for (atom, _) in &self.terms {
+            match atom {
+                Atom::Axis(a, extent) => {
+                    let most = out.entry(*a).or_insert(*extent);
+                    *most = (*most).max(*extent);
+                }
+                Atom::Div(x, _) | Atom::Mod(x, _) => x.collect_axes(out),
+                Atom::Value(..) => {}
+            }
+        }
     }
 
     /// The value at the given loop variables and loaded offsets.
@@ -362,6 +421,21 @@ mod tests {
     }
 
     #[test]
+    fn a_split_of_an_outer_dimension_leaves_nothing_behind() {
+        let (i, j) = (Axis(0), Axis(1));
+        let offset = Ix::axis(i, 35).scale(2).add(&Ix::axis(j, 2));
+        let index = delinearize(&offset, &[5, 7, 2]);
+        assert_eq!(linearize(&index, &[5, 7, 2]), offset);
+        assert_eq!(index[0], Ix::axis(i, 35).div(7));
+        for at in 0..70 {
+            let value = |n: i64| offset.div(n).eval(&|a| if a == i { at / 2 } else { at % 2 }, &|_| 0);
+            assert_eq!(value(14), at / 14);
+            let rest = offset.rem(14).eval(&|a| if a == i { at / 2 } else { at % 2 }, &|_| 0);
+            assert_eq!(rest, at % 14);
+        }
+    }
+
+    #[test]
     fn reshapes_between_equal_layouts_vanish() {
         let index = axes(&[4, 6, 5]);
         let flat = linearize(&index, &[4, 6, 5]);
@@ -388,6 +462,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_reshape_there_and_back_agrees() {
+        let dims = [4, 3, 4];
+        let flat = linearize(&axes(&dims), &dims);
+        for to in [&[1, 3, 2, 8][..], &[2, 2, 2, 6], &[48], &[16, 3]] {
+            assert!(linearize(&delinearize(&flat, to), to).agrees(&flat), "{to:?}");
+        }
+        assert!(!flat.agrees(&flat.offset(1)));
+        assert!(!linearize(&axes(&dims), &[4, 4, 3]).agrees(&flat));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use super::body::{Body, Lane, Mem, NodeId};
 use super::index::{Axis, Ix};
 use super::registers::RegisterLoop;
+use super::sort::Sort;
 use brolga_runtime::ElementType;
+use brolga_runtime::abi::{CustomCallAbi, Service};
 
 /// A loop variable with its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +182,30 @@ pub struct Contraction {
     pub partial: Option<u32>,
 }
 
+/// What a call goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// A library service of the context.
+    Service(Service),
+    /// A function outside the object.
+    Function {
+        /// Its symbol.
+        symbol: String,
+        /// How it is called. All but [`CustomCallAbi::Original`] go through [`Service::CustomCall`].
+        abi: CustomCallAbi,
+    },
+}
+
+/// A call of something that is no loop nest. The kernel's buffers are the operands, then the results, each dense and
+/// row-major.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostCall {
+    /// What is called.
+    pub callee: Callee,
+    /// The words of the call, as [`brolga_runtime::abi::encode_call`] makes them.
+    pub words: Vec<i64>,
+}
+
 /// One parallel phase; a barrier stands between phases.
 #[derive(Clone, Debug)]
 pub enum Phase {
@@ -189,6 +215,16 @@ pub enum Phase {
     Contraction(Box<Contraction>),
     /// A loop over tiny tensors; the only phase of its kernel.
     Registers(Box<RegisterLoop>),
+    /// A call; the only phase of its kernel.
+    Call(Box<HostCall>),
+    /// Writes the state of the run's random number generator, `u64[2]`: the context's seed, and the counter before
+    /// `delta` is added to it; the only phase of its kernel.
+    RandomState {
+        /// How far the counter advances.
+        delta: u64,
+    },
+    /// Sorted rows.
+    Sort(Box<Sort>),
 }
 
 /// A kernel.

@@ -22,5 +22,7 @@ pub mod math;
 pub mod registers;
 pub mod rewrite;
 pub mod simplify;
+pub mod sort;
+pub mod split;
 pub mod storage;
 pub mod text;

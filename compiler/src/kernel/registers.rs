@@ -127,10 +127,6 @@ fn offset(index: &[i64], dims: &[i64]) -> usize {
     index.iter().zip(row_major_strides(dims)).map(|(i, s)| i * s).sum::<i64>().max(0) as usize
 }
 
-fn numbers(inst: &Instruction, key: AttrKey) -> Vec<usize> {
-    inst.attrs.ints_or_empty(key).iter().map(|&d| d.max(0) as usize).collect()
-}
-
 impl<'a> Unroller<'a> {
     fn inst(&self, id: InstructionId) -> &'a Instruction {
         self.module.instruction(self.id, id)
@@ -158,7 +154,7 @@ impl<'a> Unroller<'a> {
         let nodes = match inst.opcode {
             Opcode::Constant => {
                 let literal = inst.literal()?.as_array()?.clone();
-                (0..shape.elements()).map(|i| constant_node(&mut self.body, &literal, i)).collect()
+                (0..shape.elements()).map(|i| constant_node(&mut self.body, &literal, i, 0)).collect()
             }
             Opcode::Iota => {
                 let d = inst.attrs.int(AttrKey::IotaDimension)?.max(0) as usize;
@@ -217,7 +213,7 @@ impl<'a> Unroller<'a> {
     }
 
     fn concatenate(&mut self, inst: &Instruction, shape: &ArrayShape) -> Option<Vec<NodeId>> {
-        let d = *numbers(inst, AttrKey::Dimensions).first()?;
+        let d = *inst.attrs.dimension_numbers(AttrKey::Dimensions).first()?;
         let mut out = vec![None; shape.elements()];
         let mut start = 0;
         for &o in &inst.operands {
@@ -237,7 +233,10 @@ impl<'a> Unroller<'a> {
         let n = inst.operands.len() / 2;
         let combiner = region(self.module, inst.attrs.computation(AttrKey::ToApply)?, inst, self.numerics).ok()?;
         let from = self.shape(inst.operands[0])?;
-        let reduced = numbers(inst, AttrKey::Dimensions);
+        if inst.operands.iter().any(|&o| self.shape(o).is_none_or(|s| s.ty.is_complex())) {
+            return None;
+        }
+        let reduced = inst.attrs.dimension_numbers(AttrKey::Dimensions);
         let kept: Vec<usize> = (0..from.rank()).filter(|d| !reduced.contains(d)).collect();
         let dims: Vec<i64> = kept.iter().map(|&d| from.dims[d]).collect();
         let count = dims.iter().product::<i64>().max(0) as usize;
@@ -269,8 +268,14 @@ impl<'a> Unroller<'a> {
             return None;
         }
         let (a, b) = (self.get((l, 0))?, self.get((r, 0))?);
-        let (lb, lc) = (numbers(inst, AttrKey::LhsBatchDims), numbers(inst, AttrKey::LhsContractingDims));
-        let (rb, rc) = (numbers(inst, AttrKey::RhsBatchDims), numbers(inst, AttrKey::RhsContractingDims));
+        let (lb, lc) = (
+            inst.attrs.dimension_numbers(AttrKey::LhsBatchDims),
+            inst.attrs.dimension_numbers(AttrKey::LhsContractingDims),
+        );
+        let (rb, rc) = (
+            inst.attrs.dimension_numbers(AttrKey::RhsBatchDims),
+            inst.attrs.dimension_numbers(AttrKey::RhsContractingDims),
+        );
         let free = |rank: usize, batch: &[usize], contracted: &[usize]| -> Vec<usize> {
             (0..rank).filter(|d| !batch.contains(d) && !contracted.contains(d)).collect()
         };

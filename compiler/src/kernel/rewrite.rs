@@ -53,13 +53,22 @@ pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) {
             }
         }
         // Its buffers are numbered by position.
-        Phase::Registers(_) => {}
+        Phase::Registers(_) | Phase::Call(_) | Phase::RandomState { .. } => {}
         Phase::Contraction(c) => {
             let places = in_body(&mut c.epilogue);
             move_stores(c, &places);
             c.stores.iter_mut().for_each(|s| change(&mut s.buffer));
             change(&mut c.lhs.buffer);
             change(&mut c.rhs.buffer);
+        }
+        Phase::Sort(sort) => {
+            let places = in_body(&mut sort.load);
+            for operand in &mut sort.operands {
+                operand.value = places[operand.value.0 as usize];
+                if let Some((buffer, _)) = &mut operand.store {
+                    change(buffer);
+                }
+            }
         }
     }
 }

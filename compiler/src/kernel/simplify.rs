@@ -1,8 +1,8 @@
 //! Simplification of kernels: neighbouring loops become one where every index map allows it.
 
-use super::body::Op;
+use super::body::{Mem, Op};
 use super::index::{Axis, Ix};
-use super::ir::{Kernel, Loop, Nest, Phase, Place, Role};
+use super::ir::{Kernel, Loop, Nest, Phase, Place, Role, Store};
 use super::rewrite::{indices, substitute};
 
 /// Merges neighbouring parallel loops; the last parallel loop with the vector loop where the nest is elementwise; the
@@ -117,8 +117,9 @@ pub fn leave_copies(kernel: &mut Kernel) {
 fn copied(kernel: &Kernel, phase: &Phase) -> Option<(u32, u32)> {
     let Phase::Nest(nest) = phase else { return None };
     let [stage] = nest.stages.as_slice() else { return None };
-    let [store] = stage.stores.as_slice() else { return None };
-    // The value stored is a load of the same element, whatever conversions the element type asks for.
+    let first = stage.stores.first()?;
+    // The value stored is a load of the same element, whatever conversions the element type asks for; each part of a
+    // complex number is an element.
     let loads: Vec<(u32, &Ix)> = stage
         .body
         .nodes()
@@ -128,30 +129,46 @@ fn copied(kernel: &Kernel, phase: &Phase) -> Option<(u32, u32)> {
             _ => None,
         })
         .collect();
-    let [(input, ix)] = loads.as_slice() else { return None };
-    let same = kernel.buffers.get(*input as usize)?.ty == kernel.buffers.get(store.buffer as usize)?.ty;
-    let plain = *ix == &store.index && stage.body.nodes().iter().all(|n| !matches!(n.op, Op::Index(_)));
-    (same && plain).then_some((store.buffer, *input))
+    let (input, _) = *loads.first()?;
+    let pairs = loads.len() == stage.stores.len()
+        && stage.stores.iter().zip(&loads).all(|(s, (b, ix))| {
+            let own = stage.stores.len() == 1 || matches!(&stage.body.node(s.value).op, Op::Load(_, _, i) if i == *ix);
+            own && s.buffer == first.buffer && *b == input && **ix == s.index
+        });
+    let same = kernel.buffers.get(input as usize)?.ty == kernel.buffers.get(first.buffer as usize)?.ty;
+    let plain = pairs && stage.body.nodes().iter().all(|n| !matches!(n.op, Op::Index(_)));
+    (same && plain).then_some((first.buffer, input))
+}
+
+/// Whether two stores are those of the parts of one complex number, so that no other element's parts lie there.
+fn are_parts(a: &Ix, b: &Ix) -> bool {
+    let even = a.constant % 2 == 0 && a.terms.iter().all(|(_, c)| c % 2 == 0);
+    even && *b == a.offset(1)
 }
 
 /// Pairs (output, input) that may be the same memory: the kernel is one nest, and every load of the input has the very
-/// index of the output's store, in the same stage or an earlier one.
+/// index of a store to the output, in the same stage or an earlier one.
 pub fn in_place_pairs(kernel: &Kernel) -> Vec<(u32, u32)> {
     let [Phase::Nest(nest)] = kernel.phases.as_slice() else { return Vec::new() };
     let mut pairs = Vec::new();
     for (o, out) in kernel.buffers.iter().enumerate().filter(|(_, b)| b.role == Role::Output) {
-        let stores: Vec<(usize, &Ix)> = nest
+        let stores: Vec<(usize, &Store)> = nest
             .stages
             .iter()
             .enumerate()
-            .flat_map(|(s, stage)| stage.stores.iter().filter(|x| x.buffer == o as u32).map(move |x| (s, &x.index)))
+            .flat_map(|(s, stage)| stage.stores.iter().filter(|x| x.buffer == o as u32).map(move |x| (s, x)))
             .collect();
-        let [(stage, index)] = stores.as_slice() else { continue };
+        let stage = match stores.as_slice() {
+            [(stage, _)] => stage,
+            [(stage, a), (other, b)] if stage == other && are_parts(&a.index, &b.index) => stage,
+            _ => continue,
+        };
+        let own = |mem: Mem, ix: &Ix| stores.iter().any(|(_, s)| s.index == *ix && s.mem.bytes() == mem.bytes());
         for (i, input) in kernel.buffers.iter().enumerate().filter(|(_, b)| b.role == Role::Input) {
             let same_size = input.elements == out.elements && input.ty.byte_size() == out.ty.byte_size();
             let aligned = nest.stages.iter().enumerate().all(|(s, other)| {
                 other.body.nodes().iter().all(|n| match &n.op {
-                    Op::Load(b, _, ix) if *b == i as u32 => s <= *stage && ix == *index,
+                    Op::Load(b, mem, ix) if *b == i as u32 => s <= *stage && own(*mem, ix),
                     _ => true,
                 })
             });

@@ -12,8 +12,9 @@
 //! `row0`, results of accumulators `r0`. An index in brackets is an offset in elements.
 
 use super::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
-use super::ir::{Accumulator, Contraction, Kernel, Loop, Nest, Phase, Place, Role, Stage, Store};
+use super::ir::{Accumulator, Callee, Contraction, Kernel, Loop, Nest, Phase, Place, Role, Stage, Store};
 use super::registers::RegisterLoop;
+use super::sort::Sort;
 use std::fmt::{self, Display, Formatter, Write};
 
 impl Display for Lane {
@@ -75,6 +76,12 @@ impl Display for Kernel {
                 Phase::Nest(nest) => names.nest(f, nest)?,
                 Phase::Contraction(c) => names.contraction(f, c)?,
                 Phase::Registers(l) => names.registers(f, l)?,
+                Phase::Call(call) => match &call.callee {
+                    Callee::Service(service) => writeln!(f, "  call service {}", service.name())?,
+                    Callee::Function { symbol, abi } => writeln!(f, "  call \"{symbol}\" {abi:?}")?,
+                },
+                Phase::RandomState { delta } => writeln!(f, "  random state, advanced by {delta}")?,
+                Phase::Sort(sort) => names.sort(f, sort)?,
             }
         }
         Ok(())
@@ -275,6 +282,40 @@ impl Names {
             writeln!(f, "    store {} = s{k} : {}", self.buffer((l.state.len() + k) as u32), a.mem)?;
         }
         Ok(())
+    }
+
+    fn sort(&self, f: &mut Formatter<'_>, sort: &Sort) -> fmt::Result {
+        f.write_str("  phase sort")?;
+        axes(f, "parallel", &sort.parallel)?;
+        axes(f, "row", &[sort.row])?;
+        f.write_char('\n')?;
+        let roots: Vec<NodeId> = sort.operands.iter().map(|o| o.value).collect();
+        self.body(f, "    ", &sort.load, &roots, &no_arguments, "")?;
+        for (k, o) in sort.operands.iter().enumerate() {
+            write!(f, "    operand {k} is {} : {}", operand(&sort.load, o.value, &no_arguments), o.mem)?;
+            if let Some((buffer, index)) = &o.store {
+                write!(f, ", stored in {}[{index}]", self.buffer(*buffer))?;
+                if sort.keep < sort.row.extent {
+                    write!(f, " for i{} below {}", sort.row.axis.0, sort.keep)?;
+                }
+            }
+            f.write_char('\n')?;
+        }
+        if let Some(key) = &sort.key {
+            let name = |n: u32| format!("x{n}");
+            let roots: Vec<NodeId> = key.unordered.into_iter().chain([key.root]).collect();
+            f.write_str("    by the key\n")?;
+            self.body(f, "      ", &key.body, &roots, &name, "")?;
+            writeln!(f, "      yield {} of {} bits", operand(&key.body, key.root, &name), key.bits)?;
+            match key.unordered {
+                None => return Ok(()),
+                Some(n) => writeln!(f, "    or, where {} of any element,", operand(&key.body, n, &name))?,
+            }
+        }
+        let name = |n: u32| format!("{}{}", if n.is_multiple_of(2) { 'x' } else { 'y' }, n / 2);
+        f.write_str("    x before y where\n")?;
+        self.body(f, "      ", &sort.comparator, &[sort.before], &name, "")?;
+        writeln!(f, "      yield {}", operand(&sort.comparator, sort.before, &name))
     }
 
     /// How an element of a state becomes its memory form or the reverse, where that is any work.

@@ -1,14 +1,17 @@
 //! From a planned module to a schedule.
 
-use super::schedule::{Block, BlockId, ConstantId, Definition, Schedule, Step as ScheduleStep, Value, ValueId};
+use super::schedule::{
+    Block, BlockId, ConstantId, Definition, LeafPlace, Schedule, Step as ScheduleStep, Value, ValueId,
+};
 use crate::error::{Error, Result, Site};
-use crate::fusion::{self, Step};
-use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::fusion::{self, GroupKind, Step};
+use crate::hlo::{Alias, AliasKind, AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
 use crate::hlo::{Leaf, resolve};
 use crate::kernel::ir::{Buffer, Kernel, Phase, Role};
 use crate::kernel::lower::{self, Numerics};
 use crate::kernel::registers::{self, RegisterLoop, StateArray};
-use brolga_runtime::{ArrayShape, Shape};
+use brolga_runtime::abi::dynamic_sizes_offset;
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Shape};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -20,22 +23,85 @@ const MAX_NESTING: usize = 128;
 /// # Errors
 /// [`Error::Unsupported`] for the first instruction without a compiled form.
 pub fn build(module: &Module, numerics: Numerics) -> Result<Schedule> {
-    let mut builder = Builder { module, numerics, schedule: Schedule::default(), constants: HashMap::new() };
+    let mut builder =
+        Builder { module, numerics, schedule: Schedule::default(), constants: HashMap::new(), token: None };
     let entry = module.entry;
     let computation = &module.computations[entry];
-    let mut parameters = Vec::new();
+    // Tokens are no part of the interface.
+    let is_token = |id, leaf: usize| {
+        let inst: &Instruction = &computation.instructions[id];
+        matches!(inst.shape.leaves().get(leaf), Some(Shape::Token))
+    };
+    let (mut arguments, mut parameters) = (Vec::new(), Vec::new());
     for p in computation.parameters() {
         for leaf in 0..computation.instructions[p].shape.leaf_count() {
+            if is_token(p, leaf) {
+                arguments.push(builder.token((entry, p)));
+                continue;
+            }
             let number = parameters.len() as u32;
-            parameters.push(builder.value((entry, p), leaf, Definition::Parameter(number))?);
+            let v = builder.value((entry, p), leaf, Definition::Parameter(number))?;
+            arguments.push(v);
+            parameters.push(v);
         }
     }
-    let (block, results) = builder.block(entry, &parameters, 0)?;
+    let (block, results) = builder.block(entry, &arguments, 0)?;
     let mut schedule = builder.schedule;
     schedule.parameters = parameters;
-    schedule.results = results;
+    let results = results.into_iter().enumerate().filter(|(leaf, _)| !is_token(computation.root, *leaf));
+    schedule.results = results.map(|(_, v)| v).collect();
+    schedule.donated = donated(module, &schedule);
     schedule.entry = Some(block);
+    if let Some((parameters, result)) = &module.config.abi {
+        schedule.parameter_places = places(parameters)?;
+        schedule.result_places = places(std::slice::from_ref(result))?;
+        let counts = (schedule.parameters.len(), schedule.results.len());
+        if counts != (schedule.parameter_places.len(), schedule.result_places.len()) {
+            return Err(Error::Internal("the entry's leaves are not those that callers see".to_owned()));
+        }
+    }
     Ok(schedule)
+}
+
+/// The pairs of `input_output_alias` as numbers of parameter and result leaves.
+fn donated(module: &Module, schedule: &Schedule) -> Vec<(u32, u32, bool)> {
+    let entry = module.entry();
+    let arrays = |shape: &Shape| shape.leaves().iter().filter(|s| matches!(s, Shape::Array(_))).count();
+    // The number of a leaf among the arrays of a shape.
+    let number = |mut shape: &Shape, path: &[usize]| -> Option<usize> {
+        let mut before = 0;
+        for &step in path {
+            let elements = shape.as_tuple()?;
+            before += elements.get(..step)?.iter().map(arrays).sum::<usize>();
+            shape = elements.get(step)?;
+        }
+        matches!(shape, Shape::Array(_)).then_some(before)
+    };
+    let shapes: Vec<&Shape> = entry.parameters().iter().map(|&p| &entry.instructions[p].shape).collect();
+    let pair = |alias: &Alias| -> Option<(u32, u32, bool)> {
+        let before: usize = shapes.get(..alias.parameter)?.iter().map(|s| arrays(s)).sum();
+        let parameter = before + number(shapes.get(alias.parameter)?, &alias.parameter_index)?;
+        let result = number(entry.result_shape(), &alias.output_index)?;
+        let (from, to) = (schedule.parameters.get(parameter)?, schedule.results.get(result)?);
+        let bytes = |v: &ValueId| schedule.values[*v].shape.byte_size();
+        (bytes(from) == bytes(to)).then_some((parameter as u32, result as u32, alias.kind == AliasKind::Must))
+    };
+    module.config.aliases.iter().filter_map(pair).collect()
+}
+
+/// Where the leaves of shapes that callers see lie: the sizes of a dynamic leaf are one of their own.
+fn places(shapes: &[Shape]) -> Result<Vec<LeafPlace>> {
+    let mut out = Vec::new();
+    let arrays = shapes.iter().flat_map(|s| s.leaves()).filter_map(Shape::as_array);
+    for (leaf, array) in (0u32..).zip(arrays) {
+        out.push(LeafPlace { leaf, offset: 0 });
+        // Buffers hold whole bytes for each element, whatever width a layout names for other machines.
+        let whole = ArrayShape { layout: None, ..array.clone() };
+        let sizes = dynamic_sizes_offset(&whole);
+        let sizes = sizes.ok_or_else(|| Error::Internal(format!("the size of {array} overflows")))?;
+        out.extend(sizes.map(|offset| LeafPlace { leaf, offset }));
+    }
+    Ok(out)
 }
 
 struct Builder<'a> {
@@ -43,11 +109,15 @@ struct Builder<'a> {
     numerics: Numerics,
     schedule: Schedule,
     constants: HashMap<(ComputationId, Leaf), ValueId>,
+    /// The value of every token.
+    token: Option<ValueId>,
 }
 
-fn array_leaf(inst: &Instruction, leaf: usize) -> Result<&ArrayShape> {
+/// The array that a leaf is in memory, without layout: a token is an empty one.
+fn array_leaf(inst: &Instruction, leaf: usize) -> Result<ArrayShape> {
     match inst.shape.leaves().get(leaf) {
-        Some(Shape::Array(a)) => Ok(a),
+        Some(Shape::Array(a)) => Ok(ArrayShape { layout: None, ..(*a).clone() }),
+        Some(Shape::Token) => Ok(ArrayShape::new(ElementType::Pred, [0])),
         _ => {
             let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
             Err(Error::Unsupported { site, feature: "compiling values that are not arrays".into() })
@@ -63,8 +133,19 @@ impl Builder<'_> {
         definition: Definition,
     ) -> Result<ValueId> {
         let shape = array_leaf(self.module.instruction(computation, id), leaf)?;
-        let shape = ArrayShape { layout: None, ..shape.clone() };
         Ok(self.schedule.values.push(Value { shape, definition, source: (computation, id) }))
+    }
+
+    /// The value of every token: nothing, known from the start.
+    fn token(&mut self, source: (ComputationId, InstructionId)) -> ValueId {
+        if let Some(v) = self.token {
+            return v;
+        }
+        let shape = ArrayShape::new(ElementType::Pred, [0]);
+        let constant: ConstantId = self.schedule.constants.push(Arc::new(ArrayLiteral::zeros(&shape)));
+        let v = self.schedule.values.push(Value { shape, definition: Definition::Constant(constant), source });
+        self.token = Some(v);
+        v
     }
 
     /// The value of a leaf: one that a step has defined already, or a constant.
@@ -75,6 +156,9 @@ impl Builder<'_> {
             return Ok(v);
         }
         let inst = &c.instructions[leaf.0];
+        if let Some(Shape::Token) = inst.shape.leaves().get(leaf.1) {
+            return Ok(self.token((computation, leaf.0)));
+        }
         if let (Opcode::Constant, Some(literal)) = (inst.opcode, inst.literal()) {
             if let Some(&v) = self.constants.get(&(computation, leaf)) {
                 return Ok(v);
@@ -132,12 +216,17 @@ impl Builder<'_> {
                     let mut outputs = Vec::new();
                     let mut empty = true;
                     for &leaf in &group.outputs {
+                        let inst = module.instruction(id, leaf.0);
+                        if let Some(Shape::Token) = inst.shape.leaves().get(leaf.1) {
+                            continue;
+                        }
                         let v = self.value((id, leaf.0), leaf.1, Definition::Step)?;
                         empty &= self.schedule.values[v].shape.elements() == 0;
                         values.insert(leaf, v);
                         outputs.push(v);
                     }
-                    if empty {
+                    // A call may have an effect, whatever it yields.
+                    if empty && !matches!(group.kind, GroupKind::Call(_)) {
                         continue;
                     }
                     let lowered = lower::lower(module, id, &stored, group, self.numerics)?;

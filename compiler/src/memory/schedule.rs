@@ -103,6 +103,16 @@ pub struct Block {
     pub steps: Vec<Step>,
 }
 
+/// Where a parameter or result of the schedule lies in the caller's buffers: a leaf with dynamic dimensions is two, the
+/// elements and behind them the sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafPlace {
+    /// Which of the caller's buffers.
+    pub leaf: u32,
+    /// Bytes from its start.
+    pub offset: u64,
+}
+
 /// A whole program, ready for buffer assignment.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
@@ -118,6 +128,10 @@ pub struct Schedule {
     pub parameters: Vec<ValueId>,
     /// The value of each result leaf; entries may repeat, or be parameters or constants.
     pub results: Vec<ValueId>,
+    /// Where each parameter lies; the buffer of its own number where there is none.
+    pub parameter_places: Vec<LeafPlace>,
+    /// Where each result lies, likewise.
+    pub result_places: Vec<LeafPlace>,
     /// Pairs (parameter leaf, result leaf) that the caller lets share memory, and whether they must.
     pub donated: Vec<(u32, u32, bool)>,
     /// The entry's steps; `None` only while the schedule is built.

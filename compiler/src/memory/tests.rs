@@ -117,3 +117,31 @@ fn the_checker_sees_values_that_were_moved_onto_others() {
     }
     assert!(check(&schedule, &damaged).is_err(), "copies were dropped");
 }
+
+#[test]
+fn a_donated_parameter_is_updated_where_it_lies() {
+    let source = |kind: &str| {
+        format!(
+            "HloModule step, input_output_alias={{ {{1}}: (0, {{}}, {kind}) }}
+             ENTRY main {{
+               w = f32[1024] parameter(0)
+               g = f32[1024] parameter(1)
+               k = s32[] constant(3)
+               part = f32[1] slice(g), slice={{[5:6]}}
+               new = f32[1024] dynamic-update-slice(w, part, k)
+               ROOT out = (f32[1024], f32[1024]) tuple(g, new)
+             }}"
+        )
+    };
+    for (kind, must) in [("may-alias", false), ("must-alias", true)] {
+        let (schedule, assignment) = planned(&source(kind));
+        assert_eq!(schedule.donated, [(0, 1, must)]);
+        // One copy, which the driver leaves out where the caller made the two one.
+        let entry = schedule.entry.expect("an entry");
+        let copies = &assignment.copies[entry];
+        let large = copies.before.iter().flatten().chain(&copies.at_end).filter(|c| c.to == Location::Result(1));
+        assert_eq!(large.map(|c| c.from).collect::<Vec<_>>(), [Location::Parameter(0)]);
+        // Room for the part, and for no array.
+        assert_eq!(assignment.workspace, 64);
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::names::{camel_case, comment, identifier, leaf_names};
 use brolga_runtime::ElementType;
-use brolga_runtime::abi::{DescriptorInfo, Leaf, storage_bits};
+use brolga_runtime::abi::{DescriptorInfo, Leaf, Service, storage_bits};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -58,6 +58,13 @@ pub fn rust_bindings(descriptor: &DescriptorInfo) -> String {
     let (parameter_pointers, result_pointers) = (parameter_pointers.join(", "), result_pointers.join(", "));
     let (entry, symbol) = (format!("{:?}", descriptor.entry), format!("{:?}", descriptor.descriptor_symbol()));
     let snake = identifier(&descriptor.entry);
+    // Only what is named here is linked.
+    let services: Vec<String> = Service::ALL
+        .iter()
+        .filter(|s| descriptor.needed_services.contains(s.set()))
+        .map(|s| format!("::brolga_runtime::services::{}", s.name().to_uppercase()))
+        .collect();
+    let services = services.join(", ");
     let mut out = String::new();
     let _ = write!(
         out,
@@ -97,7 +104,11 @@ impl {ty} {{
     pub fn program() -> ::core::result::Result<::brolga_runtime::Program, ::brolga_runtime::LoadError> {{
         // SAFETY: both symbols come from the object that these bindings were generated with.
         unsafe {{
-            ::brolga_runtime::Program::from_linked(&raw const BROLGA_DESCRIPTOR_{upper}, brolga_entry_{snake})
+            ::brolga_runtime::Program::from_linked_with(
+                &raw const BROLGA_DESCRIPTOR_{upper},
+                brolga_entry_{snake},
+                &[{services}],
+            )
         }}
     }}
 

@@ -1,7 +1,9 @@
 //! The C header of a compiled program.
 
 use super::names::{comment, identifier, is_identifier};
-use brolga_runtime::abi::{ABI_VERSION, Context, DescriptorInfo, HEADER_SIZE, Leaf, MAGIC, Status};
+use brolga_runtime::abi::{
+    ABI_VERSION, Context, CustomCallAbi, DescriptorInfo, HEADER_SIZE, Leaf, MAGIC, Service, Status,
+};
 use brolga_runtime::{ElementType, Kind};
 use std::fmt::Write;
 
@@ -44,6 +46,8 @@ fn shared_part(out: &mut String) {
         let _ = writeln!(out, "    BROLGA_{} = {},", ty.name().to_uppercase(), ty.code());
     }
     out.push_str("};\n\n");
+    let library: String =
+        Service::ALL.iter().map(|s| format!("    brolga_service {}; /* {} */\n", s.name(), s.description())).collect();
     let _ = write!(
         out,
         "\
@@ -53,6 +57,19 @@ typedef int32_t (*brolga_parallel_body)(void *arg, int64_t task, int64_t worker)
 /* Runs body(arg, task, worker) once for each task below tasks; a worker runs one task at a time and is below the
    context's number of workers. Returns 0, or the first failing body's status. */
 typedef int32_t (*brolga_parallel_for)(void *host, int64_t tasks, brolga_parallel_body body, void *arg);
+
+struct brolga_context;
+
+/* A library service: brolga-runtime's, or yours. It returns 0 or a status. buffers holds a pointer for each array, operands
+   first, all row-major; parameters is a list of words: their number, then
+     a, and a attributes
+     the number of operands, the number of results
+     for each array its element type (enum brolga_element_type), its rank and its dimensions.
+   infeed fills its results with the next value, outfeed takes the value that its operands are. The attributes of both: the
+   line in the HLO text, 1 where the value is a tuple, then for each array its dimensions from the fastest-varying to the
+   slowest, as the program names its layout. */
+typedef int32_t (*brolga_service)(const struct brolga_context *cx, const int64_t *parameters, void *const *buffers,
+                                  const void *function);
 
 /* What a caller lends to a program for one call. Zero what you do not offer. */
 typedef struct brolga_context {{
@@ -65,7 +82,9 @@ typedef struct brolga_context {{
     brolga_parallel_for parallel_for;
     const void *gemm_f32;   /* 0, or a wider register tile */
     const void *gemm_f64;   /* 0, or a wider register tile */
-}} brolga_context;
+    void (*report)(void *host, const uint8_t *message, size_t length); /* takes the message of a failing service */
+    const void *resources;  /* of brolga-runtime's own services; 0 where all services are yours */
+{library}}} brolga_context;
 
 /* The fixed part of a descriptor. Offsets count from its first byte. */
 typedef struct brolga_descriptor {{
@@ -135,9 +154,54 @@ static inline uint64_t brolga_workspace_size(const brolga_descriptor *d, uint32_
     if (d->workspace_per_worker == 0) return d->workspace_fixed;
     return (d->workspace_fixed + 63) / 64 * 64 + d->workspace_per_worker * workers;
 }}
+/* XLA's form of a tuple, which custom calls get and return: a table of pointers to its elements, where an element that is a
+   tuple is a table again. `form` draws a value: 'a' an array, 't' a token, whose pointer is null, '(' and ')' around the
+   elements of a tuple, at most 64 deep. Arrays stay where they are.
+
+   Lists the arrays of a value, depth first, as params and results want them, and returns their number: */
+static inline size_t brolga_tuple_leaves(const char *form, void *value, void **leaves) {{
+    void **at = &value, **rest[64];
+    size_t count = 0, depth = 0;
+    for (; *form; form++) {{
+        if (*form == 'a') leaves[count++] = *at++;
+        else if (*form == 't') at++;
+        else if (*form == '(' && depth < 64) {{ rest[depth++] = at + 1; at = (void **)*at; }}
+        else if (*form == ')' && depth > 0) at = rest[--depth];
+        else return 0;
+    }}
+    return count;
+}}
+/* Makes a value of its arrays. `tables` has room for a pointer for each element of each tuple: */
+static inline void *brolga_tuple_build(const char *form, void *const *leaves, void **tables) {{
+    void *value = NULL;
+    void **at = &value, **rest[64];
+    size_t depth = 0;
+    for (; *form; form++) {{
+        if (*form == 'a') *at++ = *leaves++;
+        else if (*form == 't') *at++ = NULL;
+        else if (*form == '(' && depth < 64) {{
+            size_t elements = 0, level = 0;
+            const char *p;
+            for (p = form + 1; *p && (level > 0 || *p != ')'); p++) {{
+                if (*p == ')') level--;
+                else {{ elements += level == 0; level += *p == '('; }}
+            }}
+            *at = tables;
+            rest[depth++] = at + 1;
+            at = tables;
+            tables += elements;
+        }}
+        else if (*form == ')' && depth > 0) at = rest[--depth];
+        else return NULL;
+    }}
+    return value;
+}}
 /* A context without services, for one worker. */
 static inline brolga_context brolga_plain_context(void) {{
-    brolga_context cx = {{{}, BROLGA_ABI_VERSION, 0, NULL, 1, 0, NULL, NULL, NULL}};
+    brolga_context cx = {{0}};
+    cx.size = {};
+    cx.abi_version = BROLGA_ABI_VERSION;
+    cx.workers = 1;
     return cx;
 }}
 
@@ -220,6 +284,14 @@ extern const brolga_descriptor {name}_descriptor;
     );
     for call in &descriptor.custom_calls {
         let at = if call.line > 0 { format!(", called at line {} of the HLO text", call.line) } else { String::new() };
-        let _ = writeln!(out, "/* You must define '{}'{at}. */", comment(&call.symbol));
+        let form = match call.abi {
+            CustomCallAbi::Original => "void f(void *out, const void **in)",
+            CustomCallAbi::StatusReturning => "void f(void *out, const void **in, XlaCustomCallStatus *status)",
+            CustomCallAbi::StatusReturningUnified => {
+                "void f(void *out, const void **in, const char *opaque, size_t length, XlaCustomCallStatus *status)"
+            }
+            CustomCallAbi::TypedFfi => "XLA_FFI_Error *f(XLA_FFI_CallFrame *frame)",
+        };
+        let _ = writeln!(out, "/* You must define '{}'{at}: {form}. */", comment(&call.symbol));
     }
 }

@@ -418,7 +418,8 @@ fn damaged_objects_do_not_crash_the_loader() {
     input.data = with_data(&isa).data;
     let bytes = write(&input, &*isa).unwrap();
     let resolver: &dyn Fn(&str) -> _ = &negate_resolver;
-    let checked = LoadOptions { resolver: Some(resolver), process_symbols: false, verify_hash: true };
+    let checked =
+        LoadOptions { services: &[], resolver: Some(resolver), process_symbols: false, ..LoadOptions::default() };
     let unchecked = LoadOptions { verify_hash: false, ..checked };
     assert!(Program::from_object_with(&bytes, &checked).is_ok());
     let mut state = 0x1234_5678u64;

@@ -1,19 +1,22 @@
 //! Layouts: after this pass every array is row-major, and no instruction's shape carries a layout.
 //!
-//! Problem: HLO lets each array name the order of its dimensions in memory. Only three things in a program see that
-//! order: its callers, custom calls that constrain it, and `bitcast`. Invariant: the rest of the compiler knows one
+//! Problem: HLO lets each array name the order of its dimensions in memory. Only four things in a program see that
+//! order: its callers, feeds, custom calls that constrain it, and `bitcast`. Invariant: the rest of the compiler knows one
 //! order. Algorithm: an entry parameter with another layout becomes a parameter of its *physical* shape (dimensions in
 //! the order of memory, slowest first) and a transpose back; a result is transposed to its physical shape;
 //! `ModuleConfig::abi` records the logical shapes and layouts that callers see. `bitcast` becomes transpose, reshape,
-//! transpose, with a `bitcast-convert` where the element type changes. A custom call with `operand_layout_constraints`
-//! gets its operands in physical shapes, and its attribute, which stays, says how they are meant; the logical shape of
-//! its result goes into `result_layout`. All other layouts have no meaning and are dropped. Tiles, memory spaces and
+//! transpose, with a `bitcast-convert` where the element type changes. A custom call gets its operands in the layouts of
+//! its `operand_layout_constraints`, or else in those that they declare: in physical shapes, and the attribute, which
+//! stays, says how they are meant; the logical shape of its result goes into `result_layout`; calls of LAPACK routines
+//! need none of that, for their service reads matrices in either order. The layout in which an infeed's value arrives goes
+//! into `infeed_shape`, as that of an outfeed's value stands in `outfeed_shape`. All other layouts have no meaning and
+//! are dropped. Tiles, memory spaces and
 //! element widths are notes to other machines and dropped too.
 
 use super::Stats;
 use super::rewrite::{Rewriter, append, rewrite, sort_computations};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Module, Opcode};
+use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Module, Opcode, lapack};
 use brolga_runtime::{ArrayShape, Shape};
 use std::collections::HashMap;
 
@@ -26,6 +29,7 @@ pub fn run(module: &mut Module) -> Result<Stats> {
 pub fn run_with(module: &mut Module, keep_entry_layouts: bool) -> Result<Stats> {
     sort_computations(module)?;
     let mut stats = Stats::default();
+    note_custom_calls(module);
     bitcasts(module, &mut stats)?;
     custom_calls(module, &mut stats)?;
     if module.config.abi.is_none() {
@@ -52,6 +56,13 @@ pub fn run_with(module: &mut Module, keep_entry_layouts: bool) -> Result<Stats> 
         let computation = &mut module.computations[id];
         for &i in &computation.order {
             let instruction = &mut computation.instructions[i];
+            if instruction.opcode == Opcode::Infeed
+                && instruction.attrs.shape(AttrKey::InfeedShape).is_none()
+                && let Some(data) = instruction.infeed_shape().filter(|data| permuted(data)).cloned()
+            {
+                instruction.attrs.set(AttrKey::InfeedShape, AttrValue::Shape(data));
+                stats.add("layout of an infeed noted", 1);
+            }
             if instruction.shape.leaves().iter().any(|leaf| layout_of(leaf).is_some()) {
                 instruction.shape = instruction.shape.without_layout();
                 stripped += 1;
@@ -259,12 +270,36 @@ fn bitcast_array(
     load(rw, shaped, &Shape::Array(to.clone()))
 }
 
+/// A custom call without `operand_layout_constraints` wants what its result and its operands declare. That is noted as
+/// constraints before anything moves, where it is not row-major.
+fn note_custom_calls(module: &mut Module) {
+    for id in module.order.clone() {
+        let computation = &mut module.computations[id];
+        for i in computation.order.clone() {
+            let call = &computation.instructions[i];
+            let attrs = &call.attrs;
+            let stated = attrs.get(AttrKey::OperandLayoutConstraints).or(attrs.get(AttrKey::ResultLayout)).is_some();
+            if call.opcode != Opcode::CustomCall || stated {
+                continue;
+            }
+            let wanted: Vec<Shape> = call.operands.iter().map(|&o| computation.instructions[o].shape.clone()).collect();
+            if wanted.iter().chain([&call.shape]).any(permuted) {
+                let wanted = AttrValue::Shapes(wanted);
+                computation.instructions[i].attrs.set(AttrKey::OperandLayoutConstraints, wanted);
+            }
+        }
+    }
+}
+
 /// Custom calls that say which layouts they want get them.
 fn custom_calls(module: &mut Module, stats: &mut Stats) -> Result<()> {
     for id in module.order.clone() {
         rewrite(module, id, |rw, i| {
             let instruction = rw.instruction(i);
             if instruction.opcode != Opcode::CustomCall || instruction.attrs.raw(AttrKey::ResultLayout).is_some() {
+                return Ok(None);
+            }
+            if lapack(instruction)?.is_some() {
                 return Ok(None);
             }
             let Some(AttrValue::Shapes(wanted)) = instruction.attrs.get(AttrKey::OperandLayoutConstraints) else {

@@ -10,13 +10,17 @@
 pub mod async_to_sync;
 pub mod cse;
 pub mod dce;
+pub mod dynamic;
 pub mod expand;
+pub mod feeds;
 pub mod fold;
 pub mod inline;
 pub mod layout;
 pub mod loops;
+pub mod markers;
 pub mod rewrite;
 pub mod simplify;
+pub mod top_k;
 pub mod value;
 pub mod while_state;
 
@@ -153,9 +157,13 @@ type Pass = fn(&mut Module, &mut State) -> Result<Stats>;
 
 /// Passes that run once, first.
 const PREPARE: &[(&str, Pass)] = &[
+    ("markers", |m, _| markers::run(m)),
+    ("top-k", |m, _| top_k::run(m)),
     ("layout", |m, s| layout::run_with(m, s.keep_entry_layouts)),
     ("async-to-sync", |m, _| async_to_sync::run(m)),
+    ("feeds", |m, _| feeds::run(m)),
     ("inline", |m, s| inline::run_within(m, &mut s.inline_budget)),
+    ("dynamic", |m, _| dynamic::run(m)),
     ("expand", |m, _| expand::run(m)),
     ("dce", |m, _| dce::run(m)),
 ];

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Gives out names that a computation does not use yet.
 #[derive(Default)]
-struct Names {
+pub(super) struct Names {
     used: HashSet<String>,
     next: HashMap<String, u32>,
 }
@@ -27,7 +27,7 @@ impl Names {
         Names { used, next: HashMap::new() }
     }
 
-    fn take(&mut self, wanted: &str) -> String {
+    pub(super) fn take(&mut self, wanted: &str) -> String {
         if self.used.insert(wanted.to_owned()) {
             return wanted.to_owned();
         }

@@ -16,6 +16,7 @@ mod collective;
 mod contraction;
 mod control;
 mod elementwise;
+mod feeds;
 mod groups;
 mod indexing;
 mod linalg;
@@ -28,10 +29,13 @@ mod verify;
 mod window;
 
 #[cfg(test)]
+mod every_rule;
+#[cfg(test)]
 mod negative;
 #[cfg(test)]
 mod tests;
 
+pub use feeds::verify_feeds;
 pub use groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
 pub use rule::{RuleError, Signature};
 pub use verify::{verify, verify_computation, verify_open};

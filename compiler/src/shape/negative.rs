@@ -43,6 +43,12 @@ always {
   x = f32[4] parameter(0)
   ROOT r = pred[] constant(true)
 }
+third {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  w = f32[] parameter(2)
+  ROOT r = f32[] add(x, w)
+}
 sums {
   x = f32[] parameter(0)
   y = f32[] parameter(1)
@@ -413,6 +419,7 @@ fn structure_and_side_effects() {
         ("result.shape", "bad = f64[4] opt-barrier(a)"),
         ("operand.token", "bad = f32[4] add-dependency(a, a)"),
         ("infeed.result", "bad = f32[4] infeed(t)"),
+        ("infeed.shape", "bad = (f32[4], token[]) infeed(t), infeed_shape=f32[5]"),
         ("operand.token", "bad = (f32[4], token[]) infeed(a)"),
         ("operand.token", "bad = token[] outfeed(a, a)"),
         ("outfeed.shape", "bad = token[] outfeed(a, t), outfeed_shape=f32[5]"),
@@ -428,6 +435,52 @@ fn structure_and_side_effects() {
         ("async.result", "bad = f32[4] all-gather-start(a), replica_groups={}, dimensions={0}"),
         ("async.operands", "bad = (f32[5], f32[8]) all-gather-start(a), replica_groups={}, dimensions={0}"),
         ("result.shape", "bad = f32[5] copy-done(cx)"),
+    ]);
+}
+
+#[test]
+fn what_is_left_of_each_family() {
+    let windows = "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add";
+    let cases = [
+        (
+            "scatter.inserted-window-dims",
+            format!("bad = f32[5,3] scatter(w, g, w), update_window_dims={{1}}, inserted_window_dims={{7}}, {windows}"),
+        ),
+        (
+            "scatter.update-window-dims",
+            format!("bad = f32[5,3] scatter(w, g, w), update_window_dims={{}}, inserted_window_dims={{0}}, {windows}"),
+        ),
+        (
+            "scatter.update-type",
+            format!("bad = f32[4] scatter(a, g, g), update_window_dims={{}}, inserted_window_dims={{0}}, {windows}"),
+        ),
+    ];
+    refuse(&cases.iter().map(|(id, line)| (*id, line.as_str())).collect::<Vec<_>>());
+    refuse(&[
+        ("all-to-all.operands", "bad = f32[4] all-to-all(a, a), replica_groups={}, dimensions={0}"),
+        ("collective.results", "bad = (f32[8], f32[8]) all-gather(a), replica_groups={{0,1}}, dimensions={0}"),
+        ("dot.operands", "bad = f32[2,5] dot(b, w, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+        ("map.same-dimensions", "bad = f32[4] map(a, b), dimensions={0}, to_apply=add"),
+        ("ragged-all-to-all.type", "bad = f32[4] ragged-all-to-all(a, c, c, c, c, c), replica_groups={}"),
+        ("ragged-all-to-all.offsets", "bad = f32[4] ragged-all-to-all(a, a, a, a, a, a), replica_groups={}"),
+        (
+            "ragged-dot.group-sizes",
+            "bad = f32[2,3] ragged-dot(b, m, a), lhs_contracting_dims={1}, \
+          rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}",
+        ),
+        ("reduce-window.reversal", "bad = f32[3] reduce-window(a, s), window={size=2 rhs_reversal=1}, to_apply=add"),
+        ("reshape.inferred-dimension", "bad = f32[2,2] reshape(a), inferred_dimension=2"),
+        ("result.array", "bad = (f32[4]) rng(s, s), distribution=rng_uniform"),
+        ("rng-get-and-update-state.delta", "bad = u64[2] rng-get-and-update-state(), delta=-1"),
+        ("rng.operands", "bad = f32[4] rng(s), distribution=rng_uniform"),
+        ("scan.inputs", "bad = (f32[]) scan(s), dimensions={0}, num_carries=1, to_apply=one"),
+        ("scan.lengths", "bad = (f32[4], f32[]) scan(a, w, s), dimensions={0}, num_carries=1, to_apply=sums"),
+        ("scan.result", "bad = (f32[], f32[]) scan(a, s, s), dimensions={0}, num_carries=2, to_apply=third"),
+        (
+            "select-and-scatter.type",
+            "bad = f32[4] select-and-scatter(a, c, s), window={size=1}, select=lt, scatter=add",
+        ),
+        ("topk.type", "bad = (c64[2], s32[2]) topk(z), k=2"),
     ]);
 }
 

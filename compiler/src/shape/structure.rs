@@ -132,7 +132,16 @@ fn infeed(call: &Call<'_>) -> Rule<Shape> {
     }
     let declared = call.declared()?;
     match declared.as_tuple() {
-        Some([data, Shape::Token]) => Ok(Shape::Tuple(vec![data.without_layout(), Shape::Token])),
+        Some([data, Shape::Token]) => {
+            if let Some(stated) = call.attrs.shape(AttrKey::InfeedShape) {
+                ensure!(
+                    compatible(stated, data, false),
+                    "infeed.shape",
+                    "expected {stated:#}, the infeed_shape, first in the result of infeed, found {data:#}"
+                );
+            }
+            Ok(Shape::Tuple(vec![data.without_layout(), Shape::Token]))
+        }
         _ => fail!("infeed.result", "expected (data, token[]) as result of infeed, found {declared:#}"),
     }
 }

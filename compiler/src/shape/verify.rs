@@ -61,7 +61,7 @@ fn error(instruction: Option<String>, location: SourceLocation, e: RuleError) ->
     Error::Invalid { site, constraint: e.constraint, message: e.message }
 }
 
-fn at(instruction: &Instruction, e: RuleError) -> Error {
+pub(super) fn at(instruction: &Instruction, e: RuleError) -> Error {
     error(Some(instruction.name.clone()), instruction.location, e)
 }
 

@@ -62,6 +62,14 @@ pub fn parse_shape(text: &str) -> Result<Shape> {
     Ok(shape)
 }
 
+/// Reads a string in double quotes, escapes replaced.
+pub fn parse_string(text: &str) -> Result<String> {
+    let mut cursor = cursor::Cursor::new(text)?;
+    let value = cursor.string("a quoted string")?;
+    cursor.expect_end()?;
+    Ok(value)
+}
+
 /// Reads the value of a literal of the given shape, written as in the argument of `constant`.
 pub fn parse_literal(text: &str, shape: &Shape) -> Result<Literal> {
     let mut cursor = cursor::Cursor::new(text)?;

@@ -5,13 +5,13 @@
 
 use super::convert::from_polar;
 use crate::hlo::Opcode;
-use brolga_runtime::Scalar;
+use brolga_runtime::{ElementType, Scalar};
 use num_complex::Complex;
 use std::cmp::Ordering;
 
 type C = Complex<f64>;
 
-pub(super) fn unary(opcode: Opcode, z: C) -> Option<Scalar> {
+pub(super) fn unary(opcode: Opcode, z: C, ty: ElementType) -> Option<Scalar> {
     let value = match opcode {
         Opcode::Abs => return Some(Scalar::Float(libm::hypot(z.re, z.im))),
         Opcode::Acos => acos(z),
@@ -35,7 +35,7 @@ pub(super) fn unary(opcode: Opcode, z: C) -> Option<Scalar> {
         }
         Opcode::Negate => -z,
         Opcode::Rsqrt => rsqrt(z),
-        Opcode::Sign => sign(z),
+        Opcode::Sign => sign(z, ty == ElementType::C64),
         Opcode::Sin => {
             let w = sinh(C::new(-z.im, z.re));
             C::new(w.im, -w.re)
@@ -272,15 +272,28 @@ fn rsqrt(z: C) -> C {
     divide(C::new(1.0, 0.0), sqrt(z))
 }
 
-fn sign(z: C) -> C {
+/// `z / |z|` in the arithmetic of the parts, each step rounded: the modulus is the larger part times
+/// `sqrt(1 + ratio^2)`, the square and the sum rounded once.
+fn sign(z: C, single: bool) -> C {
     if z.re == 0.0 && z.im == 0.0 {
         return z;
     }
-    let h = libm::hypot(z.re, z.im);
-    if h.is_infinite() && z.re.is_finite() && z.im.is_finite() {
-        return sign(C::new(z.re / 4.0, z.im / 4.0));
+    if z.re.is_nan() || z.im.is_nan() {
+        return C::new(f64::NAN, f64::NAN);
     }
-    C::new(z.re / h, z.im / h)
+    let round = |v: f64| if single { f64::from(v as f32) } else { v };
+    let exponent = if single { 100 } else { 900 };
+    let larger = z.re.abs().max(z.im.abs());
+    let scale = match larger {
+        l if l > 2f64.powi(exponent) => 0.25,
+        l if l < 2f64.powi(-exponent) => 2f64.powi(if single { 24 } else { 54 }),
+        _ => 1.0,
+    };
+    let (re, im, larger) = (z.re * scale, z.im * scale, larger * scale);
+    let ratio = round(re.abs().min(im.abs()) / larger);
+    let square = if single { f64::from((ratio as f32).mul_add(ratio as f32, 1.0)) } else { ratio.mul_add(ratio, 1.0) };
+    let size = round(larger * round(square.sqrt()));
+    C::new(re / size, im / size)
 }
 
 /// `(e^x +- e^-x)/2 * f` without overflow on the way.

@@ -109,7 +109,7 @@ impl Kernel {
         match args {
             [_] => match a {
                 Scalar::Float(v) => real::unary(self.opcode, v).map(Scalar::Float),
-                Scalar::Complex(v) => complex::unary(self.opcode, v),
+                Scalar::Complex(v) => complex::unary(self.opcode, v, self.operand),
                 v => integer::unary(self.opcode, v, self.operand),
             },
             [_, b] => binary(self.opcode, a, *b, self.operand),

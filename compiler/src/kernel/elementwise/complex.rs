@@ -1,6 +1,6 @@
 //! Complex numbers as pairs of nodes.
 //!
-//! Sums and products stay in the lane of the parts. Everything else is computed in `F64`: for `c64` neither squares nor
+//! Sums, products and signs stay in the lane of the parts. Everything else is computed in `F64`: for `c64` neither squares nor
 //! exponentials of the range overflow there, and cancellation costs nothing that the result would show; for `c128` sums
 //! of squares are scaled by a power of two. Branch cuts and values at infinity are those of C.
 
@@ -125,6 +125,10 @@ fn unary(
             let both = b.and(re, im);
             return Ok(Parts::Real(b.mask_cast(both, Lane::M32)));
         }
+        Opcode::Sign => {
+            let w = sign(Fx::new(b, cx.variant, z.0), z);
+            return Ok(Parts::Complex(w.0, w.1));
+        }
         _ => {}
     }
     let wide = widen(b, z);
@@ -141,7 +145,6 @@ fn unary(
         Opcode::Sqrt => k.sqrt(wide),
         Opcode::Rsqrt => k.rsqrt(wide),
         Opcode::Cbrt => k.cbrt(wide),
-        Opcode::Sign => k.sign(wide),
         Opcode::Logistic => k.logistic(wide),
         Opcode::Sinh => k.sinh(wide),
         Opcode::Cosh => k.cosh(wide),
@@ -160,6 +163,30 @@ fn unary(
         _ => return Err(unsupported(opcode, ty)),
     };
     Ok(Parts::Complex(narrow(b, ty, w.0), narrow(b, ty, w.1)))
+}
+
+/// `z / |z|` in the arithmetic of the parts: the modulus is the larger part times `sqrt(1 + ratio^2)`, the square and
+/// the sum rounded once where there is FMA.
+fn sign(mut fx: Fx<'_>, z: Pair) -> Pair {
+    let (exponent, up) = if fx.double() { (900, 54) } else { (100, 24) };
+    let (x, y) = (fx.b.fabs(z.0), fx.b.fabs(z.1));
+    let larger = math::maximum(fx.b, x, y);
+    // Near the ends of the range the modulus may be infinite, or have fewer digits than the parts.
+    let huge = fx.is(larger, FloatCond::Gt, 2f64.powi(exponent));
+    let tiny = fx.is(larger, FloatCond::Lt, 2f64.powi(-exponent));
+    let (one, quarter, many) = (fx.c(1.0), fx.c(0.25), fx.c(2f64.powi(up)));
+    let scale = fx.b.select(huge, quarter, one);
+    let scale = fx.b.select(tiny, many, scale);
+    let smaller = math::minimum(fx.b, x, y);
+    let (re, im) = (fx.mul(z.0, scale), fx.mul(z.1, scale));
+    let (larger, smaller) = (fx.mul(larger, scale), fx.mul(smaller, scale));
+    let ratio = fx.div(smaller, larger);
+    let square = fx.fma(ratio, ratio, one);
+    let root = fx.b.sqrt(square);
+    let size = fx.mul(larger, root);
+    let (re, im) = (fx.div(re, size), fx.div(im, size));
+    let none = fx.is(larger, FloatCond::Eq, 0.0);
+    (fx.b.select(none, z.0, re), fx.b.select(none, z.1, im))
 }
 
 fn binary(
@@ -531,20 +558,6 @@ impl Complex<'_> {
         let angle = self.fx.div(angle, third);
         let (cos, sin) = (self.real(math::cos, angle), self.real(math::sin, angle));
         (self.fx.mul(size, cos), self.fx.mul(size, sin))
-    }
-
-    fn sign(&mut self, z: Pair) -> Pair {
-        let s = if self.scaled {
-            let (down, _) = self.scales(z);
-            (self.fx.mul(z.0, down), self.fx.mul(z.1, down))
-        } else {
-            z
-        };
-        let size = self.modulus(s);
-        let w = (self.fx.div(s.0, size), self.fx.div(s.1, size));
-        let (zero_re, zero_im) = (self.fx.is(z.0, FloatCond::Eq, 0.0), self.fx.is(z.1, FloatCond::Eq, 0.0));
-        let none = self.fx.b.and(zero_re, zero_im);
-        self.pick(none, z, w)
     }
 
     fn logistic(&mut self, z: Pair) -> Pair {

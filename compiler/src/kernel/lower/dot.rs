@@ -35,7 +35,7 @@ impl Lowerer<'_> {
         let lhs = self.leaf_shape(resolve(self.c, (inst.operands[0], 0)))?.clone();
         let rhs = self.leaf_shape(resolve(self.c, (inst.operands[1], 0)))?.clone();
         let out = self.leaf_shape((id, 0))?.ty;
-        let dims = |key| -> Vec<usize> { inst.attrs.ints_or_empty(key).iter().map(|&d| d.max(0) as usize).collect() };
+        let dims = |key| inst.attrs.dimension_numbers(key);
         let (lb, lc) = (dims(AttrKey::LhsBatchDims), dims(AttrKey::LhsContractingDims));
         let (rb, rc) = (dims(AttrKey::RhsBatchDims), dims(AttrKey::RhsContractingDims));
         let mut l = Loops {
@@ -117,10 +117,10 @@ impl Lowerer<'_> {
         parallel.extend(&l.n);
         let mut rows = Vec::new();
         let place = if along_k {
-            known.results.insert((id, 0), (0, offset.clone()));
+            known.results.insert(((id, 0), 0), (0, offset.clone()));
             Place::Lanes { results: vec![0] }
         } else {
-            known.rows.insert((id, 0), (0, offset.clone()));
+            known.rows.insert(((id, 0), 0), (0, offset.clone()));
             rows.push(RowBuffer { lane: lane_in_row(lane), elements: vector.extent });
             Place::Row { rows: vec![0] }
         };
@@ -222,14 +222,14 @@ impl Lowerer<'_> {
         // The sum is known at its own index, whatever form the epilogue's walk gives it.
         let own_dims = self.leaf_shape((id, 0))?.dims.clone();
         let own_index = delinearize(&offset, &own_dims);
-        stage.memo.insert(((id, 0), own_index), sum);
+        stage.memo.insert((((id, 0), 0), own_index), sum);
         let mut stores = Vec::new();
         for number in 0..self.outputs.len() {
             let leaf = self.outputs[number];
             let shape = self.leaf_shape(leaf)?;
             let index = delinearize(&offset, &shape.dims);
-            let value = self.value(&mut stage, &Known::default(), leaf, &index)?;
-            stores.push(self.store(&mut stage.body, number as u32, value, offset.clone())?);
+            let value = self.parts(&mut stage, &Known::default(), leaf, &index)?;
+            stores.extend(self.store(&mut stage.body, number as u32, &value, offset.clone())?);
         }
         let contraction =
             Contraction { ty, batch: l.batch, m, n, k, lhs, rhs, epilogue: stage.body, stores, partial: None };

@@ -41,10 +41,6 @@ fn as_index(body: &Body, offset: NodeId, high: i64) -> Ix {
     }
 }
 
-pub(super) fn numbers(inst: &Instruction, key: AttrKey) -> Vec<usize> {
-    inst.attrs.ints_or_empty(key).iter().map(|&d| d.max(0) as usize).collect()
-}
-
 impl Lowerer<'_> {
     /// The starts of a dynamic-slice or dynamic-update-slice: scalar operands from number `first` on, or the older form
     /// of one vector.
@@ -98,11 +94,11 @@ impl Lowerer<'_> {
         let ty = self.leaf_shape(indices)?.ty;
         let rank = self.leaf_shape(indices)?.rank();
         let vector_dim = inst.attrs.int(AttrKey::IndexVectorDim).unwrap_or(0).max(0) as usize;
-        let offset_dims = numbers(inst, AttrKey::OffsetDims);
-        let collapsed = numbers(inst, AttrKey::CollapsedSliceDims);
-        let map = numbers(inst, AttrKey::StartIndexMap);
-        let operand_batch = numbers(inst, AttrKey::OperandBatchingDims);
-        let indices_batch = numbers(inst, AttrKey::StartIndicesBatchingDims);
+        let offset_dims = inst.attrs.dimension_numbers(AttrKey::OffsetDims);
+        let collapsed = inst.attrs.dimension_numbers(AttrKey::CollapsedSliceDims);
+        let map = inst.attrs.dimension_numbers(AttrKey::StartIndexMap);
+        let operand_batch = inst.attrs.dimension_numbers(AttrKey::OperandBatchingDims);
+        let indices_batch = inst.attrs.dimension_numbers(AttrKey::StartIndicesBatchingDims);
         let sizes = inst.attrs.ints_or_empty(AttrKey::SliceSizes);
         let batch: Vec<Ix> =
             index.iter().enumerate().filter(|(d, _)| !offset_dims.contains(d)).map(|(_, i)| i.clone()).collect();
@@ -136,17 +132,17 @@ impl Lowerer<'_> {
         let loops: Vec<Loop> = dims.iter().map(|&d| self.new_loop(d)).collect();
         let index: Vec<Ix> = loops.iter().map(Loop::ix).collect();
         let mut stage = Stage::default();
-        let value = self.value(&mut stage, &Known::default(), operand, &index)?;
-        let copy = self.one_store(stage, loops, value, linearize(&index, &dims), 0)?;
+        let value = self.parts(&mut stage, &Known::default(), operand, &index)?;
+        let copy = self.one_store(stage, loops, &value, linearize(&index, &dims), 0)?;
 
         let loops: Vec<Loop> = update.iter().map(|&d| self.new_loop(d)).collect();
         let index: Vec<Ix> = loops.iter().map(Loop::ix).collect();
         let mut stage = Stage::default();
         let room: Vec<i64> = dims.iter().zip(&update).map(|(d, u)| d - u).collect();
         let starts = self.starts(&mut stage, &Known::default(), inst, 2, &room)?;
-        let value = self.value(&mut stage, &Known::default(), (inst.operands[1], 0), &index)?;
+        let value = self.parts(&mut stage, &Known::default(), (inst.operands[1], 0), &index)?;
         let target: Vec<Ix> = index.iter().zip(&starts).map(|(i, s)| i.add(s)).collect();
-        let write = self.one_store(stage, loops, value, linearize(&target, &dims), 0)?;
+        let write = self.one_store(stage, loops, &value, linearize(&target, &dims), 0)?;
         Ok(vec![copy, write])
     }
 
@@ -155,11 +151,11 @@ impl Lowerer<'_> {
         &mut self,
         mut stage: Stage,
         mut loops: Vec<Loop>,
-        value: NodeId,
+        parts: &[NodeId],
         offset: Ix,
         output: u32,
     ) -> Result<Phase> {
-        let stores = vec![self.store(&mut stage.body, output, value, offset)?];
+        let stores = self.store(&mut stage.body, output, parts, offset)?;
         let vector = match loops.pop() {
             Some(v) => v,
             None => self.new_loop(1),

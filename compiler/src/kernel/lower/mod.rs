@@ -3,27 +3,32 @@
 //! **Problem.** A group is a set of instructions on whole arrays; a kernel computes one element at a time.
 //!
 //! **Invariant.** The value of instruction `v` at index `X` (one [`Ix`] a dimension) is one node of a stage's body, made
-//! once. Movement never makes a node: it turns `X` into an index of its operand.
+//! once; a complex value is two, its parts, and lies in memory as two elements of the parts' type. Movement never makes a
+//! node: it turns `X` into an index of its operand.
 //!
 //! **Algorithm.** Start from what the group stores, at the index that the loops give, and walk back to the operands
 //! ([`Lowerer::value`]) until something is in memory (a load), in a row buffer, in an accumulator, or a constant. The
 //! kinds of groups differ only in which loops they set up: [`rows`], [`reduce`], [`dot`], [`movement`].
 
+mod bitcast;
+mod call;
 mod dot;
 mod indexing;
 mod movement;
 mod reduce;
 mod rows;
+mod scan;
 mod scatter;
+mod sort;
 mod window;
 
 use super::body::{Body, Lane, Mem, NodeId, Op, Variant};
-use super::elementwise::{self, ElementwiseContext};
+use super::elementwise::{self, ElementwiseContext, Parts};
 use super::index::{Axis, Ix, delinearize, linearize};
 use super::ir::{Buffer, Kernel, Loop, Phase, Role, Store};
 use super::storage;
 use crate::error::{Error, Result, Site};
-use crate::fusion::{Group, GroupKind, is_splat};
+use crate::fusion::{Group, GroupKind, cumulative_window, is_splat};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar};
 use std::collections::{HashMap, HashSet};
@@ -60,6 +65,9 @@ pub fn lower(
     numerics: Numerics,
 ) -> Result<Lowered> {
     let c = &module.computations[computation];
+    if let GroupKind::Call(id) = group.kind {
+        return call::call(c, id);
+    }
     let mut l = Lowerer {
         module,
         c,
@@ -79,8 +87,15 @@ pub fn lower(
         GroupKind::Pad(id) => l.pad(*id)?,
         GroupKind::DynamicUpdateSlice(id) => l.dynamic_update_slice(*id)?,
         GroupKind::Scatter(id) => l.scatter(*id)?,
-        GroupKind::ReduceWindow(id) => l.reduce_window(*id)?,
+        GroupKind::ReduceWindow(id) => match cumulative_window(module, c, *id) {
+            Some(window) => l.cumulative(*id, window)?,
+            None => l.reduce_window(*id)?,
+        },
+        GroupKind::Scan(id) => l.scan(*id)?,
         GroupKind::Convolution(id) => l.convolution(*id)?,
+        GroupKind::Call(id) => return Err(internal(l.inst(*id), "a call is no loop nest")),
+        GroupKind::Sort(id) => l.sort(*id)?,
+        GroupKind::TopK(id) => l.top_k(*id)?,
     };
     l.finish(group, phases)
 }
@@ -100,20 +115,25 @@ struct Lowerer<'a> {
     axes: u32,
 }
 
+/// A leaf, and which part of its values: 0 the real or only one, 1 the imaginary one.
+type Part = (Leaf, u32);
+
 /// What a stage knows besides the graph: finished reductions and row buffers.
 #[derive(Default)]
 struct Stage {
     body: Body,
-    memo: HashMap<(Leaf, Vec<Ix>), NodeId>,
+    memo: HashMap<(Part, Vec<Ix>), NodeId>,
 }
 
-/// Values that earlier stages made, by leaf: where they are, and the offset at which they are known.
+/// Values that earlier stages made, by part: where they are, and the offset at which they are known.
 #[derive(Default)]
 struct Known {
     /// Accumulator results: valid at this offset in the value's own shape.
-    results: HashMap<Leaf, (u32, Ix)>,
+    results: HashMap<Part, (u32, Ix)>,
     /// Row buffers, likewise.
-    rows: HashMap<Leaf, (u32, Ix)>,
+    rows: HashMap<Part, (u32, Ix)>,
+    /// Nodes of the stage's own body, likewise.
+    nodes: HashMap<Part, (NodeId, Ix)>,
 }
 
 fn site(inst: &Instruction) -> Site {
@@ -171,32 +191,59 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    fn load(&mut self, body: &mut Body, leaf: Leaf, index: &[Ix]) -> Result<NodeId> {
+    fn load(&mut self, body: &mut Body, (leaf, part): Part, index: &[Ix]) -> Result<NodeId> {
         let shape = self.leaf_shape(leaf)?;
         let buffer = self.input(leaf)?;
         let mem = mem_of(self.inst(leaf.0), shape.ty)?;
-        let raw = body.push(Op::Load(buffer, mem, linearize(index, &shape.dims)), &[], mem.lane());
-        Ok(storage::decode(body, shape.ty, raw))
+        let offset = part_offset(shape.ty, part, &linearize(index, &shape.dims));
+        let raw = body.push(Op::Load(buffer, mem, offset), &[], mem.lane());
+        Ok(storage::decode(body, shape.ty.real_part(), raw))
     }
 
-    /// The value of `leaf` at `index`, as a node of the stage's body, in the compute lane of its type.
+    /// The parts of a leaf's values, as many as its type has.
+    fn parts_of(&self, leaf: Leaf) -> Result<std::ops::Range<u32>> {
+        Ok(0..storage::parts(self.leaf_shape(leaf)?.ty))
+    }
+
+    /// Number and part of each component that reductions of `operands` carry.
+    fn components(&self, operands: &[InstructionId]) -> Result<Vec<(usize, u32)>> {
+        let mut out = Vec::new();
+        for (k, &o) in operands.iter().enumerate() {
+            out.extend(self.parts_of(resolve(self.c, (o, 0)))?.map(|part| (k, part)));
+        }
+        Ok(out)
+    }
+
+    /// The value of `leaf` at `index`, as a node of the stage's body, in the compute lane of its type; the real part
+    /// where it is complex.
     fn value(&mut self, stage: &mut Stage, known: &Known, leaf: Leaf, index: &[Ix]) -> Result<NodeId> {
-        let leaf = resolve(self.c, leaf);
-        let key = (leaf, index.to_vec());
+        self.part(stage, known, (leaf, 0), index)
+    }
+
+    /// All parts of the value of `leaf` at `index`.
+    fn parts(&mut self, stage: &mut Stage, known: &Known, leaf: Leaf, index: &[Ix]) -> Result<Vec<NodeId>> {
+        self.parts_of(resolve(self.c, leaf))?.map(|part| self.part(stage, known, (leaf, part), index)).collect()
+    }
+
+    /// One part of the value of a leaf at `index`.
+    fn part(&mut self, stage: &mut Stage, known: &Known, (leaf, part): Part, index: &[Ix]) -> Result<NodeId> {
+        let part = (resolve(self.c, leaf), part);
+        let key = (part, index.to_vec());
         if let Some(&node) = stage.memo.get(&key) {
             return Ok(node);
         }
-        let node = self.fresh_value(stage, known, leaf, index)?;
+        let node = self.fresh_value(stage, known, part, index)?;
         stage.memo.insert(key, node);
         Ok(node)
     }
 
-    fn fresh_value(&mut self, stage: &mut Stage, known: &Known, leaf: Leaf, index: &[Ix]) -> Result<NodeId> {
+    fn fresh_value(&mut self, stage: &mut Stage, known: &Known, part: Part, index: &[Ix]) -> Result<NodeId> {
+        let leaf = part.0;
         let inst = self.inst(leaf.0);
         let shape = self.leaf_shape(leaf)?;
         let offset = || linearize(index, &shape.dims);
-        if let Some((row, at)) = known.rows.get(&leaf)
-            && *at == offset()
+        if let Some((row, at)) = known.rows.get(&part)
+            && at.agrees(&offset())
         {
             let lane = storage::compute_lane(shape.ty);
             let raw = stage.body.push(Op::Row(*row), &[], lane_in_row(lane));
@@ -205,15 +252,22 @@ impl<'a> Lowerer<'a> {
                 matches!(inst.opcode, Opcode::Reduce | Opcode::Dot | Opcode::ReduceWindow | Opcode::Convolution);
             return Ok(if folded { storage::round_to(&mut stage.body, shape.ty, value) } else { value });
         }
-        if let Some((result, at)) = known.results.get(&leaf) {
-            if *at != offset() {
+        if let Some((node, at)) = known.nodes.get(&part) {
+            return if at.agrees(&offset()) {
+                Ok(*node)
+            } else {
+                Err(internal(inst, "a running value is read out of step"))
+            };
+        }
+        if let Some((result, at)) = known.results.get(&part) {
+            if !at.agrees(&offset()) {
                 return Err(internal(inst, "a reduction is read out of step"));
             }
             let value = stage.body.push(Op::Result(*result), &[], storage::compute_lane(shape.ty));
             return Ok(storage::round_to(&mut stage.body, shape.ty, value));
         }
         if self.in_memory(leaf) {
-            return self.load(&mut stage.body, leaf, index);
+            return self.load(&mut stage.body, part, index);
         }
         let operand = |n: usize| inst.operands.get(n).copied().ok_or_else(|| internal(inst, "an operand is missing"));
         match inst.opcode {
@@ -221,14 +275,18 @@ impl<'a> Lowerer<'a> {
                 let literal = inst.literal().ok_or_else(|| internal(inst, "no literal"))?;
                 let arrays = literal.arrays();
                 let array = arrays.get(leaf.1).ok_or_else(|| internal(inst, "no leaf"))?;
-                Ok(splat(&mut stage.body, array))
+                Ok(constant_node(&mut stage.body, array, 0, part.1))
             }
             Opcode::Iota => {
                 let d = inst.attrs.int(AttrKey::IotaDimension).unwrap_or(0).max(0) as usize;
-                let wide = shape.ty.bits() == 64 || shape.dims[d] > i64::from(i32::MAX);
+                let to = shape.ty.real_part();
+                if part.1 == 1 {
+                    return Ok(stage.body.bits(storage::compute_lane(to), 0));
+                }
+                let wide = to.bits() == 64 || shape.dims[d] > i64::from(i32::MAX);
                 let (lane, from) = if wide { (Lane::I64, ElementType::S64) } else { (Lane::I32, ElementType::S32) };
                 let raw = stage.body.push(Op::Index(index[d].clone()), &[], lane);
-                self.convert(stage, inst, from, shape.ty, raw)
+                self.convert(stage, inst, from, to, raw)
             }
             Opcode::Copy
             | Opcode::Reshape
@@ -238,37 +296,40 @@ impl<'a> Lowerer<'a> {
             | Opcode::Reverse => {
                 let from = self.leaf_shape(resolve(self.c, (operand(0)?, 0)))?;
                 let moved = moved_index(inst, index, &shape.dims, &from.dims);
-                self.value(stage, known, (operand(0)?, 0), &moved)
+                self.part(stage, known, ((operand(0)?, 0), part.1), &moved)
             }
             Opcode::DynamicSlice => {
                 let moved = self.dynamic_slice_index(stage, known, inst, index)?;
-                self.value(stage, known, (operand(0)?, 0), &moved)
+                self.part(stage, known, ((operand(0)?, 0), part.1), &moved)
             }
             Opcode::Gather => {
                 let moved = self.gather_index(stage, known, inst, index)?;
-                self.value(stage, known, (operand(0)?, 0), &moved)
+                self.part(stage, known, ((operand(0)?, 0), part.1), &moved)
             }
-            Opcode::BitcastConvert => {
-                let from = self.leaf_shape((operand(0)?, 0))?;
-                if from.ty.bits() != shape.ty.bits() {
-                    return Err(unsupported(inst, "compiling bitcast-convert between widths"));
-                }
-                let x = self.value(stage, known, (operand(0)?, 0), index)?;
-                Ok(storage::bitcast(&mut stage.body, from.ty, shape.ty, x))
+            Opcode::BitcastConvert => self.bitcast(stage, known, inst, (shape.ty, part.1), index),
+            Opcode::Complex => self.part(stage, known, ((operand(part.1 as usize)?, 0), 0), index),
+            Opcode::Real | Opcode::Imag if self.leaf_shape(resolve(self.c, (operand(0)?, 0)))?.ty.is_complex() => {
+                let which = u32::from(inst.opcode == Opcode::Imag);
+                self.part(stage, known, ((operand(0)?, 0), which), index)
             }
             op if op.is_elementwise() => {
-                let mut nodes = Vec::with_capacity(inst.operands.len());
+                let mut values = Vec::with_capacity(inst.operands.len());
                 let mut types = Vec::with_capacity(inst.operands.len());
                 for &o in &inst.operands {
                     let s = self.leaf_shape(resolve(self.c, (o, 0)))?;
                     types.push(s.ty);
                     let scalar = s.rank() == 0;
-                    nodes.push(self.value(stage, known, (o, 0), if scalar { &[] } else { index })?);
+                    values.push(self.parts(stage, known, (o, 0), if scalar { &[] } else { index })?);
                 }
                 if inst.opcode == Opcode::Convert && self.has_excess(inst.operands[0]) && shape.ty != types[0] {
-                    nodes[0] = storage::round_to(&mut stage.body, types[0], nodes[0]);
+                    values[0][0] = storage::round_to(&mut stage.body, types[0], values[0][0]);
                 }
-                self.elementwise(stage, inst, &types, shape.ty, &nodes)
+                let parts = elementwise_parts(&mut stage.body, inst, &types, shape.ty, &values, self.numerics)?;
+                // Both parts are made at once.
+                for (k, &node) in parts.iter().enumerate() {
+                    stage.memo.insert(((leaf, k as u32), index.to_vec()), node);
+                }
+                parts.get(part.1 as usize).copied().ok_or_else(|| internal(inst, "a part is missing"))
             }
             op => Err(unsupported(inst, format!("compiling '{op}' inside a kernel"))),
         }
@@ -288,17 +349,6 @@ impl<'a> Lowerer<'a> {
             }
     }
 
-    fn elementwise(
-        &self,
-        stage: &mut Stage,
-        inst: &Instruction,
-        types: &[ElementType],
-        result: ElementType,
-        nodes: &[NodeId],
-    ) -> Result<NodeId> {
-        elementwise_node(&mut stage.body, inst, types, result, nodes, self.numerics)
-    }
-
     fn convert(
         &self,
         stage: &mut Stage,
@@ -315,19 +365,29 @@ impl<'a> Lowerer<'a> {
             .map_err(|e| unsupported(inst, e.0))
     }
 
-    /// A store of `value` (in the compute lane) to output buffer number `output`.
-    fn store(&self, body: &mut Body, output: u32, value: NodeId, index: Ix) -> Result<Store> {
+    /// Stores of the parts of a value (in the compute lane) to output buffer number `output`.
+    fn store(&self, body: &mut Body, output: u32, parts: &[NodeId], index: Ix) -> Result<Vec<Store>> {
         let leaf = self.outputs[output as usize];
         let ty = self.leaf_shape(leaf)?.ty;
         let mem = mem_of(self.inst(leaf.0), ty)?;
-        let value = storage::encode(body, ty, value);
-        Ok(Store { buffer: output, mem, index, value })
+        let stores = parts.iter().zip(0..).map(|(&value, part)| {
+            let value = storage::encode(body, ty.real_part(), value);
+            Store { buffer: output, mem, index: part_offset(ty, part, &index), value }
+        });
+        Ok(stores.collect())
     }
 
     /// The combiner of a reduction: its body (arguments: accumulators, then values), roots, and identity.
-    fn combiner(&self, inst: &Instruction) -> Result<Combiner> {
+    fn combiner(&self, inst: &Instruction, components: usize) -> Result<Combiner> {
         let id = inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| internal(inst, "no to_apply"))?;
-        region(self.module, id, inst, self.numerics)
+        // A fold with one operation is one operation: it is rounded when it is done, or a sum in a narrow float would stop
+        // growing where a step is below half a unit of it.
+        let strict_rounding = self.numerics.strict_rounding && identity(&self.module.computations[id]).is_none();
+        let combiner = region(self.module, id, inst, Numerics { strict_rounding, ..self.numerics })?;
+        if combiner.roots.len() != components {
+            return Err(internal(inst, "the combiner yields another number of values"));
+        }
+        Ok(combiner)
     }
 
     /// Numbers the buffers for good: inputs first, then outputs.
@@ -339,11 +399,10 @@ impl<'a> Lowerer<'a> {
         }
         let mut buffers = Vec::new();
         for (_, shape) in &self.inputs {
-            buffers.push(Buffer { ty: shape.ty, elements: shape.elements(), role: Role::Input });
+            buffers.push(buffer(shape, Role::Input));
         }
         for &leaf in &self.outputs {
-            let shape = self.leaf_shape(leaf)?;
-            buffers.push(Buffer { ty: shape.ty, elements: shape.elements(), role: Role::Output });
+            buffers.push(buffer(self.leaf_shape(leaf)?, Role::Output));
         }
         let main = self.inst(group.outputs.last().map_or(group.members[0], |o| o.0));
         let name = main.name.clone();
@@ -353,8 +412,22 @@ impl<'a> Lowerer<'a> {
         if let GroupKind::DynamicUpdateSlice(_) | GroupKind::Scatter(_) = group.kind {
             super::simplify::leave_copies(&mut kernel);
         }
+        super::split::split_long_rows(&mut kernel);
         let inputs = self.inputs.into_iter().map(|(leaf, _)| leaf).collect();
         Ok(Lowered { kernel, inputs, outputs: self.outputs })
+    }
+}
+
+/// A buffer that holds an array: complex numbers are two elements each.
+fn buffer(shape: &ArrayShape, role: Role) -> Buffer {
+    Buffer { ty: shape.ty.real_part(), elements: shape.elements() * storage::parts(shape.ty) as usize, role }
+}
+
+/// Where a part of the value at `offset` of an array lies, in elements of its buffer.
+fn part_offset(ty: ElementType, part: u32, offset: &Ix) -> Ix {
+    match storage::parts(ty) {
+        1 => offset.clone(),
+        n => offset.scale(i64::from(n)).offset(i64::from(part)),
     }
 }
 
@@ -457,7 +530,7 @@ fn sees_both_sides(body: &Body, root: NodeId, n: u32) -> bool {
 }
 
 fn mem_of(inst: &Instruction, ty: ElementType) -> Result<Mem> {
-    storage::mem_of(ty).ok_or_else(|| unsupported(inst, format!("compiling element type {ty}")))
+    storage::mem_of(ty.real_part()).ok_or_else(|| unsupported(inst, format!("compiling element type {ty}")))
 }
 
 /// Masks are kept in row buffers as integers.
@@ -473,25 +546,40 @@ fn from_row(body: &mut Body, raw: NodeId, lane: Lane) -> NodeId {
     body.icmp(super::body::IntCond::Ne, raw, zero)
 }
 
-fn elementwise_node(
+/// The parts of an elementwise operation's result from those of its operands.
+fn elementwise_parts(
     body: &mut Body,
     inst: &Instruction,
     types: &[ElementType],
     result: ElementType,
-    nodes: &[NodeId],
+    operands: &[Vec<NodeId>],
     numerics: Numerics,
-) -> Result<NodeId> {
+) -> Result<Vec<NodeId>> {
     let cx = ElementwiseContext { variant: numerics.variant, strict_rounding: numerics.strict_rounding };
-    elementwise::lower(body, &cx, inst.opcode, &inst.attrs, types, result, nodes).map_err(|e| unsupported(inst, e.0))
+    let wrong = |e: elementwise::Unsupported| unsupported(inst, e.0);
+    let first = || operands.iter().map(|o| o.first().copied()).collect::<Option<Vec<NodeId>>>();
+    if !result.is_complex() && !types.iter().any(|ty| ty.is_complex()) {
+        let nodes = first().ok_or_else(|| internal(inst, "an operand without parts"))?;
+        let value = elementwise::lower(body, &cx, inst.opcode, &inst.attrs, types, result, &nodes).map_err(wrong)?;
+        return Ok(vec![value]);
+    }
+    let mut pairs = Vec::with_capacity(operands.len());
+    for operand in operands {
+        pairs.push(match *operand.as_slice() {
+            [re, im] => Parts::Complex(re, im),
+            [x] => Parts::Real(x),
+            _ => return Err(internal(inst, "an operand without parts")),
+        });
+    }
+    let value = elementwise::lower_complex(body, &cx, inst.opcode, &inst.attrs, types, result, &pairs);
+    Ok(match value.map_err(wrong)? {
+        Parts::Real(x) => vec![x],
+        Parts::Complex(re, im) => vec![re, im],
+    })
 }
 
-/// The element of a constant whose elements are all equal, in the compute lane of its type.
-fn splat(body: &mut Body, array: &ArrayLiteral) -> NodeId {
-    constant_node(body, array, 0)
-}
-
-/// One element of a constant, in the compute lane of its type; 0 where there is none.
-pub(crate) fn constant_node(body: &mut Body, array: &ArrayLiteral, i: usize) -> NodeId {
+/// A part of one element of a constant, in the compute lane of its type; 0 where there is none.
+pub(crate) fn constant_node(body: &mut Body, array: &ArrayLiteral, i: usize, part: u32) -> NodeId {
     let ty = array.ty();
     let lane = storage::compute_lane(ty);
     let bits = match if i < array.elements() { array.get(i) } else { Scalar::Int(0) } {
@@ -501,19 +589,47 @@ pub(crate) fn constant_node(body: &mut Body, array: &ArrayLiteral, i: usize) -> 
         Scalar::UInt(v) if lane == Lane::I32 => u64::from(v as u32),
         Scalar::UInt(v) => v,
         // The storage form keeps NaN payloads that a trip through f64 would not.
-        Scalar::Float(_) if ty == ElementType::F32 => u64::from(array.as_slice::<u32>()[i]),
-        Scalar::Float(_) if ty == ElementType::F64 => array.as_slice::<u64>()[i],
-        Scalar::Float(v) => u64::from((v as f32).to_bits()),
-        Scalar::Complex(_) => 0,
+        Scalar::Float(_) | Scalar::Complex(_) => {
+            let (size, mut raw) = (ty.real_part().byte_size(), [0; 8]);
+            let at = (i * storage::parts(ty) as usize + part as usize) * size;
+            if let Some(bytes) = array.bytes().get(at..at + size) {
+                raw[..size].copy_from_slice(bytes);
+            }
+            let raw = u64::from_le_bytes(raw);
+            if storage::is_narrow_float(ty) {
+                let raw = body.bits(Lane::I32, raw);
+                return storage::decode(body, ty, raw);
+            }
+            raw
+        }
     };
     body.bits(lane, bits)
 }
 
-/// Turns a computation on scalars into nodes: arguments are its parameters.
+/// Turns a computation on scalars into nodes: arguments are the parts of its parameters, one after another.
 pub(crate) fn region(module: &Module, id: ComputationId, at: &Instruction, numerics: Numerics) -> Result<Combiner> {
+    region_over(module, id, at, numerics, &[])
+}
+
+/// As [`region`], for an elementwise computation on arrays of dimensions `dims` and on scalars.
+fn region_over(
+    module: &Module,
+    id: ComputationId,
+    at: &Instruction,
+    numerics: Numerics,
+    dims: &[i64],
+) -> Result<Combiner> {
     let c = &module.computations[id];
     let mut body = Body::new();
-    let mut nodes: HashMap<InstructionId, NodeId> = HashMap::new();
+    let mut nodes: HashMap<InstructionId, Vec<NodeId>> = HashMap::new();
+    let mut arguments = 0;
+    for p in c.parameters() {
+        let Some(shape) = c.instructions[p].shape.as_array() else { continue };
+        let lane = storage::compute_lane(shape.ty);
+        let parts = storage::parts(shape.ty);
+        nodes.insert(p, (0..parts).map(|part| body.arg(arguments + part, lane)).collect());
+        arguments += parts;
+    }
     for &i in &c.order {
         let inst = &c.instructions[i];
         let Some(shape) = inst.shape.as_array() else {
@@ -522,26 +638,43 @@ pub(crate) fn region(module: &Module, id: ComputationId, at: &Instruction, numer
             }
             return Err(unsupported(at, format!("'{}' in '{}'", inst.opcode, c.name)));
         };
-        if shape.elements() != 1 || shape.ty.is_complex() {
+        let uniform = inst.opcode == Opcode::Constant
+            && inst.literal().is_some_and(|l| l.arrays().into_iter().all(is_splat))
+            || inst.opcode == Opcode::Broadcast
+                && c.instructions[inst.operands[0]].shape.as_array().is_some_and(|a| a.elements() == 1)
+            || matches!(inst.opcode, Opcode::Parameter | Opcode::Copy)
+            || inst.opcode.is_elementwise();
+        let fits = shape.elements() == 1 || shape.dims == dims && uniform;
+        if !fits {
             return Err(unsupported(at, format!("'{}' of shape {shape} in '{}'", inst.opcode, c.name)));
         }
-        let of = |o: InstructionId| -> Result<(NodeId, ElementType)> {
+        let of = |o: InstructionId| -> Result<(Vec<NodeId>, ElementType)> {
             let (o, _) = resolve(c, (o, 0));
             let ty = c.instructions[o].shape.as_array().map_or(shape.ty, |s| s.ty);
-            nodes.get(&o).map(|&n| (n, ty)).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))
+            nodes.get(&o).map(|n| (n.clone(), ty)).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))
         };
         let node = match inst.opcode {
-            Opcode::Parameter => body.arg(inst.parameter_number().unwrap_or(0) as u32, storage::compute_lane(shape.ty)),
+            Opcode::Parameter => continue,
             Opcode::Constant => {
                 let literal = inst.literal().and_then(|l| l.as_array()).ok_or_else(|| internal(inst, "no literal"))?;
-                splat(&mut body, literal)
+                (0..storage::parts(shape.ty)).map(|part| constant_node(&mut body, literal, 0, part)).collect()
             }
             Opcode::Copy | Opcode::Reshape | Opcode::Broadcast | Opcode::Transpose => of(inst.operands[0])?.0,
+            Opcode::BitcastConvert => {
+                let (x, from) = of(inst.operands[0])?;
+                let &[x] = x.as_slice() else {
+                    return Err(unsupported(at, format!("'{}' of {from} in '{}'", inst.opcode, c.name)));
+                };
+                if from.bits() != shape.ty.bits() || shape.ty.is_complex() {
+                    return Err(unsupported(at, format!("'{}' to {} in '{}'", inst.opcode, shape.ty, c.name)));
+                }
+                let bits = storage::to_bits(&mut body, from, x);
+                vec![storage::from_bits(&mut body, shape.ty, bits)]
+            }
             op if op.is_elementwise() => {
                 let operands: Vec<_> = inst.operands.iter().map(|&o| of(o)).collect::<Result<_>>()?;
-                let types: Vec<_> = operands.iter().map(|o| o.1).collect();
-                let operands: Vec<_> = operands.iter().map(|o| o.0).collect();
-                elementwise_node(&mut body, inst, &types, shape.ty, &operands, numerics)?
+                let (operands, types): (Vec<_>, Vec<_>) = operands.into_iter().unzip();
+                elementwise_parts(&mut body, inst, &types, shape.ty, &operands, numerics)?
             }
             op => return Err(unsupported(at, format!("'{op}' in '{}'", c.name))),
         };
@@ -549,31 +682,48 @@ pub(crate) fn region(module: &Module, id: ComputationId, at: &Instruction, numer
     }
     let root = &c.instructions[c.root];
     let mut roots = Vec::new();
+    let mut complex = false;
     for leaf in 0..root.shape.leaf_count() {
         let (source, _) = resolve(c, (c.root, leaf));
-        roots.push(*nodes.get(&source).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))?);
+        let parts = nodes.get(&source).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))?;
+        complex |= parts.len() > 1;
+        roots.extend(parts);
     }
     let identity = identity(c);
     let n = roots.len() as u32;
     let fold = roots.iter().all(|&r| sees_both_sides(&body, r, n));
-    let splits = fold && (identity.is_some() || (0..n).all(|k| meets(&body, k, n + k)));
+    // Of complex combiners only one sum or product is known not to care about the order.
+    let symmetric = if complex {
+        is_plain(c) && matches!(root.opcode, Opcode::Add | Opcode::Multiply)
+    } else {
+        (0..n).all(|k| meets(&body, k, n + k))
+    };
+    let splits = fold && (identity.is_some() || symmetric);
     Ok(Combiner { body, roots, identity, splits })
+}
+
+/// Whether a reducer is one operation on its two parameters.
+fn is_plain(c: &Computation) -> bool {
+    let root = &c.instructions[c.root];
+    root.operands.len() == 2
+        && root.operands[0] != root.operands[1]
+        && root.operands.iter().all(|&o| c.instructions[o].opcode == Opcode::Parameter)
 }
 
 /// The value that changes nothing when combined, for reducers of one operation.
 fn identity(c: &Computation) -> Option<Vec<u64>> {
     let root = &c.instructions[c.root];
     let ty = root.shape.as_array()?.ty;
-    let plain = root.operands.len() == 2
-        && root.operands[0] != root.operands[1]
-        && root.operands.iter().all(|&o| c.instructions[o].opcode == Opcode::Parameter);
-    if !plain {
+    if !is_plain(c) {
         return None;
     }
     let lane = storage::compute_lane(ty);
     let float = |v: f64| if lane == Lane::F64 { v.to_bits() } else { u64::from((v as f32).to_bits()) };
     let mask = if lane.bits() == 32 { u64::from(u32::MAX) } else { u64::MAX };
     let width = ty.bits().min(64);
+    if ty.is_complex() {
+        return (root.opcode == Opcode::Add).then(|| vec![float(-0.0); 2]);
+    }
     Some(vec![match root.opcode {
         // -0 and not 0: -0 + -0 is -0.
         Opcode::Add if ty.is_float() => float(-0.0),

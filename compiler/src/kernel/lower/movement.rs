@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::hlo::resolve;
 use crate::hlo::{AttrKey, InstructionId, PaddingDimension};
 use crate::kernel::index::{Ix, linearize};
-use crate::kernel::ir::{self, Loop, Nest, Phase};
+use crate::kernel::ir::{Loop, Phase};
 
 impl Lowerer<'_> {
     pub(super) fn concatenate(&mut self, id: InstructionId) -> Result<Vec<Phase>> {
@@ -19,7 +19,12 @@ impl Lowerer<'_> {
                 continue;
             }
             let offset = start;
-            phases.push(self.part(id, &dims, Some(operand), |i, ix| if i == d { ix.offset(offset) } else { ix })?);
+            phases.push(self.store_box(
+                id,
+                &dims,
+                Some(operand),
+                |i, ix| if i == d { ix.offset(offset) } else { ix },
+            )?);
             start += dims[d];
         }
         Ok(phases)
@@ -36,7 +41,7 @@ impl Lowerer<'_> {
         let empty = inside.iter().any(|(a, b)| a >= b);
         if config.iter().any(|c| c.interior > 0) || empty {
             // Gaps lie between the operand's elements: fill everything first.
-            phases.push(self.part(id, &to, None, |_, ix| ix)?);
+            phases.push(self.store_box(id, &to, None, |_, ix| ix)?);
         } else {
             // Boxes around the operand: dimension by dimension, below and above, the earlier ones already narrowed.
             for d in 0..to.len() {
@@ -54,7 +59,7 @@ impl Lowerer<'_> {
                     }
                     offsets[d] = start;
                     dims[d] = end - start;
-                    phases.push(self.part(id, &dims, None, |i, ix| ix.offset(offsets[i]))?);
+                    phases.push(self.store_box(id, &dims, None, |i, ix| ix.offset(offsets[i]))?);
                 }
             }
         }
@@ -71,7 +76,7 @@ impl Lowerer<'_> {
     }
 
     /// Stores `operand`, or the padding value, over a box of the result.
-    fn part(
+    fn store_box(
         &mut self,
         id: InstructionId,
         dims: &[i64],
@@ -93,23 +98,15 @@ impl Lowerer<'_> {
     fn store_part(
         &mut self,
         id: InstructionId,
-        mut loops: Vec<Loop>,
+        loops: Vec<Loop>,
         operand: InstructionId,
         source: &[Ix],
         target: &[Ix],
     ) -> Result<Phase> {
         let mut stage = Stage::default();
-        let value = self.value(&mut stage, &Known::default(), (operand, 0), source)?;
+        let value = self.parts(&mut stage, &Known::default(), (operand, 0), source)?;
         let offset = linearize(target, &self.leaf_shape((id, 0))?.dims);
-        let stores = vec![self.store(&mut stage.body, 0, value, offset)?];
-        let vector = match loops.pop() {
-            Some(v) => v,
-            None => self.new_loop(1),
-        };
-        let body = stage.body;
-        let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-        let stage = ir::Stage { sequential, vector, body, accumulators, stores, row_stores };
-        Ok(Phase::Nest(Nest { parallel: loops, rows: Vec::new(), stages: vec![stage] }))
+        self.one_store(stage, loops, &value, offset, 0)
     }
 }
 

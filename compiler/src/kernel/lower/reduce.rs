@@ -40,27 +40,27 @@ impl Lowerer<'_> {
         let mut stage = Stage::default();
         let mut known = Known::default();
         let (mut init, mut values) = (Vec::new(), Vec::new());
-        for k in 0..n {
-            init.push(self.value(&mut stage, &known, (inst.operands[n + k], 0), &[])?);
-            values.push(self.value(&mut stage, &known, (inst.operands[k], 0), &index)?);
+        let components = self.components(&inst.operands[..n])?;
+        for &(k, part) in &components {
+            init.push(self.part(&mut stage, &known, ((inst.operands[n + k], 0), part), &[])?);
+            values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
         }
-        let combiner = self.combiner(inst)?;
+        let combiner = self.combiner(inst, components.len())?;
         let mut rows = Vec::new();
         let place = if vector_is_reduced {
-            Place::Lanes { results: (0..n as u32).collect() }
+            Place::Lanes { results: (0..components.len() as u32).collect() }
         } else {
-            for k in 0..n {
+            for &(k, _) in &components {
                 let lane = lane_in_row(self.compute_lane((id, k))?);
                 rows.push(RowBuffer { lane, elements: vector.extent });
             }
-            Place::Row { rows: (0..n as u32).collect() }
+            Place::Row { rows: (0..components.len() as u32).collect() }
         };
         let kept_dims: Vec<i64> = kept.iter().map(|&d| dims[d]).collect();
         let offset = linearize(&kept_index, &kept_dims);
-        for k in 0..n {
-            let at = (k as u32, offset.clone());
+        for (number, &(k, part)) in (0..).zip(&components) {
             let table = if vector_is_reduced { &mut known.results } else { &mut known.rows };
-            table.insert((id, k), at);
+            table.insert(((id, k), part), (number, offset.clone()));
         }
         let accumulator = Accumulator {
             init,
@@ -91,11 +91,11 @@ impl Lowerer<'_> {
             let leaf = self.outputs[number];
             let shape = self.leaf_shape(leaf)?;
             let index = delinearize(offset, &shape.dims);
-            if linearize(&index, &shape.dims) != *offset {
+            if !linearize(&index, &shape.dims).agrees(offset) {
                 return Err(internal(self.inst(leaf.0), "an output is out of step"));
             }
-            let value = self.value(&mut stage, known, leaf, &index)?;
-            stores.push(self.store(&mut stage.body, number as u32, value, offset.clone())?);
+            let value = self.parts(&mut stage, known, leaf, &index)?;
+            stores.extend(self.store(&mut stage.body, number as u32, &value, offset.clone())?);
         }
         let vector = match vector {
             Some(v) => v,

@@ -3,7 +3,7 @@
 //! Stage `L` computes what follows from `L` reductions of a row, one after another. A full value of an earlier stage is
 //! computed again where that is cheap and kept in a row buffer where it is not.
 
-use super::{Known, Lowerer, Stage, internal, lane_in_row};
+use super::{Known, Lowerer, Stage, lane_in_row};
 use crate::error::Result;
 use crate::fusion::Group;
 use crate::hlo::{InstructionId, Opcode};
@@ -44,6 +44,7 @@ impl Lowerer<'_> {
         for level in 0..=last {
             let mut stage = Stage::default();
             let mut accumulators = Vec::new();
+            let mut finished = Vec::new();
             let mut stores = Vec::new();
             let mut row_stores = Vec::new();
             let mut full = false;
@@ -56,16 +57,24 @@ impl Lowerer<'_> {
                 let n = inst.operands.len() / 2;
                 let mut init = Vec::new();
                 let mut values = Vec::new();
-                for k in 0..n {
-                    init.push(self.value(&mut stage, &known, (inst.operands[n + k], 0), &[])?);
+                let components = self.components(&inst.operands[..n])?;
+                for &(k, part) in &components {
+                    init.push(self.part(&mut stage, &known, ((inst.operands[n + k], 0), part), &[])?);
                     let operand = self.leaf_shape(resolve(self.c, (inst.operands[k], 0)))?;
                     let index = delinearize(&full_offset, &operand.dims);
-                    values.push(self.value(&mut stage, &known, (inst.operands[k], 0), &index)?);
+                    values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
                 }
-                let combiner = self.combiner(inst)?;
-                let numbers: Vec<u32> = (0..n as u32).map(|k| results + k).collect();
-                results += n as u32;
-                accumulators.push((m, numbers, init, values, combiner));
+                let combiner = self.combiner(inst, components.len())?;
+                let first = results;
+                results += components.len() as u32;
+                for (&(k, part), number) in components.iter().zip(first..) {
+                    let shape = self.leaf_shape((m, k))?;
+                    let index = delinearize(&row_offset, &shape.dims);
+                    finished.push((((m, k), part), (number, linearize(&index, &shape.dims))));
+                }
+                let (identity, splits, roots) = (combiner.identity, combiner.splits, combiner.roots);
+                let (combine, place) = (combiner.body, Place::Lanes { results: (first..results).collect() });
+                accumulators.push(Accumulator { init, values, identity, combine, roots, splits, place });
             }
             // Rows first: what the stores below need of this stage is then in the memo already.
             let mut kept = Vec::new();
@@ -84,19 +93,21 @@ impl Lowerer<'_> {
                 }
                 let shape = self.leaf_shape((m, 0))?;
                 let lane = storage::compute_lane(shape.ty);
-                if row_elements * i64::from(lane.bits() / 8) > MAX_ROW_BYTES {
+                if row_elements.saturating_mul(i64::from(lane.bits() / 8 * storage::parts(shape.ty))) > MAX_ROW_BYTES {
                     continue;
                 }
                 let index = delinearize(&full_offset, &shape.dims);
                 let offset = linearize(&index, &shape.dims);
-                let mut node = self.value(&mut stage, &known, (m, 0), &index)?;
-                if lane.is_mask() {
-                    node = stage.body.mask_to_int(node);
+                let parts = self.parts(&mut stage, &known, (m, 0), &index)?;
+                for (mut node, part) in parts.into_iter().zip(0..) {
+                    if lane.is_mask() {
+                        node = stage.body.mask_to_int(node);
+                    }
+                    let row = rows.len() as u32;
+                    rows.push(RowBuffer { lane: lane_in_row(lane), elements: row_elements });
+                    row_stores.push((row, node));
+                    kept.push((((m, 0), part), (row, offset.clone())));
                 }
-                let row = rows.len() as u32;
-                rows.push(RowBuffer { lane: lane_in_row(lane), elements: row_elements });
-                row_stores.push((row, node));
-                kept.push(((m, 0), (row, offset)));
                 full = true;
             }
             for (number, &leaf) in group.outputs.iter().enumerate() {
@@ -109,31 +120,13 @@ impl Lowerer<'_> {
                 let at = if is_row { &row_offset } else { &full_offset };
                 let index = delinearize(at, &shape.dims);
                 let offset = linearize(&index, &shape.dims);
-                let value = self.value(&mut stage, &known, leaf, &index)?;
-                stores.push(self.store(&mut stage.body, number as u32, value, offset)?);
+                let value = self.parts(&mut stage, &known, leaf, &index)?;
+                stores.extend(self.store(&mut stage.body, number as u32, &value, offset)?);
             }
-            let accumulators: Vec<(InstructionId, Accumulator)> = accumulators
-                .into_iter()
-                .map(|(m, results, init, values, combiner)| {
-                    let place = Place::Lanes { results };
-                    let (identity, splits) = (combiner.identity, combiner.splits);
-                    let (combine, roots) = (combiner.body, combiner.roots);
-                    (m, Accumulator { init, values, identity, combine, roots, splits, place })
-                })
-                .collect();
-            for (m, a) in &accumulators {
-                if let Place::Lanes { results } = &a.place {
-                    for (k, &r) in results.iter().enumerate() {
-                        let shape = self.leaf_shape((*m, k))?;
-                        let index = delinearize(&row_offset, &shape.dims);
-                        known.results.insert((*m, k), (r, linearize(&index, &shape.dims)));
-                    }
-                }
-            }
+            known.results.extend(finished);
             known.rows.extend(kept);
             // Row values alone need no loop over the row.
             let vector = if full { vector } else { self.new_loop(1) };
-            let accumulators = accumulators.into_iter().map(|(_, a)| a).collect();
             stages.push(ir::Stage {
                 sequential: Vec::new(),
                 vector,
@@ -176,12 +169,8 @@ impl Lowerer<'_> {
         l
     }
 
-    /// The lane of a leaf, for row buffers.
+    /// The lane of a leaf's parts, for row buffers.
     pub(super) fn compute_lane(&self, leaf: Leaf) -> Result<Lane> {
-        let shape = self.leaf_shape(leaf)?;
-        if shape.ty.is_complex() {
-            return Err(internal(self.inst(leaf.0), "a complex row"));
-        }
-        Ok(storage::compute_lane(shape.ty))
+        Ok(storage::compute_lane(self.leaf_shape(leaf)?.ty))
     }
 }

@@ -4,8 +4,7 @@
 //! what stood there. Updates run in row-major order of the scatter dimensions; inside a window no element repeats, so
 //! the last window dimension is the vector axis.
 
-use super::indexing::numbers;
-use super::{Known, Lowerer, Stage, internal, mem_of};
+use super::{Known, Lowerer, Stage, mem_of, part_offset};
 use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId, resolve};
 use crate::kernel::body::{Body, IntCond, Lane, NodeId, Op};
@@ -23,15 +22,15 @@ impl Lowerer<'_> {
             let loops: Vec<Loop> = dims.iter().map(|&d| self.new_loop(d)).collect();
             let index: Vec<Ix> = loops.iter().map(Loop::ix).collect();
             let mut stage = Stage::default();
-            let value = self.value(&mut stage, &Known::default(), (inst.operands[k], 0), &index)?;
-            phases.push(self.one_store(stage, loops, value, linearize(&index, &dims), k as u32)?);
+            let value = self.parts(&mut stage, &Known::default(), (inst.operands[k], 0), &index)?;
+            phases.push(self.one_store(stage, loops, &value, linearize(&index, &dims), k as u32)?);
         }
         let updates = self.leaf_shape(resolve(self.c, (inst.operands[n + 1], 0)))?.dims.clone();
-        let window_dims = numbers(inst, AttrKey::UpdateWindowDims);
-        let inserted = numbers(inst, AttrKey::InsertedWindowDims);
-        let map = numbers(inst, AttrKey::ScatterDimsToOperandDims);
-        let input_batch = numbers(inst, AttrKey::InputBatchingDims);
-        let indices_batch = numbers(inst, AttrKey::ScatterIndicesBatchingDims);
+        let window_dims = inst.attrs.dimension_numbers(AttrKey::UpdateWindowDims);
+        let inserted = inst.attrs.dimension_numbers(AttrKey::InsertedWindowDims);
+        let map = inst.attrs.dimension_numbers(AttrKey::ScatterDimsToOperandDims);
+        let input_batch = inst.attrs.dimension_numbers(AttrKey::InputBatchingDims);
+        let indices_batch = inst.attrs.dimension_numbers(AttrKey::ScatterIndicesBatchingDims);
         let vector_dim = inst.attrs.int(AttrKey::IndexVectorDim).unwrap_or(0).max(0) as usize;
 
         let loops: Vec<Loop> = updates.iter().map(|&d| self.new_loop(d)).collect();
@@ -66,35 +65,34 @@ impl Lowerer<'_> {
             let node = self.value(&mut stage, &known, indices, &at)?;
             let (start, inside) = super::indexing::checked(&mut stage.body, ty, node, dims[d] - window[d]);
             target[d] = target[d].add(&start);
-            valid = Some(match valid {
-                Some(v) => stage.body.and(v, inside),
-                None => inside,
-            });
+            valid = Some(both(&mut stage.body, valid, inside));
         }
         let offset = linearize(&target, &dims);
-        let (mut args, mut old) = (Vec::new(), Vec::new());
-        for k in 0..n {
+        let components = self.components(&inst.operands[..n])?;
+        let mut old = Vec::new();
+        for &(k, part) in &components {
             let ty = self.leaf_shape((id, k))?.ty;
             let mem = mem_of(inst, ty)?;
-            let raw = stage.body.push(Op::Load(k as u32, mem, offset.clone()), &[], mem.lane());
-            old.push(storage::decode(&mut stage.body, ty, raw));
+            let raw = Op::Load(k as u32, mem, part_offset(ty, part, &offset));
+            let raw = stage.body.push(raw, &[], mem.lane());
+            old.push(storage::decode(&mut stage.body, ty.real_part(), raw));
         }
-        args.extend(&old);
-        for k in 0..n {
-            args.push(self.value(&mut stage, &known, (inst.operands[n + 1 + k], 0), &index)?);
+        let mut args = old.clone();
+        for &(k, part) in &components {
+            args.push(self.part(&mut stage, &known, ((inst.operands[n + 1 + k], 0), part), &index)?);
         }
-        let combiner = self.combiner(inst)?;
-        if combiner.roots.len() != n {
-            return Err(internal(inst, "the combiner yields another number of values"));
+        let combiner = self.combiner(inst, components.len())?;
+        let mut new = stage.body.inline(&combiner.body, &args, &combiner.roots);
+        if let Some(valid) = valid {
+            for (new, &old) in new.iter_mut().zip(&old) {
+                *new = stage.body.select(valid, *new, old);
+            }
         }
-        let new = stage.body.inline(&combiner.body, &args, &combiner.roots);
         let mut stores = Vec::new();
-        for (k, (&new, &old)) in new.iter().zip(&old).enumerate() {
-            let value = match valid {
-                Some(v) => stage.body.select(v, new, old),
-                None => new,
-            };
-            stores.push(self.store(&mut stage.body, k as u32, value, offset.clone())?);
+        for k in 0..n {
+            let parts: Vec<NodeId> =
+                components.iter().zip(&new).filter(|(c, _)| c.0 == k).map(|(_, &node)| node).collect();
+            stores.extend(self.store(&mut stage.body, k as u32, &parts, offset.clone())?);
         }
         let mut sequential: Vec<Loop> = Vec::new();
         let mut windows: Vec<Loop> = Vec::new();

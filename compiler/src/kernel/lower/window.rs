@@ -55,16 +55,17 @@ impl Lowerer<'_> {
             }
         }
         let (mut init, mut values) = (Vec::new(), Vec::new());
-        for k in 0..n {
-            init.push(self.value(&mut stage, &known, (inst.operands[n + k], 0), &[])?);
-            values.push(self.value(&mut stage, &known, (inst.operands[k], 0), &index)?);
+        let components = self.components(&inst.operands[..n])?;
+        for &(k, part) in &components {
+            init.push(self.part(&mut stage, &known, ((inst.operands[n + k], 0), part), &[])?);
+            values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
         }
-        let combiner = self.combiner(inst)?;
+        let combiner = self.combiner(inst, components.len())?;
         let (mut combine, mut roots) = (combiner.body, combiner.roots);
         if let Some(valid) = valid {
             // The accumulator stays as it is where the window has no element: one more value says so.
             let lane = stage.body.lane(valid);
-            let inside = combine.arg(2 * n as u32, lane);
+            let inside = combine.arg(2 * components.len() as u32, lane);
             for (k, root) in roots.iter_mut().enumerate() {
                 let lane = combine.lane(*root);
                 let old = combine.arg(k as u32, lane);
@@ -72,7 +73,7 @@ impl Lowerer<'_> {
             }
             values.push(valid);
         }
-        self.window_nest(id, stage, (outputs, windows), Folded { init, values, combine, roots })
+        self.window_nest(id, stage, (outputs, windows), Folded { components, init, values, combine, roots })
     }
 
     pub(super) fn convolution(&mut self, id: InstructionId) -> Result<Vec<Phase>> {
@@ -129,7 +130,8 @@ impl Lowerer<'_> {
         let args = [0, 1, 2].map(|i| combine.arg(i, lane));
         let root = self.multiply_add(&mut combine, out.ty, args);
         let init = vec![stage.body.bits(lane, 0)];
-        self.window_nest(id, stage, (outputs, windows), Folded { init, values: vec![x, y], combine, roots: vec![root] })
+        let folded = Folded { components: vec![(0, 0)], init, values: vec![x, y], combine, roots: vec![root] };
+        self.window_nest(id, stage, (outputs, windows), folded)
     }
 
     /// One accumulator for each output element: the last output dimension is the vector axis.
@@ -149,13 +151,13 @@ impl Lowerer<'_> {
         };
         let mut known = Known::default();
         let mut rows = Vec::new();
-        for k in 0..folded.init.len() {
+        for (row, &(k, part)) in (0..).zip(&folded.components) {
             let lane = lane_in_row(self.compute_lane((id, k))?);
             rows.push(RowBuffer { lane, elements: vector.extent });
-            known.rows.insert((id, k), (k as u32, offset.clone()));
+            known.rows.insert(((id, k), part), (row, offset.clone()));
         }
         let place = Place::Row { rows: (0..folded.init.len() as u32).collect() };
-        let Folded { init, values, combine, roots } = folded;
+        let Folded { init, values, combine, roots, .. } = folded;
         let accumulator = Accumulator { init, values, identity: None, combine, roots, splits: false, place };
         let first = ir::Stage {
             sequential: windows,
@@ -172,6 +174,8 @@ impl Lowerer<'_> {
 
 /// What a window folds.
 struct Folded {
+    /// Number and part of each component.
+    components: Vec<(usize, u32)>,
     init: Vec<NodeId>,
     values: Vec<NodeId>,
     combine: Body,

@@ -4,10 +4,24 @@
 //! less to get right. Invariant: what an expansion emits computes the same; batch norms of 16-bit and narrower floats
 //! compute in `f32` and round once at the end. Algorithm: batch norms become elementwise operations and reductions,
 //! `map` over an elementwise computation becomes that computation on whole arrays, scalar predicates and bounds
-//! become arrays, a selection between tuples becomes a tuple of selections.
+//! become arrays, a selection between tuples becomes a tuple of selections; random numbers become arithmetic on
+//! counters, `select-and-scatter` a window reduction and a scatter, a `scan` that is not elementwise a loop,
+//! contractions of complex numbers contractions of their parts; a `reduce` or `map` whose computation is no arithmetic
+//! on scalars a loop over elements.
 
 mod batch_norm;
+mod complex;
+mod counter_based;
+mod draft;
+mod element_loop;
+mod formula;
 mod map;
+mod random_bits;
+mod rng;
+mod scan;
+mod select_and_scatter;
+#[cfg(test)]
+mod tests;
 
 use super::Stats;
 use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
@@ -26,7 +40,17 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                 Opcode::BatchNormTraining => batch_norm::training(rw, i, &mut sums)?,
                 Opcode::BatchNormInference => batch_norm::inference(rw, i, &mut sums)?,
                 Opcode::BatchNormGrad => batch_norm::grad(rw, i, &mut sums)?,
-                Opcode::Map if !effects.of_instruction(rw.instruction(i)) => map::map(rw, i)?,
+                Opcode::Map if !effects.of_instruction(rw.instruction(i)) => match map::map(rw, i)? {
+                    None => element_loop::map(rw, i)?,
+                    whole => whole,
+                },
+                Opcode::Map => element_loop::map(rw, i)?,
+                Opcode::Reduce => element_loop::reduce(rw, i)?,
+                Opcode::RngBitGenerator => random_bits::bits(rw, i)?,
+                Opcode::Rng => rng::rng(rw, i)?,
+                Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
+                Opcode::Scan => scan::scan(rw, i)?,
+                Opcode::Dot | Opcode::Convolution => complex::contraction(rw, i)?,
                 Opcode::Clamp => clamp(rw, i)?,
                 Opcode::Select => select(rw, i)?,
                 _ => None,

@@ -34,7 +34,9 @@ pub fn convert(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
 /// Whether `first -> middle -> last` always gives what `first -> last` gives.
 fn skips(first: ElementType, middle: ElementType, last: ElementType) -> bool {
     let bits_only = first.is_integer() && middle.is_integer() && last.is_integer() && last.bits() <= middle.bits();
-    bits_only || holds_exactly(first, middle)
+    // Out of range, a float converts to the nearest integer and an integer to its low bits.
+    let saturates = first.is_integer() && middle.is_float() && last.is_integer();
+    bits_only || holds_exactly(first, middle) && (!saturates || holds_exactly(first, last))
 }
 
 /// Whether `wide` holds every value of `narrow`.
@@ -77,6 +79,8 @@ mod tests {
         assert!(skips(BF16, F32, BF16));
         assert!(skips(S32, F64, S32));
         assert!(!skips(S32, F32, S32));
+        assert!(!skips(U8, F32, S8), "255 is 127 by way of a float");
+        assert!(skips(S8, F32, S32));
         assert!(!skips(F32, BF16, F32));
         assert!(!skips(F16, BF16, F32));
         assert!(skips(S64, S32, S8), "low bits survive any detour over wider integers");

@@ -29,7 +29,7 @@ fn hooks_see_each_pass_and_times_are_kept() {
     let mut seen = Vec::new();
     let stats = optimize_with(&mut module, &PassOptions::default(), &mut |name, _| seen.push(name.to_owned())).unwrap();
     assert_eq!(seen.len(), stats.records.len());
-    assert_eq!(seen[0], "layout");
+    assert!(seen.iter().any(|name| name == "layout"), "{seen:?}");
     assert_eq!(lines(&module).len(), 1);
     assert!(stats.to_string().contains("simplify"), "{stats}");
 }

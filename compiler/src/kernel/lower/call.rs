@@ -1,0 +1,154 @@
+//! Calls: operations that are no loop nests become one call of a library service or of a function outside the program.
+//!
+//! Operands and results are whole arrays, dense and row-major; tokens have no buffer. The words of the call carry the
+//! operation's attributes; what they mean for each service is said at its function in `brolga_runtime::services`.
+
+use super::{Lowered, internal, site, unsupported};
+use crate::custom_call::{describe, is_marker};
+use crate::error::{Error, Result};
+use crate::hlo::{AttrKey, Computation, Instruction, InstructionId, Leaf, Opcode, lapack, resolve};
+use crate::kernel::ir::{Buffer, Callee, HostCall, Kernel, Phase, Role};
+use brolga_runtime::abi::{Service, encode_call};
+use brolga_runtime::custom_call::Description;
+use brolga_runtime::services::linalg::{self, Routine};
+use brolga_runtime::{ArrayShape, Shape};
+
+/// Lowers one call.
+pub(super) fn call(c: &Computation, id: InstructionId) -> Result<Lowered> {
+    let inst = &c.instructions[id];
+    let inputs: Vec<(Leaf, &ArrayShape)> = inst.operands.iter().flat_map(|&o| arrays(c, o)).collect();
+    let outputs = arrays(c, id);
+    let operands: Vec<&ArrayShape> = inputs.iter().map(|i| i.1).collect();
+    let results: Vec<&ArrayShape> = outputs.iter().map(|o| o.1).collect();
+    let mut in_place = Vec::new();
+    let phase = match inst.opcode {
+        Opcode::RngGetAndUpdateState => {
+            Phase::RandomState { delta: inst.attrs.int(AttrKey::Delta).unwrap_or(1).max(0) as u64 }
+        }
+        _ => {
+            let (callee, attributes) = match inst.opcode {
+                Opcode::CustomCall if lapack(inst)?.is_none() => {
+                    let (callee, description) = custom_call(c, inst)?;
+                    for alias in &description.aliases {
+                        let (output, input) = (operands.len() + alias.result, alias.operand);
+                        // The function writes while it reads this one operand, and no other that is the same value.
+                        if inputs.iter().filter(|i| inputs.get(input).is_some_and(|own| own.0 == i.0)).count() == 1 {
+                            in_place.push((output as u32, input as u32));
+                        }
+                    }
+                    (callee, description.encode())
+                }
+                _ => callee(c, inst, &operands, &results)?,
+            };
+            Phase::Call(Box::new(HostCall { callee, words: encode_call(&attributes, &operands, &results) }))
+        }
+    };
+    let buffer = |role| move |s: &&ArrayShape| Buffer { ty: s.ty, elements: s.elements(), role };
+    let mut buffers: Vec<Buffer> = operands.iter().map(buffer(Role::Input)).collect();
+    buffers.extend(results.iter().map(buffer(Role::Output)));
+    let (name, line) = (inst.name.clone(), inst.location.line);
+    let kernel = Kernel { name, buffers, phases: vec![phase], in_place, line };
+    let leaves = |list: Vec<(Leaf, &ArrayShape)>| list.into_iter().map(|l| l.0).collect();
+    Ok(Lowered { kernel, inputs: leaves(inputs), outputs: leaves(outputs) })
+}
+
+/// The array leaves of an instruction's result, each under the name of the instruction that computes it.
+fn arrays(c: &Computation, id: InstructionId) -> Vec<(Leaf, &ArrayShape)> {
+    let leaves = c.instructions[id].shape.leaves().into_iter().enumerate();
+    leaves
+        .filter_map(|(k, shape)| match shape {
+            Shape::Array(s) | Shape::Buffer(s) => Some((resolve(c, (id, k)), s)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The attributes of a feed: its line, whether the value is a tuple, and the layout of each array.
+fn feed(inst: &Instruction, value: Option<&Shape>) -> Result<Vec<i64>> {
+    let value = value.ok_or_else(|| internal(inst, "a feed without a value"))?;
+    let mut attributes = vec![i64::from(inst.location.line), i64::from(value.as_tuple().is_some())];
+    for array in value.leaves().into_iter().filter_map(Shape::as_array) {
+        if array.is_dynamic() {
+            return Err(unsupported(inst, "compiling feeds of bounded dynamic arrays"));
+        }
+        let stated = array.layout.as_ref().map(|l| &l.minor_to_major).filter(|order| order.len() == array.rank());
+        match stated {
+            Some(order) => attributes.extend(order.iter().map(|&d| d as i64)),
+            None => attributes.extend((0..array.rank() as i64).rev()),
+        }
+    }
+    Ok(attributes)
+}
+
+/// A function of the user and what it is told.
+fn custom_call(c: &Computation, inst: &Instruction) -> Result<(Callee, Description)> {
+    let operands: Vec<Shape> = inst.operands.iter().map(|&o| c.instructions[o].shape.clone()).collect();
+    let description = describe(inst, &operands)?;
+    let symbol = description.target.clone();
+    if is_marker(&symbol) {
+        return Err(unsupported(inst, format!("'{symbol}' over several devices")));
+    }
+    if symbol.is_empty() || symbol.contains('\0') {
+        return Err(unsupported(inst, "a custom call target that is no symbol"));
+    }
+    Ok((Callee::Function { symbol, abi: description.abi }, description))
+}
+
+/// What is called, and with which attributes.
+fn callee(
+    c: &Computation,
+    inst: &Instruction,
+    operands: &[&ArrayShape],
+    results: &[&ArrayShape],
+) -> Result<(Callee, Vec<i64>)> {
+    if let Some((routine, ty, attributes)) = lapack(inst)? {
+        let misfit = |message| Error::Invalid { site: site(inst), constraint: "lapack.shapes", message };
+        linalg::check(routine, &attributes[2..], operands, results).map_err(misfit)?;
+        if !operands.iter().any(|s| s.ty == ty) {
+            return Err(misfit(format!("the target's name says {ty}, which no operand is")));
+        }
+        return Ok((Callee::Service(routine.service()), attributes));
+    }
+    // LAPACK's letter for a flag.
+    let letter = |key, yes: u8, no: u8| i64::from(if inst.attrs.bool(key).unwrap_or(false) { yes } else { no });
+    // The position of a word among those that the attribute knows.
+    let word = |key, known: &[&str], default: &str| -> Result<i64> {
+        let found = inst.attrs.word(key).unwrap_or(default);
+        let position = known.iter().position(|k| *k == found);
+        position.map(|p| p as i64).ok_or_else(|| internal(inst, "an unknown word"))
+    };
+    match inst.opcode {
+        Opcode::Fft => {
+            let mut attributes = vec![word(AttrKey::FftType, &["FFT", "IFFT", "RFFT", "IRFFT"], "FFT")?];
+            attributes.extend(inst.attrs.ints_or_empty(AttrKey::FftLength));
+            Ok((Callee::Service(Service::Fft), attributes))
+        }
+        Opcode::Cholesky => {
+            let attributes = vec![Routine::Cholesky as i64, 0, letter(AttrKey::Lower, b'L', b'U')];
+            Ok((Callee::Service(Service::Cholesky), attributes))
+        }
+        Opcode::TriangularSolve => {
+            let transpose = word(AttrKey::TransposeA, &["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"], "NO_TRANSPOSE")?;
+            let attributes = vec![
+                Routine::Trsm as i64,
+                0,
+                letter(AttrKey::LeftSide, b'L', b'R'),
+                letter(AttrKey::Lower, b'L', b'U'),
+                letter(AttrKey::UnitDiagonal, b'U', b'N'),
+                i64::from(match transpose {
+                    0 => b'N',
+                    1 => b'T',
+                    _ => b'C',
+                }),
+            ];
+            Ok((Callee::Service(Service::TriangularSolve), attributes))
+        }
+        Opcode::Infeed => Ok((Callee::Service(Service::Infeed), feed(inst, inst.infeed_shape())?)),
+        Opcode::Outfeed => {
+            let operand = inst.operands.first().map(|&o| &c.instructions[o].shape);
+            let value = inst.attrs.shape(AttrKey::OutfeedShape).or(operand);
+            Ok((Callee::Service(Service::Outfeed), feed(inst, value)?))
+        }
+        op => Err(unsupported(inst, format!("compiling '{op}'"))),
+    }
+}

@@ -1,0 +1,106 @@
+//! `select-and-scatter` as a window reduction that finds places, and a scatter to them.
+//!
+//! Invariant: as `interp/reduction.rs` has it, a window chooses its first element inside the operand, and then each
+//! later one for which the select computation, asked about the chosen and the later one, says no; padding is never
+//! chosen, and a window without elements chooses nothing. Sources reach their places in row-major order of the
+//! windows. Algorithm: a variadic `reduce-window`, which goes through a window in row-major order, over the operand and
+//! each element's place; a place of -1 says «nothing yet», and as an index of the scatter it is outside and skipped.
+
+use super::draft::Draft;
+use super::formula::{iota, scalar};
+use crate::error::Result;
+use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Opcode, WindowDimension};
+use crate::passes::rewrite::Rewriter;
+use brolga_runtime::{ElementType, Scalar, Shape};
+
+/// Expands `select-and-scatter`; `None` where types or sizes are out of the ordinary.
+pub fn select_and_scatter(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
+    let attrs = &rw.instruction(id).attrs;
+    let (Some(select), Some(scatter)) =
+        (attrs.computation(AttrKey::SelectComputation), attrs.computation(AttrKey::ScatterComputation))
+    else {
+        return Ok(None);
+    };
+    let mut window = attrs.window(AttrKey::Window).unwrap_or(&[]).to_vec();
+    let (operand, source) = (rw.operand(id, 0)?, rw.operand(id, 1)?);
+    let init = rw.operand(id, 2)?;
+    let (Some(whole), Some(windows)) = (rw.array(operand).cloned(), rw.array(source).cloned()) else {
+        return Ok(None);
+    };
+    let Some(result) = rw.array(id).map(|a| a.with_type(a.ty)) else { return Ok(None) };
+    if whole.is_dynamic() || windows.is_dynamic() {
+        return Ok(None);
+    }
+    if window.is_empty() {
+        window = vec![WindowDimension::default(); whole.rank()];
+    }
+    let elements = |dims: &[i64]| dims.iter().try_fold(1i64, |product, &d| product.checked_mul(d));
+    let (Some(places), Some(sources)) = (elements(&whole.dims), elements(&windows.dims)) else { return Ok(None) };
+    let init = rw.reshape(init, &[]);
+    let started = rw.broadcast_scalar(init, &result);
+    if places == 0 || sources == 0 {
+        return Ok(Some(started));
+    }
+    let index_type = if places <= i64::from(i32::MAX) { ElementType::S32 } else { ElementType::S64 };
+    let Some(chooser) = chooser(rw, id, select, whole.ty, index_type)? else { return Ok(None) };
+    if !scalars(rw, scatter, [result.ty; 2], result.ty) || windows.ty != result.ty {
+        return Ok(None);
+    }
+
+    let numbers = iota(rw, index_type, &[places], 0);
+    let numbers = rw.reshape(numbers, &whole.dims);
+    let nothing = scalar(rw, index_type, Scalar::Int(-1));
+    let unused = scalar(rw, whole.ty, Scalar::Int(0));
+    let shape = Shape::Tuple(vec![
+        Shape::array(whole.ty, windows.dims.clone()),
+        Shape::array(index_type, windows.dims.clone()),
+    ]);
+    let attrs = Attrs::new()
+        .with(AttrKey::Window, AttrValue::Window(window))
+        .with(AttrKey::ToApply, AttrValue::Computation(chooser));
+    let chosen = rw.emit(Opcode::ReduceWindow, shape, vec![operand, numbers, unused, nothing], attrs);
+    let chosen = rw.element(chosen, 1);
+
+    let flat = [rw.reshape(started, &[places]), rw.reshape(chosen, &[sources]), rw.reshape(source, &[sources])];
+    let attrs = Attrs::new()
+        .with(AttrKey::UpdateWindowDims, AttrValue::Ints(Vec::new()))
+        .with(AttrKey::InsertedWindowDims, AttrValue::Ints(vec![0]))
+        .with(AttrKey::ScatterDimsToOperandDims, AttrValue::Ints(vec![0]))
+        .with(AttrKey::IndexVectorDim, AttrValue::Int(1))
+        .with(AttrKey::ToApply, AttrValue::Computation(scatter));
+    let scattered = rw.emit(Opcode::Scatter, Shape::array(result.ty, [places]), flat.to_vec(), attrs);
+    Ok(Some(rw.reshape(scattered, &result.dims)))
+}
+
+/// Whether a computation takes two scalars of these types and yields one.
+fn scalars(rw: &Rewriter<'_>, computation: ComputationId, takes: [ElementType; 2], yields: ElementType) -> bool {
+    let computation = &rw.module.computations[computation];
+    let parameters = computation.parameters();
+    let is = |shape: &Shape, ty| shape.same_ignoring_layout(&Shape::scalar(ty));
+    parameters.len() == 2
+        && parameters.iter().zip(takes).all(|(&p, ty)| is(&computation.instructions[p].shape, ty))
+        && is(computation.result_shape(), yields)
+}
+
+/// The computation that keeps the chosen value and place or takes the newcomer's.
+fn chooser(
+    rw: &mut Rewriter<'_>,
+    id: InstructionId,
+    select: ComputationId,
+    ty: ElementType,
+    index_type: ElementType,
+) -> Result<Option<ComputationId>> {
+    if !scalars(rw, select, [ty; 2], ElementType::Pred) {
+        return Ok(None);
+    }
+    let mut d = Draft::new(rw.instruction(id).location);
+    let types = [ty, index_type, ty, index_type];
+    let [best, place, value, number] = [0, 1, 2, 3].map(|n| d.parameter(n, Shape::scalar(types[n])));
+    let keep = d.inline(rw.module, select, &[best, value])?;
+    let zero = d.scalar(index_type, Scalar::Int(0));
+    let something = d.compare(place, "GE", zero);
+    let keep = d.op(Opcode::And, &[something, keep]);
+    let parts = vec![d.select(keep, best, value), d.select(keep, place, number)];
+    let root = d.tuple(parts);
+    Ok(Some(d.finish(rw.module, "chosen", root)))
+}
