@@ -32,6 +32,8 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Measures compiling and running
     Bench(BenchArgs),
+    /// Shrinks a module as long as a command still does on it what it did
+    Reduce(ReduceArgs),
 }
 
 /// Where the inputs of a module come from.
@@ -118,12 +120,26 @@ pub struct RunArgs {
     /// Write leaf k of the result to DIR/out{k}.npy; without it results are printed as HLO literals
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
+    /// What infeeds read: the arrays of an .npz file in the natural order of their names; `NAME.K` is part K of a tuple.
+    /// Once for each device
+    #[arg(long, value_name = "F.npz")]
+    pub infeed: Vec<PathBuf>,
+    /// Write what outfeeds send to DIR/0.npy, DIR/1.npy, ..., part K of a tuple to DIR/N.K.npy; with several devices to
+    /// DIR/D/N.npy
+    #[arg(long, value_name = "DIR")]
+    pub outfeed_dir: Option<PathBuf>,
     /// How to execute
     #[arg(long, value_enum, default_value_t)]
     pub engine: Engine,
     /// Threads that compiled code may use; 1 starts none
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
+    /// Share among threads what computes at least this many elements; results do not depend on it
+    #[arg(long, value_name = "N")]
+    pub parallel_grain: Option<u64>,
+    /// Load a shared library whose functions custom calls may name; may be given again
+    #[arg(long, value_name = "FILE")]
+    pub custom_call_library: Vec<PathBuf>,
     /// Replicas of the program; with several devices inputs come device by device, and leaf k of device d's result goes
     /// to DIR/out{d}_{k}.npy
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -181,6 +197,33 @@ pub struct BenchArgs {
     /// Where to write the numbers; without it, they are printed
     #[arg(long, value_name = "F.json")]
     pub json: Option<PathBuf>,
+}
+
+/// `brolga reduce`.
+#[derive(Args, Debug)]
+pub struct ReduceArgs {
+    /// HLO text; `-` is standard input
+    pub module: PathBuf,
+    /// The command that fails: words, quoted as in a shell, of which `{}` is the path of a candidate; without `{}` the path
+    /// comes last. No shell is started: say `sh -c '...'` for one
+    #[arg(long, value_name = "COMMAND")]
+    pub command: String,
+    /// A candidate is interesting where the command ends with this status; where absent, as it does on the module itself,
+    /// be that a status, a signal or the time limit
+    #[arg(long, value_name = "N")]
+    pub status: Option<i32>,
+    /// And where its standard output or error has this text
+    #[arg(long, value_name = "TEXT")]
+    pub contains: Option<String>,
+    /// Seconds after which a run of the command is ended
+    #[arg(long, value_name = "S", default_value_t = 30.0, value_parser = seconds)]
+    pub time_limit: f64,
+    /// Run the command no more often than this
+    #[arg(long, value_name = "N")]
+    pub max_runs: Option<usize>,
+    /// Where to write the module; without it, it is printed
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

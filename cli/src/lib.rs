@@ -10,10 +10,12 @@ mod bench;
 mod compile;
 mod diagnostic;
 mod failure;
+mod feeds;
 mod input;
 mod inspect;
 pub mod npy;
 mod output;
+mod reduce;
 mod run;
 mod source;
 mod tools;
@@ -58,5 +60,6 @@ fn dispatch(cli: &args::Cli) -> Result<(), Failure> {
         args::Command::Parse(args) => tools::parse(args),
         args::Command::Opt(args) => tools::opt(args),
         args::Command::Inspect(args) => inspect::inspect(args),
+        args::Command::Reduce(args) => reduce::reduce(args),
     }
 }

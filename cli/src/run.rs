@@ -3,22 +3,30 @@
 use crate::args::{Engine, RunArgs};
 use crate::failure::Failure;
 use crate::source::{Input, Source, load, load_module};
-use crate::{input, npy, output};
+use crate::{feeds, input, npy, output};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, interp, text};
-use brolga_runtime::{ArrayLiteral, Literal, Program, RunOptions, Shape};
+use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunOptions, Shape};
 use std::path::Path;
 use std::sync::Arc;
 
 /// `brolga run`.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
+    for path in &args.custom_call_library {
+        brolga_runtime::loader::open_library(path).map_err(|e| Failure::file(path, e))?;
+    }
     let devices = args.replicas as usize * args.partitions as usize;
     if devices > 1 {
         return run_devices(args, devices);
     }
+    let options = RunOptions {
+        threads: args.threads as usize,
+        feeds: feeds::feeds(args, 1)?.into_iter().next().unwrap_or_default(),
+        ..RunOptions::default()
+    };
     let result = match load(&args.module)? {
-        Input::Module(module, source) => run_module(args, &module, &source)?,
-        Input::Object(bytes) => run_object(args, &bytes)?,
+        Input::Module(module, source) => run_module(args, &options, &module, &source)?,
+        Input::Object(bytes) => run_object(args, &options, &bytes)?,
     };
     match &args.output_dir {
         Some(dir) => write_outputs(dir, "out", &result),
@@ -42,7 +50,8 @@ fn run_devices(args: &RunArgs, devices: usize) -> Result<(), Failure> {
     let mut all = input::gather(&args.input, &every)?.into_iter();
     let inputs: Vec<Vec<Literal>> = (0..devices).map(|_| all.by_ref().take(shapes.len()).collect()).collect();
     let (replicas, partitions) = (args.replicas as usize, args.partitions as usize);
-    let results = interp::run_devices(&module, &inputs, replicas, partitions, &interp::Options::default())
+    let feeds = feeds::feeds(args, devices)?;
+    let results = interp::run_devices_fed(&module, &inputs, replicas, partitions, &interp::Options::default(), &feeds)
         .map_err(|e| Failure::program(e, &source))?;
     for (device, result) in results.iter().enumerate() {
         match &args.output_dir {
@@ -59,27 +68,32 @@ pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
     entry.parameters().into_iter().map(|id| entry.instructions[id].shape.clone()).collect()
 }
 
-fn run_module(args: &RunArgs, module: &Module, source: &Arc<Source>) -> Result<Literal, Failure> {
+fn run_module(args: &RunArgs, options: &RunOptions, module: &Module, source: &Arc<Source>) -> Result<Literal, Failure> {
     let inputs = input::gather(&args.input, &parameter_shapes(module))?;
     if args.engine != Engine::Interp {
-        match brolga_compiler::compile(module, &CompileOptions::default()) {
+        let compile = CompileOptions { parallel_grain: args.parallel_grain, ..CompileOptions::default() };
+        match brolga_compiler::compile(module, &compile) {
             Ok(artifact) if args.engine == Engine::Aot => {
-                return run_compiled(args, module, &by_disk(&artifact.object)?, &inputs);
+                return run_compiled(options, module, &by_disk(&artifact.object)?, &inputs);
             }
-            Ok(artifact) => return run_compiled(args, module, &artifact.object, &inputs),
+            Ok(artifact) => return run_compiled(options, module, &artifact.object, &inputs),
             Err(error @ Error::Unsupported { .. }) if args.engine == Engine::Auto => {
                 eprintln!("note: interpreted, because the compiler refused: {error}");
             }
             Err(error) => return Err(Failure::program(error, source)),
         }
     }
-    interp::run(module, &inputs, &interp::Options::default()).map_err(|e| Failure::program(e, source))
+    let mut calls = CustomCalls::new();
+    calls.use_process_symbols(true);
+    let mut host = interp::RegistryHost(&calls);
+    let mut host = interp::Fed { feeds: &options.feeds, host: &mut host };
+    interp::run_with(module, &inputs, &interp::Options::default(), &mut host).map_err(|e| Failure::program(e, source))
 }
 
 /// Runs the object of a module whose source is at hand, so that the result gets its tuples back.
-fn run_compiled(args: &RunArgs, module: &Module, object: &[u8], inputs: &[Literal]) -> Result<Literal, Failure> {
+fn run_compiled(options: &RunOptions, module: &Module, object: &[u8], inputs: &[Literal]) -> Result<Literal, Failure> {
     let program = Program::from_object(object).map_err(|e| Failure::Run(e.to_string()))?;
-    let mut leaves = call(&program, inputs, args.threads)?.into_iter();
+    let mut leaves = call(&program, inputs, options)?.into_iter();
     nest(module.entry().result_shape(), &mut leaves)
         .ok_or_else(|| Failure::Run("the compiled program has other results than the module".to_owned()))
 }
@@ -103,7 +117,7 @@ fn by_disk(object: &[u8]) -> Result<Vec<u8>, Failure> {
 }
 
 /// Runs an object; an object knows the leaves of its results only, so several come as one flat tuple.
-fn run_object(args: &RunArgs, bytes: &[u8]) -> Result<Literal, Failure> {
+fn run_object(args: &RunArgs, options: &RunOptions, bytes: &[u8]) -> Result<Literal, Failure> {
     if args.engine == Engine::Interp {
         return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
     }
@@ -111,15 +125,14 @@ fn run_object(args: &RunArgs, bytes: &[u8]) -> Result<Literal, Failure> {
     let parameters: Vec<Shape> =
         program.descriptor().parameters.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
     let inputs = input::gather(&args.input, &parameters)?;
-    let mut results: Vec<Literal> = call(&program, &inputs, args.threads)?.into_iter().map(Literal::Array).collect();
+    let mut results: Vec<Literal> = call(&program, &inputs, options)?.into_iter().map(Literal::Array).collect();
     Ok(if results.len() == 1 { results.remove(0) } else { Literal::Tuple(results) })
 }
 
 /// Calls a compiled program on the leaves of `inputs`.
-fn call(program: &Program, inputs: &[Literal], threads: u32) -> Result<Vec<ArrayLiteral>, Failure> {
+fn call(program: &Program, inputs: &[Literal], options: &RunOptions) -> Result<Vec<ArrayLiteral>, Failure> {
     let leaves: Vec<&ArrayLiteral> = inputs.iter().flat_map(Literal::arrays).collect();
-    let options = RunOptions { threads: threads as usize, ..RunOptions::default() };
-    program.run_with(&leaves, &options).map_err(|e| Failure::Run(e.to_string()))
+    program.run_with(&leaves, options).map_err(|e| Failure::Run(e.to_string()))
 }
 
 fn write_outputs(dir: &Path, stem: &str, result: &Literal) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! The program as a user meets it: exit statuses, streams and messages.
 #![allow(clippy::unwrap_used)]
 
+use brolga_runtime::{ArrayLiteral, ElementType};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -245,4 +246,98 @@ fn several_devices_are_interpreted() {
     let output = brolga(&[&["run", "-", "--engine", "interp"], &inputs[..]].concat(), DOUBLE);
     assert_eq!(stdout(&output), "device 0\nf32[3] {2, 4, 6}\ndevice 1\nf32[3] {8, 10, 12}\n", "{}", stderr(&output));
     assert_eq!(status(&brolga(&[&["run", "-", "--engine", "jit"], &inputs[..]].concat(), DOUBLE)), 3);
+}
+
+#[test]
+fn a_module_is_reduced_to_what_a_command_fails_on() {
+    let dir = folder("reduce");
+    let mut text = "HloModule long\n\nENTRY main {\n  v0 = f32[8,6]{1,0} parameter(0)\n".to_owned();
+    for k in 1..50 {
+        let op = if k == 23 { "remainder" } else { "multiply" };
+        text.push_str(&format!("  v{k} = f32[8,6]{{1,0}} {op}(v{}, v{})\n", k - 1, k / 2));
+    }
+    text.push_str("  ROOT r = (f32[8,6]{1,0}) tuple(v49)\n}\n");
+    let out = dir.join("small.hlo");
+    let args = ["reduce", "-", "--command", "grep -q remainder {}", "--status", "0", "-o", out.to_str().unwrap()];
+    let output = brolga(&args, &text);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let small = std::fs::read_to_string(&out).unwrap();
+    assert!(small.contains("remainder") && small.lines().count() <= 7, "{small}");
+    assert_eq!(status(&brolga(&["parse", "-"], &small)), 0);
+    // The path comes last where the command does not say where; text may be asked for.
+    let args = ["reduce", "-", "--command", "sh -c 'cat \"$1\"; exit 3' sh", "--contains", "remainder("];
+    let output = brolga(&args, &text);
+    assert!(stdout(&output).lines().count() <= 7, "{}{}", stdout(&output), stderr(&output));
+    // Nothing fails, a quote is open, no such program, the time limit.
+    assert_eq!(status(&brolga(&["reduce", "-", "--command", "true"], DOUBLE)), 1);
+    assert_eq!(status(&brolga(&["reduce", "-", "--command", "true", "--contains", "x"], DOUBLE)), 1);
+    assert_eq!(status(&brolga(&["reduce", "-", "--command", "'true"], DOUBLE)), 64);
+    assert_eq!(status(&brolga(&["reduce", "-", "--command", "/no/such/program"], DOUBLE)), 1);
+    let args = ["reduce", "-", "--command", "sh -c 'exec sleep 100'", "--time-limit", "0.05", "--max-runs", "3"];
+    assert_eq!(status(&brolga(&args, DOUBLE)), 0);
+}
+
+const FED: &str = "HloModule fed
+
+ENTRY main {
+  t = token[] after-all()
+  a = ((f32[2]{0}, s32[]), token[]) infeed(t)
+  v = (f32[2]{0}, s32[]) get-tuple-element(a), index=0
+  k = token[] get-tuple-element(a), index=1
+  b = (f32[2]{0}, token[]) infeed(k)
+  w = f32[2]{0} get-tuple-element(b), index=0
+  l = token[] get-tuple-element(b), index=1
+  x = f32[2]{0} get-tuple-element(v), index=0
+  sum = f32[2]{0} add(x, w)
+  o = token[] outfeed(sum, l), outfeed_shape=f32[2]{0}
+  p = token[] outfeed(v, o), outfeed_shape=(f32[2]{0}, s32[])
+  ROOT r = s32[] get-tuple-element(v), index=1
+}
+";
+
+/// An `.npz` file.
+fn npz(path: &std::path::Path, arrays: &[(&str, ArrayLiteral)]) {
+    let mut archive = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
+    for (name, array) in arrays {
+        archive.start_file(format!("{name}.npy"), zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(&brolga_cli::npy::write(array)).unwrap();
+    }
+    archive.finish().unwrap();
+}
+
+#[test]
+fn feeds_are_files() {
+    let dir = folder("feeds");
+    let pair = |x: f32, y: f32| ArrayLiteral::from_elements(&[2], &[x, y]);
+    let (file, short, mixed) = (dir.join("f.npz"), dir.join("short.npz"), dir.join("mixed.npz"));
+    let first = [("2.0", pair(1.0, 2.0)), ("2.1", ArrayLiteral::scalar(9i32))];
+    npz(&file, &[("10", pair(3.0, 4.0)), first[0].clone(), first[1].clone()]);
+    npz(&short, &first);
+    npz(&mixed, &[("10", pair(3.0, 4.0)), ("2", pair(1.0, 2.0))]);
+    for engine in ["interp", "jit", "aot", "auto"] {
+        let out = dir.join(engine);
+        let run = |file: &std::path::Path| {
+            let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+            brolga(&["run", "-", "--engine", engine, "--infeed", file, "--outfeed-dir", out], FED)
+        };
+        let output = run(&file);
+        assert_eq!((status(&output), stdout(&output)), (0, "s32[] 9\n".to_owned()), "{}", stderr(&output));
+        let read = |name: &str, ty| brolga_cli::npy::read(&std::fs::read(out.join(name)).unwrap(), ty).unwrap();
+        assert_eq!(read("0.npy", ElementType::F32), pair(4.0, 6.0));
+        assert_eq!(read("1.0.npy", ElementType::F32), pair(1.0, 2.0));
+        assert_eq!(read("1.1.npy", ElementType::S32), ArrayLiteral::scalar(9i32));
+        let output = run(&short);
+        assert_eq!(status(&output), 1);
+        assert!(stderr(&output).contains("the infeed is at its end: the file has 1 values"), "{}", stderr(&output));
+        let output = run(&mixed);
+        assert_eq!(status(&output), 1);
+        assert!(stderr(&output).contains("value 0 has 1 arrays"), "{}", stderr(&output));
+        let output = brolga(&["run", "-", "--engine", engine], FED);
+        assert_eq!(status(&output), 1);
+        assert!(stderr(&output).contains("the run has no infeed"), "{}", stderr(&output));
+        let unordered = FED.replace("infeed(k)", "infeed(t)");
+        let output = brolga(&["run", "-", "--engine", engine], &unordered);
+        assert_eq!(status(&output), 2);
+        assert!(stderr(&output).contains("'b' at line 8 on 'a' at line 5"), "{}", stderr(&output));
+    }
 }
