@@ -3,5 +3,6 @@
 
 pub mod compare;
 pub mod corpus;
+pub mod operations;
 pub mod process;
 pub mod random_graph;

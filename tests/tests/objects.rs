@@ -1,6 +1,10 @@
 //! Objects: the same bytes whatever compiles them, and packed instructions where they matter.
 
+#![allow(clippy::unwrap_used)]
+
 use brolga_compiler::{Artifact, CompileOptions, compile, shape, text};
+use brolga_runtime::abi::Alias;
+use brolga_runtime::{ArrayLiteral, Program, RunOptions};
 
 const SOFTMAX: &str = "
 HloModule softmax
@@ -101,5 +105,35 @@ fn rows_are_computed_with_packed_instructions() {
 fn softmax_and_layer_norm_are_one_kernel_each() {
     for source in [SOFTMAX, LAYER_NORM] {
         assert_eq!(artifact(source, 1).schedule.kernels.len(), 1);
+    }
+}
+
+#[test]
+fn a_donated_parameter_carries_its_value_to_the_next_call() {
+    let artifact = artifact(
+        "HloModule step, input_output_alias={ {0}: (0, {}, must-alias) }
+         ENTRY main {
+           w = f32[1000] parameter(0)
+           g = f32[1000] parameter(1)
+           r = f32[1000] reverse(w), dimensions={0}
+           sum = f32[1000] add(r, g)
+           ROOT out = (f32[1000], f32[1000]) tuple(sum, w)
+         }",
+        1,
+    );
+    let program = Program::from_object(&artifact.object).unwrap();
+    assert_eq!(program.descriptor().aliases, [Alias { parameter: 0, result: 0, must: true }]);
+    let mut session = program.session(&RunOptions::default()).unwrap();
+    let values = |f: fn(usize) -> f32| (0..1000).map(f).collect::<Vec<_>>();
+    let (w, g) = (values(|i| i as f32), values(|i| (i % 7) as f32));
+    session.set_parameter(0, &ArrayLiteral::from_elements(&[1000], &w)).unwrap();
+    session.set_parameter(1, &ArrayLiteral::from_elements(&[1000], &g)).unwrap();
+    let mut expected = w;
+    for _ in 0..3 {
+        session.call().unwrap();
+        // The second result is the parameter as it was before the call.
+        assert_eq!(session.result(1).unwrap().as_slice::<f32>(), expected);
+        expected = expected.iter().rev().zip(&g).map(|(w, g)| w + g).collect();
+        assert_eq!(session.result(0).unwrap().as_slice::<f32>(), expected);
     }
 }

@@ -51,6 +51,8 @@ impl Generator {
         let b = &self.builder;
         // Differences grow by no more than the steepest slope.
         let smooth = |bound: f64, slope: f64| {
+            // NaN stays NaN whatever the function's range.
+            let bound = if note.bound.is_finite() { bound } else { f64::INFINITY };
             let made = Note::inexact(bound, note.err * slope, rel);
             Note { err: made.err, ..made }.rounded(ty, strict)
         };
@@ -143,7 +145,8 @@ impl Generator {
             9 => (builder.max(p, q), Some(Note { loose_zero: true, ..a.either(b) }).filter(|_| exact || finite)),
             10 => (builder.min(p, q), Some(Note { loose_zero: true, ..a.either(b) }).filter(|_| exact || finite)),
             11 if !b.loose_zero => (builder.div(p, q), exact.then(|| note(f64::INFINITY, 0.0)).flatten()),
-            12 => (builder.rem(p, q), exact.then(|| note(a.bound, 0.0)).flatten()),
+            // By zero it is NaN.
+            12 => (builder.rem(p, q), exact.then(|| note(f64::INFINITY, 0.0)).flatten()),
             13 if !a.loose_zero && !b.loose_zero => {
                 let made = Note::inexact(3.2, 0.0, function_rel(ty)).rounded(ty, strict);
                 (builder.atan2(p, q), made.filter(|_| exact))

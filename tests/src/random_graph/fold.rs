@@ -1,7 +1,7 @@
 //! Reductions and contractions.
 
-use super::Generator;
 use super::note::{Note, is_narrow, roundoff};
+use super::{Generator, Rng};
 use brolga_compiler::builder::{Builder, DotDimensions, scalar_computation};
 use brolga_compiler::hlo::{Module, Opcode};
 use brolga_runtime::{ElementType as E, Shape};
@@ -25,6 +25,43 @@ fn arg_max(ty: E) -> Module {
     b.build_with_root(root).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// An operation to fold with.
+pub(super) fn any_fold(rng: &mut Rng, ty: E) -> Opcode {
+    match ty {
+        E::Pred => rng.pick(&[Opcode::And, Opcode::Or, Opcode::Xor]),
+        _ if ty.is_integer() => {
+            let all = [
+                Opcode::Add,
+                Opcode::Add,
+                Opcode::Multiply,
+                Opcode::Maximum,
+                Opcode::Minimum,
+                Opcode::And,
+                Opcode::Or,
+                Opcode::Xor,
+            ];
+            rng.pick(&all)
+        }
+        _ => rng.pick(&[Opcode::Add, Opcode::Add, Opcode::Maximum, Opcode::Minimum]),
+    }
+}
+
+/// What is known of a fold of up to `n` elements and a start of at most 1.
+pub(super) fn folded(opcode: Opcode, ty: E, n: f64, note: Note) -> Option<Note> {
+    if !ty.is_float() {
+        return Some(Note::exact(f64::INFINITY));
+    }
+    if opcode == Opcode::Add {
+        let sum = n * note.bound + 1.0;
+        let err = n * note.err + (n + 2.0) * sum_roundoff(ty) * sum;
+        let err = err + if is_narrow(ty) { roundoff(ty) * sum } else { 0.0 };
+        let finite = note.bound.is_finite();
+        return finite.then(|| Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(ty, true)).flatten();
+    }
+    let bound = note.bound.max(1.0);
+    Some(Note { bound, loose_zero: true, ..note }).filter(|_| note.is_exact() || bound.is_finite())
+}
+
 impl Generator {
     pub(super) fn reduce(&mut self) -> Option<usize> {
         let x = self.choose(|v| v.note.is_usable() && !v.shape.dims.is_empty())?;
@@ -39,37 +76,9 @@ impl Generator {
         if self.rng.chance(1, 6) && note.is_exact() && (ty.is_integer() || ty.is_float() && note.bound.is_finite()) {
             return self.arg_max(x, &dims);
         }
-        let opcode = match ty {
-            E::Pred => self.rng.pick(&[Opcode::And, Opcode::Or, Opcode::Xor]),
-            _ if ty.is_integer() => {
-                let all = [
-                    Opcode::Add,
-                    Opcode::Add,
-                    Opcode::Multiply,
-                    Opcode::Maximum,
-                    Opcode::Minimum,
-                    Opcode::And,
-                    Opcode::Or,
-                    Opcode::Xor,
-                ];
-                self.rng.pick(&all)
-            }
-            _ => self.rng.pick(&[Opcode::Add, Opcode::Add, Opcode::Maximum, Opcode::Minimum]),
-        };
+        let opcode = any_fold(&mut self.rng, ty);
         let init = if self.rng.chance(2, 3) { 0.0 } else { 1.0 };
-        let made = if !ty.is_float() {
-            Some(Note::exact(f64::INFINITY))
-        } else if opcode == Opcode::Add {
-            let sum = n * note.bound + 1.0;
-            let err = n * note.err + (n + 2.0) * sum_roundoff(ty) * sum;
-            let err = err + if is_narrow(ty) { roundoff(ty) * sum } else { 0.0 };
-            let finite = note.bound.is_finite();
-            finite.then(|| Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(ty, true)).flatten()
-        } else {
-            let bound = note.bound.max(1.0);
-            Some(Note { bound, loose_zero: true, ..note }).filter(|_| note.is_exact() || bound.is_finite())
-        };
-        let made = made?;
+        let made = folded(opcode, ty, n, note)?;
         let computation = scalar_computation(opcode, ty).unwrap_or_else(|e| panic!("{e}"));
         let init = self.scalar(ty, init);
         let op = self.builder.reduce(self.values[x].op, init, &computation, &dims);

@@ -6,24 +6,31 @@
 //! **Invariant.** Every value has a [`Note`]: how far two correct engines may be apart in it. Exact values (integers, and
 //! floats that only operations with one right answer touched) may differ in nothing but NaN payloads and, where
 //! `loose_zero` says so, the sign of zero. What would magnify a difference without bound (a comparison, a quotient, a
-//! conversion to integer) is only applied to exact values. The graph of a seed cut to fewer steps is a prefix of the whole.
+//! conversion to integer) is only applied to exact values.
 //!
 //! **Algorithm.** A step draws an operation and operands that fit; one that finds none is drawn again. Results are the
 //! values that nobody uses, and some that somebody does.
 
+mod check;
 mod control;
 mod elementwise;
 mod fold;
 mod movement;
 mod note;
+mod numbers;
+mod order;
 mod rng;
+mod wide;
+mod windows;
 
+pub use check::{Failure, Outcome, Stage, check, check_guarded, reduce};
 pub use note::Note;
 pub use rng::Rng;
 
 use brolga_compiler::builder::{Builder, Op};
 use brolga_compiler::hlo::Module;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar, Shape};
+use std::collections::HashMap;
 
 /// Arrays have no more elements than this.
 const MAX_ELEMENTS: i64 = 3000;
@@ -34,8 +41,8 @@ pub struct Graph {
     pub module: Module,
     /// One array for each parameter.
     pub inputs: Vec<Literal>,
-    /// One note for each result.
-    pub notes: Vec<Note>,
+    /// What is known of each value, by the name of its instruction.
+    pub notes: HashMap<String, Note>,
     /// Whether narrow floats are to be rounded after each operation.
     pub strict_rounding: bool,
 }
@@ -67,25 +74,32 @@ struct Generator {
     strict: bool,
     /// Inputs hold infinities, NaNs and denormals.
     special: bool,
+    families: Families,
+}
+
+/// Which operations a graph may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Families {
+    /// Elementwise operations, movement, reductions, dots, loops and branches.
+    Basic,
+    /// All.
+    #[default]
+    All,
 }
 
 /// The graph of a seed.
-pub fn generate(seed: u64) -> Graph {
-    generate_prefix(seed, usize::MAX)
-}
-
-/// The first steps of the graph of a seed.
-pub fn generate_prefix(seed: u64, limit: usize) -> Graph {
+pub fn generate(seed: u64, families: Families) -> Graph {
     let mut rng = Rng::new(seed);
     let steps = 3 + rng.below(22) as usize;
     let (strict, special) = (rng.chance(1, 2), rng.chance(1, 4));
     let builder = Builder::new(format!("random_{seed}"));
-    let mut g = Generator { rng, builder, values: Vec::new(), used: Vec::new(), inputs: Vec::new(), strict, special };
+    let mut g =
+        Generator { rng, builder, values: Vec::new(), used: Vec::new(), inputs: Vec::new(), strict, special, families };
     for _ in 0..1 + g.rng.below(3) {
         let (ty, dims) = (g.any_type(), g.any_dims());
         g.parameter(ty, &dims);
     }
-    for _ in 0..steps.min(limit) {
+    for _ in 0..steps {
         // A step that cannot be taken with these operands is drawn again, a few times.
         for _ in 0..12 {
             if g.step().is_some() {
@@ -236,12 +250,18 @@ impl Generator {
     }
 
     fn step(&mut self) -> Option<usize> {
-        match self.rng.below(20) {
+        if self.families == Families::All && self.rng.chance(2, 5) {
+            return self.wide();
+        }
+        match self.rng.below(24) {
             0..=8 => self.elementwise(),
             9..=13 => self.movement(),
             14..=16 => self.reduce(),
             17 => self.dot(),
             18 => self.control(),
+            19 | 20 => self.windows(),
+            21 => self.numbers(),
+            22 => self.ordering(),
             _ => {
                 let (ty, dims) = (self.any_type(), self.any_dims());
                 Some(self.parameter(ty, &dims))
@@ -252,15 +272,15 @@ impl Generator {
     fn finish(mut self) -> Graph {
         let mut results = Vec::new();
         for i in 0..self.values.len() {
-            // Not from the generator's own numbers: a prefix must stay one.
             if !self.used[i] || Rng::new(i as u64).chance(1, 8) {
                 results.push(i);
             }
         }
         let ops: Vec<Op> = results.iter().map(|&i| self.values[i].op).collect();
+        let name = |v: &Value| self.builder.name(v.op).unwrap_or_else(|e| panic!("a step is invalid: {e}"));
+        let notes = self.values.iter().map(|v| (name(v), v.note)).collect();
         let root = self.builder.tuple(&ops);
         let module = self.builder.build_with_root(root).unwrap_or_else(|e| panic!("an invalid graph: {e}"));
-        let notes = results.iter().map(|&i| self.values[i].note).collect();
         Graph { module, inputs: std::mem::take(&mut self.inputs), notes, strict_rounding: self.strict }
     }
 }

@@ -100,6 +100,41 @@ pub fn case(program: &Path, case: &Case, engine: &str, dir: &Path, limit: Durati
     Ok(Outcome { status, why, seconds: start.elapsed().as_secs_f64() })
 }
 
+/// Runs compiled code on 1, 2, 4 and 8 threads, and compares the bytes of the results.
+pub fn threads(program: &Path, case: &Case, dir: &Path, limit: Duration) -> std::io::Result<Outcome> {
+    let start = Instant::now();
+    let log = dir.join("stderr.txt");
+    let results = |threads: &str| -> std::io::Result<(End, Vec<Option<Vec<u8>>>)> {
+        let out = dir.join(format!("out{threads}"));
+        let mut command = Command::new(program);
+        command.arg("run").arg(dir.join("module.hlo")).args(["--engine", "jit", "--parallel-grain", "1"]);
+        command.args(["--threads", threads]).arg("--output-dir").arg(&out);
+        if case.replicas * case.partitions > 1 {
+            command.args(["--replicas", &case.replicas.to_string(), "--partitions", &case.partitions.to_string()]);
+        }
+        for input in &case.inputs {
+            command.arg("--input").arg(dir.join(input));
+        }
+        let end = process::run(&mut command, &log, limit)?;
+        Ok((end, case.outputs.iter().map(|o| std::fs::read(out.join(&o.file)).ok()).collect()))
+    };
+    let (end, alone) = results("1")?;
+    let (status, why) = match end {
+        End::Status(0) => {
+            let mut differ = Vec::new();
+            for threads in ["2", "4", "8"] {
+                let (end, together) = results(threads)?;
+                if end != End::Status(0) || together != alone {
+                    differ.push(format!("{threads} threads: another result"));
+                }
+            }
+            verdict(differ.into_iter().map(Err))
+        }
+        other => judge(case, &other, &dir.join("out"), &log),
+    };
+    Ok(Outcome { status, why, seconds: start.elapsed().as_secs_f64() })
+}
+
 fn judge(case: &Case, end: &End, out: &Path, log: &Path) -> (Status, String) {
     let message = || {
         let text = std::fs::read(log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();

@@ -5,9 +5,10 @@
 //! `tests/conformance/ratchet.json` how many pass; a case that gets worse, or a count that falls, is an error. `--update`
 //! rewrites both, and refuses to lower a count.
 //!
-//! Besides the engines proper there are three pseudo-engines: `parse` holds the cases that are only read (`expect` is
-//! `parse` or `error`), `print` checks that every module which parses prints to a text that reads as the same module, and
-//! `diagnose` that invalid modules are refused with the recorded error.
+//! Besides the engines proper there are four pseudo-engines: `parse` holds the cases that are only read (`expect` is
+//! `parse` or `error`), `print` checks that every module which parses prints to a text that reads as the same module,
+//! `diagnose` that invalid modules are refused with the recorded error, and `threads` that compiled code gives the same
+//! bits on 1, 2, 4 and 8 threads, with every phase split that can be.
 
 mod check;
 mod diagnose;
@@ -33,7 +34,7 @@ struct Options {
     /// The program
     #[arg(long, default_value = "target/release/brolga")]
     brolga: PathBuf,
-    /// Engines to run: interp, jit, aot, auto; parse, print and diagnose for what is only read
+    /// Engines to run: interp, jit, aot, auto; parse, print and diagnose for what is only read; threads
     #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp,jit,aot")]
     engine: Vec<String>,
     /// Only suites whose name matches
@@ -145,6 +146,7 @@ fn run_cases(
                     for engine in options.engine.iter().filter(|e| applies(e, case)) {
                         let outcome = match engine.as_str() {
                             "print" => check::print_then_parse(case),
+                            "threads" => check::threads(&options.brolga, case, &dir, limit)?,
                             "diagnose" => diagnose::check(case, recorded),
                             _ => check::case(&options.brolga, case, engine, &dir, limit)?,
                         };

@@ -1,0 +1,129 @@
+//! Many random graphs in every engine, on several threads. Failures are reduced and printed as HLO with their inputs.
+
+use brolga_compiler::text;
+use brolga_tests::random_graph::{Families, Graph, Outcome, check_guarded, generate, reduce};
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Runs random graphs in the interpreter and in compiled code, and compares the results.
+///
+/// Exit status: 0 no difference; 1 differences.
+#[derive(Parser)]
+struct Arguments {
+    /// How many graphs
+    #[arg(long, default_value_t = 1000)]
+    count: u64,
+    /// The seed of the first; the others follow
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads that run graphs
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Only elementwise operations, movement, reductions, dots, loops and branches
+    #[arg(long)]
+    basic: bool,
+    /// Only print the seeds of failures
+    #[arg(long)]
+    no_reduce: bool,
+    /// Write each reduced failure to this folder too
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print each seed before it runs
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// Inputs of more elements are not printed; the seed makes them again.
+const PRINTED: usize = 64;
+
+#[derive(Default)]
+struct Tally {
+    agree: u64,
+    unsupported: BTreeMap<String, Vec<u64>>,
+    failures: Vec<(u64, String)>,
+}
+
+fn report(seed: u64, graph: &Graph, message: &str) -> String {
+    let mut out = format!("// seed {seed}, strict rounding {}: {message}\n", graph.strict_rounding);
+    for (k, input) in graph.inputs.iter().enumerate() {
+        let small = input.as_array().is_some_and(|a| a.elements() <= PRINTED);
+        let value = if small { text::literal_to_string(input) } else { "{...}".to_owned() };
+        let _ = writeln!(out, "// input {k}: {:#} {value}", input.shape());
+    }
+    out.push_str(&text::print(&graph.module, &text::PrintOptions::default()));
+    out
+}
+
+fn run(seed: u64, arguments: &Arguments, tally: &Mutex<Tally>) {
+    if arguments.verbose {
+        eprintln!("seed {seed}");
+    }
+    let graph = generate(seed, if arguments.basic { Families::Basic } else { Families::All });
+    let outcome = check_guarded(&graph);
+    let reduced = match &outcome {
+        Outcome::Fails(failure) if !arguments.no_reduce => {
+            let small = reduce(&graph, failure.stage);
+            let message = match check_guarded(&small) {
+                Outcome::Fails(f) => f.message,
+                _ => failure.message.clone(),
+            };
+            Some(report(seed, &small, &message))
+        }
+        _ => None,
+    };
+    let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match outcome {
+        Outcome::Agrees => tally.agree += 1,
+        Outcome::Unsupported(what) => tally.unsupported.entry(what).or_default().push(seed),
+        Outcome::Fails(failure) => {
+            println!("seed {seed}: {:?}: {}", failure.stage, failure.message);
+            if let Some(text) = &reduced {
+                println!("{text}");
+                let written = arguments.out.as_ref().map(|dir| {
+                    std::fs::create_dir_all(dir)?;
+                    std::fs::write(dir.join(format!("seed-{seed}.hlo")), text)
+                });
+                if let Some(Err(e)) = written {
+                    eprintln!("cannot write the report: {e}");
+                }
+            }
+            tally.failures.push((seed, failure.message));
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // Panics are counted as failures; their own words would come between the reports.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (next, tally) = (AtomicU64::new(arguments.seed), Mutex::new(Tally::default()));
+    let end = arguments.seed.saturating_add(arguments.count);
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.clamp(1, 64) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    run(seed, &arguments, &tally);
+                }
+            });
+        }
+    });
+    let mut tally = tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    tally.failures.sort();
+    for (what, seeds) in &mut tally.unsupported {
+        seeds.sort_unstable();
+        println!("{} not supported, the first is seed {}: {what}", seeds.len(), seeds[0]);
+    }
+    let unsupported: usize = tally.unsupported.values().map(Vec::len).sum();
+    let seeds: Vec<u64> = tally.failures.iter().map(|f| f.0).collect();
+    println!("{} agree, {unsupported} not supported, {} fail {seeds:?}", tally.agree, seeds.len());
+    ExitCode::from(u8::from(!seeds.is_empty()))
+}

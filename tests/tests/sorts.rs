@@ -1,0 +1,132 @@
+//! Sorts in every engine: keys of each width, comparators that are no order, rows of all lengths, top-k.
+
+use brolga_compiler::{CompileOptions, compile, interp, shape, text};
+use brolga_runtime::{ArrayLiteral, ElementType, Literal, Program, RunOptions, Shape};
+use brolga_tests::random_graph::Rng;
+
+/// Elements with many ties; floats with both zeros and, where `nan` says so, NaN.
+fn elements(of: &Shape, rng: &mut Rng, nan: bool) -> ArrayLiteral {
+    let mut array = ArrayLiteral::zeros(of.as_array().expect("a parameter is an array"));
+    let ty = array.ty();
+    for i in 0..array.elements() {
+        let v = (rng.below(41) as f64 - 20.0) * if ty.is_float() { 0.25 } else { 1.0 };
+        let v = match rng.below(12) {
+            0 => -0.0,
+            1 if nan => f64::NAN,
+            _ => v,
+        };
+        let scalar = brolga_runtime::Scalar::Float(v);
+        let scalar = match ty {
+            ElementType::Pred => brolga_runtime::Scalar::Pred(v > 0.0),
+            _ if ty.is_signed_integer() => brolga_runtime::Scalar::Int(v as i64),
+            _ if ty.is_integer() => brolga_runtime::Scalar::UInt(v as i64 as u64),
+            _ => scalar.round_to(ty),
+        };
+        array.set(i, scalar);
+    }
+    array
+}
+
+/// Runs a module in the interpreter and in compiled code, on one thread and on three: the bytes are the same.
+#[track_caller]
+fn check(source: &str, nan: bool) {
+    let module = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let entry = module.entry();
+    let mut rng = Rng::new(source.len() as u64);
+    let shapes = entry.parameters().into_iter().map(|p| entry.instructions[p].shape.clone());
+    let inputs: Vec<ArrayLiteral> = shapes.map(|s| elements(&s, &mut rng, nan)).collect();
+    let literals: Vec<Literal> = inputs.iter().cloned().map(Literal::Array).collect();
+    let want = interp::run(&module, &literals, &interp::Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let artifact = compile(&module, &CompileOptions::default()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
+    let inputs: Vec<&ArrayLiteral> = inputs.iter().collect();
+    for threads in [1, 3] {
+        let options = RunOptions { threads, ..RunOptions::default() };
+        let got = program.run_with(&inputs, &options).unwrap_or_else(|e| panic!("{e}"));
+        for (k, (got, want)) in got.iter().zip(want.arrays()).enumerate() {
+            assert!(got.bytes() == want.bytes(), "result {k} on {threads} threads\n{got:?}\n{want:?}\n{source}");
+        }
+    }
+}
+
+/// A sort of an array of `ty` and, behind it, arrays of other types, all of dimensions `dims`.
+fn sort(types: &[&str], dims: &str, along: usize, order: &str) -> String {
+    let (mut comparator, mut entry, mut shapes, mut names) = (String::new(), String::new(), Vec::new(), Vec::new());
+    for (k, ty) in types.iter().enumerate() {
+        comparator += &format!("  a{k} = {ty}[] parameter({})\n  b{k} = {ty}[] parameter({})\n", 2 * k, 2 * k + 1);
+        entry += &format!("  x{k} = {ty}[{dims}] parameter({k})\n");
+        shapes.push(format!("{ty}[{dims}]"));
+        names.push(format!("x{k}"));
+    }
+    let shape = if types.len() == 1 { shapes[0].clone() } else { format!("({})", shapes.join(", ")) };
+    format!(
+        "HloModule m\norder {{\n{comparator}  {order}\n}}\nENTRY e {{\n{entry}  ROOT r = {shape} sort({}), \
+         dimensions={{{along}}}, to_apply=order\n}}\n",
+        names.join(", ")
+    )
+}
+
+const LESS: &str = "ROOT r = pred[] compare(a0, b0), direction=LT";
+
+#[test]
+fn keys_of_every_width() {
+    for ty in ["pred", "s4", "s8", "u8", "s16", "bf16", "f8e5m2", "f16", "u32", "f32", "s64", "f64"] {
+        for order in [LESS, "ROOT r = pred[] compare(b0, a0), direction=LT"] {
+            check(&sort(&[ty], "3,500", 1, order), false);
+            check(&sort(&[ty, "s32"], "70,3", 0, order), false);
+        }
+    }
+    check(&sort(&["f32"], "20000", 0, LESS), false);
+    check(&sort(&["s64", "u16", "f64"], "20000", 0, LESS), false);
+}
+
+#[test]
+fn comparators_that_are_no_order_still_permute() {
+    let orders =
+        ["compare(a0, b0), direction=LE", "compare(a0, b0), direction=NE", "constant(true)", "constant(false)"];
+    for order in orders {
+        for n in [1, 2, 3, 33] {
+            check(&sort(&["f32", "s32"], &format!("{n},2"), 0, &format!("ROOT r = pred[] {order}")), true);
+        }
+    }
+    check(&sort(&["f32", "s8", "c64"], "40", 0, LESS), true);
+    check(&sort(&["bf16"], "5,200", 1, LESS), true);
+}
+
+#[test]
+fn comparators_may_read_every_operand() {
+    let second = "less = pred[] compare(a0, b0), direction=LT
+        tie = pred[] compare(a0, b0), direction=EQ
+        more = pred[] compare(a1, b1), direction=GT
+        both = pred[] and(tie, more)
+        ROOT r = pred[] or(less, both)";
+    check(&sort(&["s32", "f32", "u8", "f64"], "4,90", 1, second), false);
+    let reals = "x = f32[] real(a0)\n  y = f32[] real(b0)\n  ROOT r = pred[] compare(x, y), direction=GT";
+    check(&sort(&["c64"], "65", 0, reals), false);
+}
+
+#[test]
+fn rows_of_nothing_and_of_one() {
+    check(&sort(&["f32"], "", 0, LESS), false);
+    check(&sort(&["f32", "s32"], "0", 0, LESS), false);
+    check(&sort(&["f32", "s32"], "1,4,1", 2, LESS), false);
+}
+
+#[test]
+fn the_first_few_and_all() {
+    for (ty, n, k) in
+        [("f32", 1000, 5), ("s8", 300, 64), ("s8", 300, 65), ("bf16", 40, 40), ("u64", 90, 3), ("f32", 4, 0)]
+    {
+        for largest in [true, false] {
+            let shapes = format!("({ty}[2,{k}], s32[2,{k}])");
+            check(
+                &format!(
+                    "HloModule m\nENTRY e {{\n x = {ty}[2,{n}] parameter(0)\n \
+                     ROOT r = {shapes} topk(x), k={k}, largest={largest}\n}}\n"
+                ),
+                true,
+            );
+        }
+    }
+}
