@@ -36,6 +36,9 @@ struct Arguments {
     /// Print each seed before it runs
     #[arg(long)]
     verbose: bool,
+    /// Print each graph as HLO before it runs
+    #[arg(long)]
+    print: bool,
 }
 
 /// Inputs of more elements are not printed; the seed makes them again.
@@ -64,6 +67,9 @@ fn run(seed: u64, arguments: &Arguments, tally: &Mutex<Tally>) {
         eprintln!("seed {seed}");
     }
     let graph = generate(seed, if arguments.basic { Families::Basic } else { Families::All });
+    if arguments.print {
+        println!("{}", report(seed, &graph, "as generated"));
+    }
     let outcome = check_guarded(&graph);
     let reduced = match &outcome {
         Outcome::Fails(failure) if !arguments.no_reduce => {
