@@ -14,6 +14,7 @@
 //! are nests, emitted by [`NestEmitter`]. The tile is the one that the context offers or, without one, the program's
 //! own ([`super::tile`]).
 
+use super::flow::{Flow, Point};
 use super::lanes::{Lanes, flags};
 use super::nest::NestEmitter;
 use super::target::Target;
@@ -241,11 +242,13 @@ struct Walk {
     along: i64,
 }
 
-impl Emitter<'_, '_> {
-    fn iconst(&mut self, v: i64) -> Value {
-        self.b.ins().iconst(types::I64, v)
+impl<'b> Flow<'b> for Emitter<'_, 'b> {
+    fn b(&mut self) -> &mut FunctionBuilder<'b> {
+        &mut self.b
     }
+}
 
+impl Emitter<'_, '_> {
     /// `min(part, extent - start)`; a constant where the parts are equal.
     fn length(&mut self, extent: i64, part: i64, start: Value) -> Value {
         let part_value = self.iconst(part);
@@ -257,43 +260,9 @@ impl Emitter<'_, '_> {
         self.b.ins().smin(part_value, left)
     }
 
-    /// Counts; `body` gets the emitter back.
-    fn count(&mut self, (from, to): (Value, Value), step: i64, body: &mut dyn FnMut(&mut Self, Value)) {
-        let (head, inner, after) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
-        let i = self.b.declare_var(types::I64);
-        self.b.def_var(i, from);
-        self.b.ins().jump(head, &[]);
-        self.b.switch_to_block(head);
-        let now = self.b.use_var(i);
-        let more = self.b.ins().icmp(IntCC::SignedLessThan, now, to);
-        self.b.ins().brif(more, inner, &[], after, &[]);
-        self.b.switch_to_block(inner);
-        self.b.seal_block(inner);
-        body(self, now);
-        let next = self.b.ins().iadd_imm_s(now, step);
-        self.b.def_var(i, next);
-        self.b.ins().jump(head, &[]);
-        self.b.seal_block(head);
-        self.b.switch_to_block(after);
-        self.b.seal_block(after);
-    }
-
-    /// Emits one of two forms for `value == wanted` and otherwise; only the first where `always`.
-    fn either(&mut self, always: bool, is: Value, form: &mut dyn FnMut(&mut Self, bool)) {
-        if always {
-            form(self, true);
-            return;
-        }
-        let (yes, no, after) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(is, yes, &[], no, &[]);
-        for (block, which) in [(yes, true), (no, false)] {
-            self.b.switch_to_block(block);
-            self.b.seal_block(block);
-            form(self, which);
-            self.b.ins().jump(after, &[]);
-        }
-        self.b.switch_to_block(after);
-        self.b.seal_block(after);
+    /// Emits one of two forms; only the first where it `always` holds.
+    fn forms(&mut self, always: bool, is: Value, form: &mut dyn FnMut(&mut Self, bool)) {
+        if always { form(self, true) } else { self.either(is, form) }
     }
 
     fn nest(&mut self, nest: &Nest, bases: &[Value], (begin, end): (Value, Value)) {
@@ -306,25 +275,14 @@ impl Emitter<'_, '_> {
 
     /// Address of the element that an index map gives for the current axes.
     fn address(&mut self, buffer: u32, ix: &Ix) -> Value {
-        let nest = Nest { parallel: Vec::new(), rows: Vec::new(), stages: Vec::new() };
-        let x86 = self.target.is_x86();
-        let (scratch, axes) = (self.scratch[0], self.axes.clone());
-        let base = self.bases[buffer as usize];
-        let lanes = Lanes { b: &mut self.b, x86 };
-        let mut emitter = NestEmitter { lanes, bases: &[], scratch, axes, results: HashMap::new(), nest: &nest };
-        let index = emitter.ix(ix, None, &HashMap::new());
-        let offset = self.b.ins().imul_imm_s(index, self.plan.mem.bytes());
-        self.b.ins().iadd(base, offset)
-    }
-
-    /// `base + a * x + y` elements.
-    fn element(&mut self, base: Value, x: Value, a: i64) -> Value {
-        let offset = self.b.ins().imul_imm_s(x, a * self.plan.mem.bytes());
-        self.b.ins().iadd(base, offset)
+        let axes = std::mem::take(&mut self.axes);
+        let index = self.index(ix, None, Point { axes: &axes, values: &HashMap::new() });
+        self.axes = axes;
+        self.element(self.bases[buffer as usize], index, self.plan.mem.bytes())
     }
 
     fn run(&mut self, begin: Value, end: Value) {
-        self.count((begin, end), 1, &mut |this, point| {
+        self.count(begin, end, 1, &mut |this, point| {
             let plan = this.plan.clone();
             let (groups, strips) = (parts(plan.m, plan.group), parts(plan.n, plan.strip));
             let mut rest = point;
@@ -350,7 +308,7 @@ impl Emitter<'_, '_> {
             let rows = this.length(plan.m, plan.group, row);
             let row_end = this.b.ins().iadd(row, rows);
             let (zero, blocks) = (this.iconst(0), this.iconst(parts(plan.k, plan.steps)));
-            this.count((zero, blocks), 1, &mut |this, block| {
+            this.count(zero, blocks, 1, &mut |this, block| {
                 this.axes.insert(BLOCK_AXIS, block);
                 this.block((row, row_end), (column, columns), block);
             });
@@ -360,6 +318,7 @@ impl Emitter<'_, '_> {
     /// One block of `k` of one group and strip.
     fn block(&mut self, (row, row_end): (Value, Value), (column, columns): (Value, Value), block: Value) {
         let plan = self.plan.clone();
+        let bytes = plan.mem.bytes();
         let c = self.c;
         let blocks = parts(plan.k, plan.steps);
         let first = self.b.ins().imul_imm_s(block, plan.steps);
@@ -371,7 +330,7 @@ impl Emitter<'_, '_> {
         if plan.pack_rhs {
             self.pack_right((first, end), (column, columns));
         }
-        self.count((row, row_end), plan.rows, &mut |this, r| {
+        self.count(row, row_end, plan.rows, &mut |this, r| {
             let left = this.b.ins().isub(row_end, r);
             let most = this.iconst(plan.rows);
             let rows = this.b.ins().smin(most, left);
@@ -393,19 +352,19 @@ impl Emitter<'_, '_> {
                 }
                 Sums::Scratch => {
                     let down = this.b.ins().isub(r, row);
-                    let start = this.element(this.scratch[2], down, plan.strip);
+                    let start = this.element(this.scratch[2], down, plan.strip * bytes);
                     Walk { start, row: plan.strip, along: 1 }
                 }
             };
             if plan.pack_rhs {
                 let zero = this.iconst(0);
-                this.count((zero, columns), plan.panel, &mut |this, j| {
+                this.count(zero, columns, plan.panel, &mut |this, j| {
                     let left = this.b.ins().isub(columns, j);
                     let panel = this.iconst(plan.panel);
                     let n = this.b.ins().smin(panel, left);
-                    let start = this.element(this.scratch[1], j, plan.steps);
+                    let start = this.element(this.scratch[1], j, plan.steps * bytes);
                     let rhs = Walk { start, row: plan.panel, along: 1 };
-                    let at = this.element(sums.start, j, 1);
+                    let at = this.element(sums.start, j, bytes);
                     this.tile(steps, lhs, rhs, Walk { start: at, ..sums }, rows, n, block);
                 });
             } else {
@@ -480,15 +439,16 @@ impl Emitter<'_, '_> {
     /// Packs `k` from `first` to `end` of a strip: panels one after another, the columns of a panel side by side.
     fn pack_right(&mut self, (first, end): (Value, Value), (column, columns): (Value, Value)) {
         let plan = self.plan.clone();
+        let bytes = plan.mem.bytes();
         let c = self.c;
         let panels = parts(plan.n, plan.panel);
         let panel_end = self.b.ins().iadd(column, columns);
-        self.count((column, panel_end), plan.panel, &mut |this, j| {
+        self.count(column, panel_end, plan.panel, &mut |this, j| {
             let panel_number = this.iconst(plan.panel);
             let number = this.b.ins().udiv(j, panel_number);
             this.axes.insert(PANEL_AXIS, number);
             let local = this.b.ins().isub(j, column);
-            let start = this.element(this.scratch[1], local, plan.steps);
+            let start = this.element(this.scratch[1], local, plan.steps * bytes);
             // The nest counts `k` from the start of the operand.
             let before = this.b.ins().imul_imm_s(first, -plan.panel * plan.mem.bytes());
             let destination = this.b.ins().iadd(start, before);
@@ -505,7 +465,7 @@ impl Emitter<'_, '_> {
             if plan.n < plan.panel {
                 form(this, false);
             } else {
-                this.either(plan.n % plan.panel == 0, whole, &mut form);
+                this.forms(plan.n % plan.panel == 0, whole, &mut form);
             }
         });
     }
@@ -519,7 +479,7 @@ impl Emitter<'_, '_> {
         let before = self.b.ins().imul_imm_s(row, -plan.steps * plan.mem.bytes());
         let destination = self.b.ins().iadd(self.scratch[0], before);
         let even = plan.k % plan.steps == 0;
-        self.either(even, last, &mut |this, is_last| {
+        self.forms(even, last, &mut |this, is_last| {
             let extent = if is_last { plan.k - (blocks - 1) * plan.steps } else { plan.steps };
             let step = Ix::axis(COLUMN_AXIS, extent);
             let at = Ix::axis(BLOCK_AXIS, blocks).scale(plan.steps).add(&step);
@@ -553,7 +513,7 @@ impl Emitter<'_, '_> {
         let even = plan.n % plan.strip == 0;
         let mut bases = self.bases.clone();
         bases.push(sums);
-        self.either(even, last, &mut |this, is_last| {
+        self.forms(even, last, &mut |this, is_last| {
             let extent = if is_last { plan.n - (strips - 1) * plan.strip } else { plan.strip };
             let vector = Loop { axis: COLUMN_AXIS, extent };
             let at = Ix::axis(STRIP_AXIS, strips).scale(plan.strip).add(&vector.ix());

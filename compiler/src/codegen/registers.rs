@@ -1,6 +1,7 @@
 //! Register loops as CLIF: scalars only.
 
 use super::lanes::{Lanes, Val};
+use super::nest::reachable;
 use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::registers::RegisterLoop;
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -8,13 +9,7 @@ use cranelift_frontend::Variable;
 
 /// Emits the nodes that the roots need; `args` are the arguments.
 fn emit(lanes: &mut Lanes<'_, '_>, body: &Body, args: &[Value], roots: &[NodeId]) -> Vec<Value> {
-    let mut needed = vec![false; body.nodes().len()];
-    roots.iter().for_each(|r| needed[r.0 as usize] = true);
-    for i in (0..needed.len()).rev() {
-        if needed[i] {
-            body.nodes()[i].args.iter().for_each(|a| needed[a.0 as usize] = true);
-        }
-    }
+    let needed = reachable(body, roots.iter().copied());
     let mut values: Vec<Option<Value>> = vec![None; needed.len()];
     for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
         let v = match &node.op {

@@ -16,11 +16,11 @@
 //! digit that all elements share costs nothing). Everything else is a bottom-up merge sort whose inner loop has no branch
 //! that depends on data. The first few of many are kept by insertion into a short list.
 
+use super::flow::{Flow, Point};
 use super::lanes::{Lanes, Val, flags, scalar_type};
-use super::nest::{NestEmitter, reachable};
+use super::nest::reachable;
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::Nest;
 use crate::kernel::sort::{Sort, SortKey};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
@@ -194,82 +194,30 @@ struct Emitter<'f, 'b, 'k> {
 /// Sorts the rows from `begin` to `end`.
 pub fn emit(lanes: Lanes<'_, '_>, sort: &Sort, bases: &[Value], (begin, end): (Value, Value), scratch: Value) {
     let mut emitter = Emitter { lanes, sort, bases, scratch, axes: HashMap::new() };
-    let one = emitter.iconst(1);
-    emitter.count(begin, end, one, &mut |this, point| {
-        let mut rest = point;
-        for (i, l) in sort.parallel.iter().enumerate().rev() {
-            let extent = this.iconst(l.extent);
-            let value = if i == 0 { rest } else { this.b().ins().urem(rest, extent) };
-            if i > 0 {
-                rest = this.b().ins().udiv(rest, extent);
-            }
-            this.axes.insert(l.axis, value);
-        }
+    emitter.count(begin, end, 1, &mut |this, point| {
+        let axes = this.axes_of(&sort.parallel, point);
+        this.axes.extend(axes);
         this.row();
     });
 }
 
-impl<'b> Emitter<'_, 'b, '_> {
+impl<'b> Flow<'b> for Emitter<'_, 'b, '_> {
     fn b(&mut self) -> &mut FunctionBuilder<'b> {
         self.lanes.b
     }
+}
 
-    fn iconst(&mut self, v: i64) -> Value {
-        self.b().ins().iconst(types::I64, v)
-    }
-
-    fn variable(&mut self, v: Value) -> Variable {
-        let ty = self.b().func.dfg.value_type(v);
-        let variable = self.b().declare_var(ty);
-        self.b().def_var(variable, v);
-        variable
-    }
-
-    /// `for i in (from..to).step_by(step)`, tested at the bottom.
-    fn count(&mut self, from: Value, to: Value, step: Value, body: &mut dyn FnMut(&mut Self, Value)) {
-        let (head, after) = (self.b().create_block(), self.b().create_block());
-        let i = self.variable(from);
-        let any = self.b().ins().icmp(IntCC::SignedLessThan, from, to);
-        self.b().ins().brif(any, head, &[], after, &[]);
-        self.b().switch_to_block(head);
-        let now = self.b().use_var(i);
-        body(self, now);
-        let next = self.b().ins().iadd(now, step);
-        self.b().def_var(i, next);
-        let more = self.b().ins().icmp(IntCC::SignedLessThan, next, to);
-        self.b().ins().brif(more, head, &[], after, &[]);
-        self.b().seal_block(head);
-        self.b().switch_to_block(after);
-        self.b().seal_block(after);
-    }
-
+impl Emitter<'_, '_, '_> {
     /// `for i in 0..n`.
     fn each(&mut self, n: i64, body: &mut dyn FnMut(&mut Self, Value)) {
-        let (zero, n, one) = (self.iconst(0), self.iconst(n), self.iconst(1));
-        self.count(zero, n, one, body);
+        self.count_constant(0, n, 1, body);
     }
 
-    fn when(&mut self, condition: Value, body: &mut dyn FnMut(&mut Self)) {
-        let (then, after) = (self.b().create_block(), self.b().create_block());
-        self.b().ins().brif(condition, then, &[], after, &[]);
-        self.b().switch_to_block(then);
-        self.b().seal_block(then);
-        body(self);
-        self.b().ins().jump(after, &[]);
-        self.b().switch_to_block(after);
-        self.b().seal_block(after);
-    }
-
-    fn address(&mut self, base: Value, index: Value, bytes: i64) -> Value {
-        let offset = self.b().ins().imul_imm_s(index, bytes);
-        self.b().ins().iadd(base, offset)
-    }
-
-    fn ix(&mut self, ix: &Ix, values: &HashMap<NodeId, Value>) -> Value {
-        let nest = Nest { parallel: Vec::new(), rows: Vec::new(), stages: Vec::new() };
-        let lanes = Lanes { b: &mut *self.lanes.b, x86: self.lanes.x86 };
-        let (scratch, axes) = (self.scratch, self.axes.clone());
-        NestEmitter { lanes, bases: &[], scratch, axes, results: HashMap::new(), nest: &nest }.ix(ix, None, values)
+    fn at(&mut self, ix: &Ix, values: &HashMap<NodeId, Value>) -> Value {
+        let axes = std::mem::take(&mut self.axes);
+        let v = self.index(ix, None, Point { axes: &axes, values });
+        self.axes = axes;
+        v
     }
 
     /// The scalars of some nodes of a body.
@@ -280,12 +228,12 @@ impl<'b> Emitter<'_, 'b, '_> {
             let known = match &node.op {
                 Op::Arg(n) => args.get(*n as usize).copied().flatten(),
                 Op::Load(buffer, mem, ix) => {
-                    let index = self.ix(ix, &values);
-                    let at = self.address(self.bases[*buffer as usize], index, mem.bytes());
+                    let index = self.at(ix, &values);
+                    let at = self.element(self.bases[*buffer as usize], index, mem.bytes());
                     Some(self.lanes.load_one(*mem, at, 0))
                 }
                 Op::Index(ix) => {
-                    let v = self.ix(ix, &values);
+                    let v = self.at(ix, &values);
                     Some(if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v })
                 }
                 Op::Const(_) => None,
@@ -341,14 +289,14 @@ impl<'b> Emitter<'_, 'b, '_> {
     fn load(&mut self, r: &Records, half: Value, column: usize, i: Value) -> Value {
         let mem = column_mem(self.sort, r.columns[column]);
         let start = self.b().ins().iadd_imm_s(half, r.offsets[column]);
-        let at = self.address(start, i, mem.bytes());
+        let at = self.element(start, i, mem.bytes());
         self.lanes.load_one(mem, at, 0)
     }
 
     fn store(&mut self, r: &Records, half: Value, column: usize, i: Value, v: Value) {
         let mem = column_mem(self.sort, r.columns[column]);
         let start = self.b().ins().iadd_imm_s(half, r.offsets[column]);
-        let at = self.address(start, i, mem.bytes());
+        let at = self.element(start, i, mem.bytes());
         self.lanes.store_one(mem, v, at, 0);
     }
 
@@ -477,7 +425,7 @@ impl<'b> Emitter<'_, 'b, '_> {
                 let counts = self.counts(r, digits, 0);
                 let zero = self.iconst(0);
                 self.each(bytes / 8, &mut |this, i| {
-                    let at = this.address(counts, i, 8);
+                    let at = this.element(counts, i, 8);
                     this.b().ins().store(flags(), zero, at, 0);
                 });
                 self.each(n, &mut |this, i| {
@@ -507,7 +455,7 @@ impl<'b> Emitter<'_, 'b, '_> {
     fn digit_count(&mut self, counts: Value, record: Value, (low, width): (u32, u32)) -> Value {
         let shifted = self.b().ins().ushr_imm_u(record, i64::from(low));
         let digit = self.b().ins().band_imm_u(shifted, (1 << width) - 1);
-        self.address(counts, digit, 4)
+        self.element(counts, digit, 4)
     }
 
     /// Sorts digit by digit, the last first; the counts are made.
@@ -526,7 +474,7 @@ impl<'b> Emitter<'_, 'b, '_> {
                 let none = this.b().ins().iconst(types::I32, 0);
                 let sum = this.variable(none);
                 this.each(1 << digit.1, &mut |this, i| {
-                    let at = this.address(counts, i, 4);
+                    let at = this.element(counts, i, 4);
                     let count = this.b().ins().load(types::I32, flags(), at, 0);
                     let start = this.b().use_var(sum);
                     this.b().ins().store(flags(), start, at, 0);
@@ -589,8 +537,7 @@ impl<'b> Emitter<'_, 'b, '_> {
         let columns = r.columns.len();
         // Runs of one become runs of two where they are.
         let half = self.b().use_var(halves.from);
-        let (zero, even, two) = (self.iconst(0), self.iconst(n / 2 * 2), self.iconst(2));
-        self.count(zero, even, two, &mut |this, i| {
+        self.count_constant(0, n / 2 * 2, 2, &mut |this, i| {
             let next = this.b().ins().iadd_imm_s(i, 1);
             let left: Vec<Value> = (0..columns).map(|c| this.load(r, half, c, i)).collect();
             let right: Vec<Value> = (0..columns).map(|c| this.load(r, half, c, next)).collect();
@@ -605,6 +552,7 @@ impl<'b> Emitter<'_, 'b, '_> {
         if n <= 2 {
             return;
         }
+        let two = self.iconst(2);
         let width = self.variable(two);
         let (head, after) = (self.b().create_block(), self.b().create_block());
         self.b().ins().jump(head, &[]);
@@ -612,7 +560,7 @@ impl<'b> Emitter<'_, 'b, '_> {
         let run = self.b().use_var(width);
         let twice = self.b().ins().iadd(run, run);
         let (zero, end) = (self.iconst(0), self.iconst(n));
-        self.count(zero, end, twice, &mut |this, low| this.merge(r, halves, low, run));
+        self.count_by(zero, end, twice, &mut |this, low| this.merge(r, halves, low, run));
         self.swap(halves);
         self.b().def_var(width, twice);
         let more = self.b().ins().icmp(IntCC::SignedLessThan, twice, end);
@@ -675,8 +623,7 @@ impl<'b> Emitter<'_, 'b, '_> {
         let on_left = self.b().ins().icmp(IntCC::SignedLessThan, l, middle);
         let (start, stop) = (self.b().ins().select(on_left, l, x), self.b().ins().select(on_left, middle, end));
         let by = self.b().ins().isub(o, start);
-        let one = self.iconst(1);
-        self.count(start, stop, one, &mut |this, i| {
+        self.count(start, stop, 1, &mut |this, i| {
             let place = this.b().ins().iadd(i, by);
             for c in 0..r.columns.len() {
                 let v = this.load(r, from, c, i);
@@ -756,8 +703,8 @@ impl<'b> Emitter<'_, 'b, '_> {
             this.axes.insert(sort.row.axis, i);
             for ((o, carried), read) in sort.operands.iter().zip(elements).zip(read) {
                 if let (Some((buffer, index)), Some(v)) = (&o.store, carried.or(read)) {
-                    let index = this.ix(index, &HashMap::new());
-                    let at = this.address(this.bases[*buffer as usize], index, o.mem.bytes());
+                    let index = this.at(index, &HashMap::new());
+                    let at = this.element(this.bases[*buffer as usize], index, o.mem.bytes());
                     this.lanes.store_one(o.mem, v, at, 0);
                 }
             }

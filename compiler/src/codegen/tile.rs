@@ -11,12 +11,12 @@
 //! for each `k` loads one row of `b` and spreads one element of `a` a row. The two operands are never written while the
 //! function runs, so their loads may move: the code generator then loads late enough to spill nothing.
 
+use super::flow::Flow;
 use super::lanes::flags;
 use super::target::Target;
 use crate::kernel::body::Variant;
 use crate::object::namespace;
 use brolga_runtime::ElementType;
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     AbiParam, Function, InstBuilder, MemFlagsData, Signature, Type, UserFuncName, Value, types,
 };
@@ -37,32 +37,6 @@ pub fn signature() -> Signature {
 /// The scalar CLIF type of a contraction.
 pub fn scalar(ty: ElementType) -> Type {
     if ty == ElementType::F64 { types::F64 } else { types::F32 }
-}
-
-/// Counts `from..to` by `step`; `body` gets the counter.
-pub fn count(
-    b: &mut FunctionBuilder<'_>,
-    (from, to): (Value, Value),
-    step: i64,
-    body: &mut dyn FnMut(&mut FunctionBuilder<'_>, Value),
-) {
-    let (head, inner, after) = (b.create_block(), b.create_block(), b.create_block());
-    let i = b.declare_var(types::I64);
-    b.def_var(i, from);
-    b.ins().jump(head, &[]);
-    b.switch_to_block(head);
-    let now = b.use_var(i);
-    let more = b.ins().icmp(IntCC::SignedLessThan, now, to);
-    b.ins().brif(more, inner, &[], after, &[]);
-    b.switch_to_block(inner);
-    b.seal_block(inner);
-    body(b, now);
-    let next = b.ins().iadd_imm_s(now, step);
-    b.def_var(i, next);
-    b.ins().jump(head, &[]);
-    b.seal_block(head);
-    b.switch_to_block(after);
-    b.seal_block(after);
 }
 
 struct Tile<'t> {
@@ -119,11 +93,11 @@ pub fn function(index: u32, ty: ElementType, target: &Target) -> Function {
 }
 
 /// Runs `body` for `from, from + step, ..` while a whole step fits below `to`; returns where it stopped.
-fn rounds(
-    b: &mut FunctionBuilder<'_>,
+fn rounds<'b>(
+    b: &mut FunctionBuilder<'b>,
     (from, to): (Value, Value),
     step: i64,
-    body: &mut dyn FnMut(&mut FunctionBuilder<'_>, Value),
+    body: &mut dyn FnMut(&mut FunctionBuilder<'b>, Value),
 ) -> Value {
     let left = b.ins().isub(to, from);
     let step_value = b.ins().iconst(types::I64, step);
@@ -133,7 +107,7 @@ fn rounds(
         let rest = b.ins().urem(left, step_value);
         b.ins().isub(to, rest)
     };
-    count(b, (from, whole), step, body);
+    b.count(from, whole, step, body);
     whole
 }
 

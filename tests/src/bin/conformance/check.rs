@@ -75,26 +75,34 @@ pub fn unpack(case: &Case, dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// `PROGRAM run` on an unpacked case.
+fn run_command(program: &Path, case: &Case, engine: &str, dir: &Path, out: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("run").arg(dir.join("module.hlo")).args(["--engine", engine]);
+    if case.replicas * case.partitions > 1 {
+        command.args(["--replicas", &case.replicas.to_string(), "--partitions", &case.partitions.to_string()]);
+    }
+    for input in &case.inputs {
+        command.arg("--input").arg(dir.join(input));
+    }
+    command.arg("--output-dir").arg(out);
+    command
+}
+
 /// Runs the program on an unpacked case.
 pub fn case(program: &Path, case: &Case, engine: &str, dir: &Path, limit: Duration) -> std::io::Result<Outcome> {
     let start = Instant::now();
     let (log, out) = (dir.join("stderr.txt"), dir.join("out"));
-    let mut command = Command::new(program);
-    if case.expect == Expect::Run {
+    let mut command = if case.expect == Expect::Run {
         // An earlier engine's results must not pass for this one's.
         std::fs::remove_dir_all(&out)?;
         std::fs::create_dir_all(&out)?;
-        command.arg("run").arg(dir.join("module.hlo")).args(["--engine", engine]);
-        if case.replicas * case.partitions > 1 {
-            command.args(["--replicas", &case.replicas.to_string(), "--partitions", &case.partitions.to_string()]);
-        }
-        for input in &case.inputs {
-            command.arg("--input").arg(dir.join(input));
-        }
-        command.arg("--output-dir").arg(&out);
+        run_command(program, case, engine, dir, &out)
     } else {
+        let mut command = Command::new(program);
         command.arg("parse").arg(dir.join("module.hlo")).arg("--summary").arg(out.join("summary.json"));
-    }
+        command
+    };
     let end = process::run(&mut command, &log, limit)?;
     let (status, why) = judge(case, &end, &out, &log);
     Ok(Outcome { status, why, seconds: start.elapsed().as_secs_f64() })
@@ -106,15 +114,8 @@ pub fn threads(program: &Path, case: &Case, dir: &Path, limit: Duration) -> std:
     let log = dir.join("stderr.txt");
     let results = |threads: &str| -> std::io::Result<(End, Vec<Option<Vec<u8>>>)> {
         let out = dir.join(format!("out{threads}"));
-        let mut command = Command::new(program);
-        command.arg("run").arg(dir.join("module.hlo")).args(["--engine", "jit", "--parallel-grain", "1"]);
-        command.args(["--threads", threads]).arg("--output-dir").arg(&out);
-        if case.replicas * case.partitions > 1 {
-            command.args(["--replicas", &case.replicas.to_string(), "--partitions", &case.partitions.to_string()]);
-        }
-        for input in &case.inputs {
-            command.arg("--input").arg(dir.join(input));
-        }
+        let mut command = run_command(program, case, "jit", dir, &out);
+        command.args(["--parallel-grain", "1", "--threads", threads]);
         let end = process::run(&mut command, &log, limit)?;
         Ok((end, case.outputs.iter().map(|o| std::fs::read(out.join(&o.file)).ok()).collect()))
     };

@@ -1,0 +1,195 @@
+//! Loops, branches and addresses, for every emitter.
+//!
+//! Loops are tested at the bottom: Cranelift moves nothing out of a loop whose test stands at the top.
+
+use crate::kernel::body::NodeId;
+use crate::kernel::index::{Atom, Axis, Ix};
+use crate::kernel::ir::Loop;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+use cranelift_frontend::{FunctionBuilder, Variable};
+use std::collections::HashMap;
+
+/// Something that emits into a function; bodies of loops and branches are given it back.
+pub trait Flow<'b>: Sized {
+    /// Where code goes.
+    fn b(&mut self) -> &mut FunctionBuilder<'b>;
+
+    /// A 64-bit constant.
+    fn iconst(&mut self, v: i64) -> Value {
+        self.b().ins().iconst(types::I64, v)
+    }
+
+    /// A variable that starts as `v`.
+    fn variable(&mut self, v: Value) -> Variable {
+        let ty = self.b().func.dfg.value_type(v);
+        let variable = self.b().declare_var(ty);
+        self.b().def_var(variable, v);
+        variable
+    }
+
+    /// `base` and `index` elements of so many bytes.
+    fn element(&mut self, base: Value, index: Value, bytes: i64) -> Value {
+        let offset = self.b().ins().imul_imm_s(index, bytes);
+        self.b().ins().iadd(base, offset)
+    }
+
+    /// `for i in (from..to).step_by(step)`.
+    fn count(&mut self, from: Value, to: Value, step: i64, body: &mut dyn FnMut(&mut Self, Value)) {
+        let step = self.iconst(step);
+        self.count_by(from, to, step, body);
+    }
+
+    /// As [`Flow::count`], by a step that is known when the loop is entered.
+    fn count_by(&mut self, from: Value, to: Value, step: Value, body: &mut dyn FnMut(&mut Self, Value)) {
+        let (head, after) = (self.b().create_block(), self.b().create_block());
+        let i = self.variable(from);
+        let any = self.b().ins().icmp(IntCC::SignedLessThan, from, to);
+        self.b().ins().brif(any, head, &[], after, &[]);
+        turns(self, i, (head, after), to, step, body);
+    }
+
+    /// `for i in (from..to).step_by(step)` where all are constants; unrolled where it runs once.
+    fn count_constant(&mut self, from: i64, to: i64, step: i64, body: &mut dyn FnMut(&mut Self, Value)) {
+        match (to - from + step - 1) / step {
+            n if n <= 0 => {}
+            1 => {
+                let i = self.iconst(from);
+                body(self, i);
+            }
+            _ => {
+                let [from, to, step] = [from, to, step].map(|v| self.iconst(v));
+                let (head, after) = (self.b().create_block(), self.b().create_block());
+                let i = self.variable(from);
+                self.b().ins().jump(head, &[]);
+                turns(self, i, (head, after), to, step, body);
+            }
+        }
+    }
+
+    /// `if condition { body }`.
+    fn when(&mut self, condition: Value, body: &mut dyn FnMut(&mut Self)) {
+        let (then, after) = (self.b().create_block(), self.b().create_block());
+        self.b().ins().brif(condition, then, &[], after, &[]);
+        self.b().switch_to_block(then);
+        self.b().seal_block(then);
+        body(self);
+        self.b().ins().jump(after, &[]);
+        self.b().switch_to_block(after);
+        self.b().seal_block(after);
+    }
+
+    /// `if condition { body(true) } else { body(false) }`.
+    fn either(&mut self, condition: Value, body: &mut dyn FnMut(&mut Self, bool)) {
+        let (yes, no, after) = (self.b().create_block(), self.b().create_block(), self.b().create_block());
+        self.b().ins().brif(condition, yes, &[], no, &[]);
+        for (block, which) in [(yes, true), (no, false)] {
+            self.b().switch_to_block(block);
+            self.b().seal_block(block);
+            body(self, which);
+            self.b().ins().jump(after, &[]);
+        }
+        self.b().switch_to_block(after);
+        self.b().seal_block(after);
+    }
+
+    /// The axes of point `p` of a space, the last loop running fastest.
+    fn axes_of(&mut self, loops: &[Loop], p: Value) -> Vec<(Axis, Value)> {
+        let mut rest = p;
+        let mut axes = Vec::new();
+        for (i, l) in loops.iter().enumerate().rev() {
+            if i == 0 {
+                axes.push((l.axis, rest));
+            } else {
+                let extent = self.iconst(l.extent);
+                axes.push((l.axis, self.b().ins().urem(rest, extent)));
+                rest = self.b().ins().udiv(rest, extent);
+            }
+        }
+        axes
+    }
+
+    /// The value of an index expression where the axes and the loaded offsets have the values given; linear occurrences of
+    /// `without` count as 0.
+    fn index(&mut self, ix: &Ix, without: Option<Axis>, at: Point<'_>) -> Value {
+        let mut sum: Option<Value> = None;
+        for (atom, c) in &ix.terms {
+            let v = match atom {
+                Atom::Axis(a, _) if Some(*a) == without => continue,
+                Atom::Axis(a, _) => match at.axes.get(a) {
+                    Some(&v) => v,
+                    None => self.iconst(0),
+                },
+                Atom::Div(x, n) => {
+                    let (x, low) = non_negative(self, x, *n, at);
+                    let n_value = self.iconst(*n);
+                    let q = self.b().ins().udiv(x, n_value);
+                    if low == 0 { q } else { self.b().ins().iadd_imm_s(q, low / n) }
+                }
+                Atom::Mod(x, n) => {
+                    let (x, _) = non_negative(self, x, *n, at);
+                    let n = self.iconst(*n);
+                    self.b().ins().urem(x, n)
+                }
+                Atom::Value(node, _, _) => match at.values.get(node) {
+                    Some(&v) => v,
+                    None => self.iconst(0),
+                },
+            };
+            let term = if *c == 1 { v } else { self.b().ins().imul_imm_s(v, *c) };
+            sum = Some(match sum {
+                Some(s) => self.b().ins().iadd(s, term),
+                None => term,
+            });
+        }
+        match sum {
+            Some(s) if ix.constant == 0 => s,
+            Some(s) => self.b().ins().iadd_imm_s(s, ix.constant),
+            None => self.iconst(ix.constant),
+        }
+    }
+}
+
+/// Where an index expression is taken.
+#[derive(Clone, Copy)]
+pub struct Point<'p> {
+    /// The loop variables that are running.
+    pub axes: &'p HashMap<Axis, Value>,
+    /// The loaded offsets.
+    pub values: &'p HashMap<NodeId, Value>,
+}
+
+impl<'b> Flow<'b> for FunctionBuilder<'b> {
+    fn b(&mut self) -> &mut FunctionBuilder<'b> {
+        self
+    }
+}
+
+/// The turns of a loop that has been entered.
+fn turns<'b, E: Flow<'b>>(
+    e: &mut E,
+    i: Variable,
+    (head, after): (Block, Block),
+    to: Value,
+    step: Value,
+    body: &mut dyn FnMut(&mut E, Value),
+) {
+    e.b().switch_to_block(head);
+    let now = e.b().use_var(i);
+    body(e, now);
+    let next = e.b().ins().iadd(now, step);
+    e.b().def_var(i, next);
+    let more = e.b().ins().icmp(IntCC::SignedLessThan, next, to);
+    e.b().ins().brif(more, head, &[], after, &[]);
+    e.b().seal_block(head);
+    e.b().switch_to_block(after);
+    e.b().seal_block(after);
+}
+
+/// `x` made non-negative by adding a multiple of `n`, and what must be added to the floor quotient times `n`.
+fn non_negative<'b>(e: &mut impl Flow<'b>, x: &Ix, n: i64, at: Point<'_>) -> (Value, i64) {
+    let (low, _) = x.range();
+    let shift = if low < 0 { low.div_euclid(n) * n } else { 0 };
+    let v = e.index(x, None, at);
+    (if shift == 0 { v } else { e.b().ins().iadd_imm_s(v, -shift) }, shift)
+}

@@ -1,0 +1,75 @@
+//! What is known of a stage before it is emitted.
+
+use crate::kernel::body::{Body, NodeId, Op};
+use crate::kernel::index::{Axis, Ix};
+use crate::kernel::ir::{Stage, Store};
+use cranelift_codegen::ir::Value;
+use std::collections::HashMap;
+
+/// What a stage's nodes need while it is emitted.
+pub(super) struct StageInfo {
+    /// Nodes that something stored or folded needs.
+    pub needed: Vec<bool>,
+    /// Nodes that differ along the vector axis.
+    pub varies: Vec<bool>,
+    /// Scalars of the nodes that do not.
+    pub uniform: HashMap<NodeId, Value>,
+    /// Row pointers of the accesses that are linear in the vector axis: load nodes, then stores by number.
+    pub loads: HashMap<NodeId, (Value, i64)>,
+    pub stores: HashMap<usize, (Value, i64)>,
+}
+
+/// Finds what a stage needs and what of it differs along the vector axis.
+pub(super) fn analyse(stage: &Stage) -> StageInfo {
+    let body = &stage.body;
+    let stores = stage.stores.iter().flat_map(|s| {
+        let mut nodes = vec![s.value];
+        s.index.for_each_value(&mut |n| nodes.push(n));
+        nodes
+    });
+    let values = stage.accumulators.iter().flat_map(|a| a.values.iter().copied());
+    let rows = stage.row_stores.iter().map(|(_, n)| *n);
+    let needed = reachable(body, stores.chain(values).chain(rows));
+    let mut varies = vec![false; body.nodes().len()];
+    for (i, node) in body.nodes().iter().enumerate() {
+        let own = match &node.op {
+            Op::Load(_, _, ix) | Op::Index(ix) => {
+                let mut any = ix.mentions(stage.vector.axis);
+                ix.for_each_value(&mut |n| any |= varies[n.0 as usize]);
+                any
+            }
+            Op::Row(_) => stage.vector.extent > 1,
+            _ => false,
+        };
+        varies[i] = own || node.args.iter().any(|a| varies[a.0 as usize]);
+    }
+    StageInfo { needed, varies, uniform: HashMap::new(), loads: HashMap::new(), stores: HashMap::new() }
+}
+
+/// The nodes that `roots` follow from, loaded offsets of index maps included.
+pub fn reachable(body: &Body, roots: impl Iterator<Item = NodeId>) -> Vec<bool> {
+    let mut needed = vec![false; body.nodes().len()];
+    roots.for_each(|r| needed[r.0 as usize] = true);
+    for i in (0..needed.len()).rev() {
+        if needed[i] {
+            let node = &body.nodes()[i];
+            node.args.iter().for_each(|a| needed[a.0 as usize] = true);
+            if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
+                ix.for_each_value(&mut |n| needed[n.0 as usize] = true);
+            }
+        }
+    }
+    needed
+}
+
+/// The elements from one turn of the vector axis to the next, where that is the same everywhere.
+pub(super) fn linear_stride(ix: &Ix, axis: Axis, info: &StageInfo) -> Option<i64> {
+    let mut uniform = true;
+    ix.for_each_value(&mut |n| uniform &= !info.varies[n.0 as usize]);
+    if uniform { ix.stride(axis) } else { None }
+}
+
+/// Whether a store happens along the vector axis.
+pub(super) fn store_varies(stage: &Stage, info: &StageInfo, s: &Store) -> bool {
+    info.varies[s.value.0 as usize] || s.index.mentions(stage.vector.axis)
+}

@@ -1,0 +1,273 @@
+//! Reductions of a stage: what they are kept in while it runs, and how that is folded at its end.
+
+use super::analysis::reachable;
+use super::{NestEmitter, mem_of_row};
+use crate::codegen::flow::Flow;
+use crate::codegen::lanes::{BLOCK, Val, scalar_type};
+use crate::kernel::body::{IntCond, Lane, Op};
+use crate::kernel::ir::{Accumulator, Place, Stage};
+use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_frontend::Variable;
+
+/// The lanes of an accumulator while a stage runs: component, block, register.
+type LaneVariables = Vec<Vec<Vec<Variable>>>;
+
+/// How a lane accumulator is run.
+pub(super) enum Mode {
+    /// Blocks of lanes.
+    Blocks(LaneVariables),
+    /// Fewer than two blocks of elements: one scalar an element, folded by the same tree.
+    Few(Vec<Vec<Variable>>),
+    /// One after another, from the initial value.
+    Chain(Vec<Variable>),
+}
+
+impl NestEmitter<'_, '_, '_> {
+    /// Sets the accumulators to their start.
+    pub(super) fn start(&mut self, stage: &Stage, a: &Accumulator, init: &[Value]) -> Option<Mode> {
+        let lanes: Vec<Lane> = a.init.iter().map(|&n| stage.body.lane(n)).collect();
+        let n = stage.vector.extent;
+        let width = lane_count(&lanes);
+        if let Place::Row { rows } = &a.place {
+            for ((&row, &lane), &v) in rows.iter().zip(&lanes).zip(init) {
+                self.fill_row(row, lane, v, n);
+            }
+            return None;
+        }
+        let whole = a.identity.is_some() || (stage.sequential.is_empty() && n >= width);
+        if !a.splits || !whole {
+            return Some(Mode::Chain(init.iter().map(|&v| self.variable(v)).collect()));
+        }
+        if n < 2 * BLOCK {
+            let identity = a.identity.clone().unwrap_or_default();
+            let mut few = Vec::new();
+            for (&lane, &bits) in lanes.iter().zip(&identity) {
+                let mut column = Vec::new();
+                for _ in 0..n {
+                    let v = self.lanes.constant(lane, bits);
+                    column.push(self.variable(v));
+                }
+                few.push(column);
+            }
+            if few.len() == lanes.len() {
+                return Some(Mode::Few(few));
+            }
+        }
+        let blocks = (n.min(width) as usize).div_ceil(BLOCK as usize);
+        let mut all = Vec::new();
+        for (k, &lane) in lanes.iter().enumerate() {
+            let bits = a.identity.as_ref().map_or(0, |i| i[k]);
+            let mut component = Vec::new();
+            for _ in 0..blocks {
+                let v = self.lanes.constant_block(lane, bits);
+                component.push(block_registers(v).into_iter().map(|r| self.variable(r)).collect());
+            }
+            all.push(component);
+        }
+        Some(Mode::Blocks(all))
+    }
+
+    fn fill_row(&mut self, row: u32, lane: Lane, v: Value, n: i64) {
+        let (pointer, row_lane) = self.row_pointer(row);
+        let v = if lane.is_mask() { self.b().ins().uextend(scalar_type(row_lane), v) } else { v };
+        let bytes = i64::from(row_lane.bits() / 8);
+        let block = self.lanes.splat(row_lane, v);
+        let whole = n / BLOCK * BLOCK;
+        self.count_constant(0, whole, BLOCK, &mut |this, i| {
+            let at = this.element(pointer, i, bytes);
+            this.lanes.store_block(mem_of_row(row_lane), block, at, 0);
+        });
+        self.count_constant(whole, n, 1, &mut |this, i| {
+            let at = this.element(pointer, i, bytes);
+            this.lanes.store_one(mem_of_row(row_lane), v, at, 0);
+        });
+    }
+
+    /// Emits a combiner on blocks or scalars.
+    fn combine(&mut self, a: &Accumulator, args: &[Val], block: bool) -> Vec<Val> {
+        let mut values: Vec<Option<Val>> = vec![None; a.combine.nodes().len()];
+        let needed = reachable(&a.combine, a.roots.iter().copied());
+        for (i, node) in a.combine.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
+            let v = match &node.op {
+                Op::Arg(n) => args[*n as usize],
+                Op::Const(bits) if block => self.lanes.constant_block(node.lane, *bits),
+                Op::Const(bits) => Val::One(self.lanes.constant(node.lane, *bits)),
+                op => {
+                    let inputs: Vec<Val> = node.args.iter().filter_map(|x| values[x.0 as usize]).collect();
+                    let from: Vec<Lane> = node.args.iter().map(|&x| a.combine.lane(x)).collect();
+                    self.lanes.node(op, &inputs, &from, node.lane)
+                }
+            };
+            values[i] = Some(v);
+        }
+        a.roots.iter().filter_map(|r| values[r.0 as usize]).collect()
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn accumulate(
+        &mut self,
+        a: &Accumulator,
+        mode: Option<&Mode>,
+        new: Vec<Val>,
+        (i, offset): (Value, i64),
+        block: bool,
+        lane: i64,
+        first: bool,
+    ) {
+        match (mode, &a.place) {
+            (None, Place::Row { rows }) => {
+                let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
+                let mut args = Vec::new();
+                for (&row, &lane) in rows.iter().zip(&lanes) {
+                    let raw = self.row_access(row, i, offset, None, block);
+                    args.push(if lane.is_mask() { self.mask_from_row(lane, raw, block) } else { raw });
+                }
+                args.extend(new);
+                let out = self.combine(a, &args, block);
+                for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
+                    let v =
+                        if lane.is_mask() { self.lanes.node(&Op::MaskToInt, &[v], &[lane], lane.integer()) } else { v };
+                    self.row_access(row, i, offset, Some(v), block);
+                }
+            }
+            (Some(Mode::Chain(variables)), _) => {
+                let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
+                args.extend(new);
+                let out = self.combine(a, &args, false);
+                for (&variable, v) in variables.iter().zip(out) {
+                    self.define(variable, v);
+                }
+            }
+            (Some(Mode::Few(columns)), _) => {
+                let variables: Vec<Variable> = columns.iter().map(|c| c[lane as usize]).collect();
+                let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
+                args.extend(new);
+                let out = self.combine(a, &args, false);
+                for (variable, v) in variables.into_iter().zip(out) {
+                    self.define(variable, v);
+                }
+            }
+            (Some(Mode::Blocks(all)), _) => {
+                let at = (lane / BLOCK) as usize;
+                if first {
+                    for (component, v) in all.iter().zip(new) {
+                        for (&variable, r) in component[at].iter().zip(block_registers(v)) {
+                            self.b().def_var(variable, r);
+                        }
+                    }
+                    return;
+                }
+                let old: Vec<Val> = all.iter().map(|c| self.use_block(&c[at])).collect();
+                let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
+                let e = (lane % BLOCK) as u8;
+                let mut args = Vec::new();
+                for (&v, &l) in old.iter().zip(&lanes) {
+                    args.push(if block { v } else { Val::One(self.lanes.extract(l, v, e)) });
+                }
+                args.extend(new);
+                let out = self.combine(a, &args, block);
+                for (((component, v), &l), &before) in all.iter().zip(out).zip(&lanes).zip(&old) {
+                    let v = match v {
+                        Val::One(x) => self.lanes.insert(l, before, e, x),
+                        v => v,
+                    };
+                    for (&variable, r) in component[at].iter().zip(block_registers(v)) {
+                        self.b().def_var(variable, r);
+                    }
+                }
+            }
+            (None, Place::Lanes { .. }) => {}
+        }
+    }
+
+    fn define(&mut self, variable: Variable, v: Val) {
+        if let Val::One(v) = v {
+            self.b().def_var(variable, v);
+        }
+    }
+
+    fn mask_from_row(&mut self, lane: Lane, raw: Val, block: bool) -> Val {
+        let zero = if block {
+            self.lanes.constant_block(lane.integer(), 0)
+        } else {
+            Val::One(self.lanes.constant(lane.integer(), 0))
+        };
+        let ne = Op::ICmp(IntCond::Ne);
+        self.lanes.node(&ne, &[raw, zero], &[lane.integer(), lane.integer()], lane)
+    }
+
+    fn use_block(&mut self, registers: &[Variable]) -> Val {
+        match *registers {
+            [a, b] => Val::Pair([self.b().use_var(a), self.b().use_var(b)]),
+            [a, ..] => Val::Four(self.b().use_var(a)),
+            [] => Val::One(self.iconst(0)),
+        }
+    }
+
+    /// Folds lanes by halves and combines the initial value.
+    pub(super) fn fold(&mut self, a: &Accumulator, mode: &Mode, init: &[Value]) -> Vec<Value> {
+        let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
+        // One row of components for each scalar lane that is left.
+        let mut scalars: Vec<Vec<Value>> = match mode {
+            Mode::Chain(variables) => return variables.iter().map(|&v| self.b().use_var(v)).collect(),
+            Mode::Few(columns) => {
+                let n = columns.first().map_or(0, Vec::len);
+                (0..n).map(|i| columns.iter().map(|c| self.b().use_var(c[i])).collect()).collect()
+            }
+            Mode::Blocks(all) => {
+                let mut blocks: Vec<Vec<Val>> = (0..all[0].len())
+                    .map(|i| all.iter().map(|component| self.use_block(&component[i])).collect())
+                    .collect();
+                let mut half = (lane_count(&lanes) / BLOCK / 2) as usize;
+                while half >= 1 {
+                    for i in 0..half {
+                        if i + half < blocks.len() {
+                            let args: Vec<Val> = blocks[i].iter().chain(&blocks[i + half]).copied().collect();
+                            blocks[i] = self.combine(a, &args, true);
+                        }
+                    }
+                    blocks.truncate(half);
+                    half /= 2;
+                }
+                (0..BLOCK as u8)
+                    .map(|e| blocks[0].iter().zip(&lanes).map(|(&v, &l)| self.lanes.extract(l, v, e)).collect())
+                    .collect()
+            }
+        };
+        let mut half = (scalars.len() as u64).next_power_of_two() as usize / 2;
+        while half >= 1 {
+            for i in 0..half {
+                if i + half < scalars.len() {
+                    let args: Vec<Value> = scalars[i].iter().chain(&scalars[i + half]).copied().collect();
+                    scalars[i] = self.combine_scalars(a, &args);
+                }
+            }
+            scalars.truncate(half);
+            half /= 2;
+        }
+        let args: Vec<Value> = init.iter().chain(scalars.first().map_or(&[][..], |s| s)).copied().collect();
+        if args.len() == 2 * init.len() { self.combine_scalars(a, &args) } else { init.to_vec() }
+    }
+
+    fn combine_scalars(&mut self, a: &Accumulator, args: &[Value]) -> Vec<Value> {
+        let args: Vec<Val> = args.iter().map(|&v| Val::One(v)).collect();
+        self.combine(a, &args, false)
+            .into_iter()
+            .map(|v| match v {
+                Val::One(v) | Val::Four(v) | Val::Pair([v, _]) => v,
+            })
+            .collect()
+    }
+}
+
+fn block_registers(v: Val) -> Vec<Value> {
+    match v {
+        Val::One(v) | Val::Four(v) => vec![v],
+        Val::Pair(p) => p.to_vec(),
+    }
+}
+
+/// Virtual lanes of a reduction: 32 where every component has 32 bits, 16 otherwise.
+pub(super) fn lane_count(lanes: &[Lane]) -> i64 {
+    if lanes.iter().any(|l| l.bits() == 64) { 16 } else { 32 }
+}
