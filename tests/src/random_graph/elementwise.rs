@@ -67,7 +67,8 @@ impl Generator {
             5 => (b.ceil(operand), one_answer(note.bound + 1.0)),
             6 => (b.round_nearest_even(operand), one_answer(note.bound + 1.0)),
             7 => (b.round(operand), one_answer(note.bound + 1.0)),
-            8 => (b.sign(operand), one_answer(1.0)),
+            // The sign of NaN is NaN.
+            8 => (b.sign(operand), one_answer(if note.bound.is_finite() { 1.0 } else { f64::INFINITY })),
             9 => (b.sqrt(operand), one_answer(f64::INFINITY)),
             10 => (b.tanh(operand), smooth(1.0, 1.0)),
             11 => (b.logistic(operand), smooth(1.0, 1.0)),
