@@ -29,7 +29,7 @@ impl Generator {
     }
 
     fn counted_loop(&mut self) -> Option<usize> {
-        let x = self.choose(|v| v.note.is_usable() && v.ty() != E::F8E4M3Fn)?;
+        let x = self.choose(|v| v.note.is_usable() && (v.ty().bits() > 8 || !v.ty().is_float()))?;
         let Value { shape, op: start, note } = self.values[x].clone();
         let two = self.rng.chance(1, 3);
         let mut state = vec![Shape::scalar(E::S32), Shape::Array(shape.clone())];

@@ -116,7 +116,24 @@ impl Generator {
         let common = [E::F32, E::F32, E::F32, E::F64, E::S32, E::S32, E::BF16, E::F16];
         let rare =
             [E::S8, E::U8, E::S16, E::U16, E::U32, E::S64, E::U64, E::Pred, E::S4, E::U4, E::F8E5M2, E::F8E4M3Fn];
-        if self.rng.chance(2, 3) { self.rng.pick(&common) } else { self.rng.pick(&rare) }
+        // The powers of two of f8e8m0fnu have neither zero nor sign, which most steps need.
+        let tiny = [
+            E::S1,
+            E::S2,
+            E::U1,
+            E::U2,
+            E::F4E2M1Fn,
+            E::F8E3M4,
+            E::F8E4M3,
+            E::F8E4M3B11Fnuz,
+            E::F8E4M3Fnuz,
+            E::F8E5M2Fnuz,
+        ];
+        match self.rng.below(24) {
+            0..16 => self.rng.pick(&common),
+            16..22 => self.rng.pick(&rare),
+            _ => self.rng.pick(&tiny),
+        }
     }
 
     fn any_dims(&mut self) -> Vec<i64> {

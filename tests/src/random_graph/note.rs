@@ -25,8 +25,10 @@ pub(super) fn roundoff(ty: ElementType) -> f64 {
         ElementType::F32 => 2f64.powi(-24),
         ElementType::F16 => 2f64.powi(-11),
         ElementType::BF16 => 2f64.powi(-8),
-        ElementType::F8E4M3Fn => 2f64.powi(-4),
-        _ => 2f64.powi(-3),
+        ElementType::F8E3M4 => 2f64.powi(-5),
+        ElementType::F8E5M2 | ElementType::F8E5M2Fnuz => 2f64.powi(-3),
+        ElementType::F4E2M1Fn => 2f64.powi(-2),
+        _ => 2f64.powi(-4),
     }
 }
 
@@ -34,8 +36,12 @@ pub(super) fn roundoff(ty: ElementType) -> f64 {
 pub(super) fn safe_bound(ty: ElementType) -> f64 {
     match ty {
         ElementType::F64 | ElementType::F32 | ElementType::BF16 => 1e30,
-        ElementType::F16 | ElementType::F8E5M2 => 2e4,
-        _ => 200.0,
+        ElementType::F16 | ElementType::F8E5M2 | ElementType::F8E5M2Fnuz => 2e4,
+        ElementType::F8E4M3Fn => 200.0,
+        ElementType::F8E4M3 | ElementType::F8E4M3Fnuz => 120.0,
+        ElementType::F8E4M3B11Fnuz => 15.0,
+        ElementType::F8E3M4 => 7.5,
+        _ => 3.0,
     }
 }
 
@@ -82,7 +88,13 @@ impl Note {
             }
             self.err += roundoff(ty) * self.bound.min(1e30) * if self.rel > 0.0 { 0.0 } else { 1.0 };
             // Below the normal numbers steps are absolute.
-            self.err += if is_narrow(ty) { 2f64.powi(if ty.bits() == 16 { -24 } else { -9 }) } else { 1e-45 };
+            self.err += match ty {
+                ElementType::F16 | ElementType::BF16 => 2f64.powi(-24),
+                ElementType::F8E3M4 => 2f64.powi(-7),
+                ElementType::F4E2M1Fn => 0.25,
+                _ if is_narrow(ty) => 2f64.powi(-9),
+                _ => 1e-45,
+            };
             if self.rel > 0.0 {
                 self.rel += roundoff(ty);
             }
