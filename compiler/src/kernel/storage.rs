@@ -220,26 +220,16 @@ fn encode_bf16(b: &mut Body, value: NodeId) -> NodeId {
     b.select(is_nan, nan, rounded)
 }
 
+/// A significand without digits is odd, so that every tie goes up.
 fn encode_e8m0(b: &mut Body, value: NodeId) -> NodeId {
     let bits = b.bitcast(value, Lane::I32);
-    let exponent = b.lshr_imm(bits, 23);
-    let fraction = b.i32(0x7f_ffff);
-    let fraction = b.and(bits, fraction);
     let one = b.i32(1);
-    let odd = b.and(exponent, one);
-    // Up past the half, and at the half where the exponent's code is odd.
-    let half = b.i32(0x40_0000);
-    let limit = b.isub(half, odd);
-    let up = b.icmp(IntCond::SGt, fraction, limit);
-    let next = b.iadd(exponent, one);
-    let normal = b.select(up, next, exponent);
-    // Subnormal numbers of f32 lie below the second code; 1.5 times the first is a tie, and goes to the even one.
-    let tie = b.i32(0x60_0000);
-    let above = b.icmp(IntCond::SGt, fraction, tie);
-    let zero = b.i32(0);
-    let subnormal = b.select(above, one, zero);
-    let is_subnormal = b.icmp(IntCond::Eq, exponent, zero);
-    let code = b.select(is_subnormal, subnormal, normal);
+    // Subnormal numbers of f32 lie below the second code, and 1.5 times the first is the tie.
+    let (normal_half, subnormal_half, least_normal) = (b.i32(0x40_0000), b.i32(0x20_0000), b.i32(0x80_0000));
+    let is_subnormal = b.icmp(IntCond::SLt, bits, least_normal);
+    let half = b.select(is_subnormal, subnormal_half, normal_half);
+    let code = b.iadd(bits, half);
+    let code = b.lshr_imm(code, 23);
     // Negative numbers, zero, infinity and NaN have no code but NaN's.
     let (span, nan) = (b.i32(0x7f7f_fffe), b.i32(255));
     let above_least = b.isub(bits, one);

@@ -44,7 +44,7 @@ fn encode(value: f64, ty: ElementType) -> Option<(u32, u32, u64)> {
         ElementType::F16 => (5, 10, u64::from(narrow::encode_f16(value))),
         ElementType::BF16 => (8, 7, u64::from(narrow::encode_bf16(value))),
         ElementType::F8E5M2 => (5, 2, u64::from(narrow::encode(ty, value))),
-        ElementType::F8E4M3 | ElementType::F8E4M3Fn => (4, 3, u64::from(narrow::encode(ty, value))),
+        ElementType::F8E4M3 => (4, 3, u64::from(narrow::encode(ty, value))),
         ElementType::F8E3M4 => (3, 4, u64::from(narrow::encode(ty, value))),
         _ => return None,
     })
@@ -66,7 +66,10 @@ pub(super) fn reduce_precision(value: f64, ty: ElementType, exponent_bits: u32, 
     if exponent_bits == 0 {
         return None;
     }
-    let (e, m, mut code) = encode(value, ty)?;
+    // A type without infinity cannot say what is past the range: it is rounded as an `f32`, which the caller converts.
+    let Some((e, m, mut code)) = encode(value, ty) else {
+        return reduce_precision(value, ElementType::F32, exponent_bits, mantissa_bits);
+    };
     if value.is_nan() {
         return Some(value);
     }
@@ -154,5 +157,7 @@ mod tests {
         assert_eq!(reduce_precision(0.1f32.into(), E::F32, 8, 0), Some(0.125));
         assert_eq!(reduce_precision(100.0, E::F16, 3, 4), Some(f64::INFINITY));
         assert_eq!(reduce_precision(0.01, E::F16, 3, 4), Some(0.0));
+        assert_eq!(reduce_precision(2.0, E::F8E4M3Fn, 1, 13), Some(f64::INFINITY));
+        assert_eq!(reduce_precision(1.25, E::F8E5M2Fnuz, 5, 1), Some(1.0));
     }
 }

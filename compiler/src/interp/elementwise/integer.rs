@@ -17,9 +17,9 @@ fn width(ty: ElementType) -> u32 {
     if ty == ElementType::Pred { 1 } else { ty.bits() }
 }
 
-/// The bits of the element as it is stored: bits are counted in a whole byte for types narrower than that.
-fn stored(bits: u64, ty: ElementType) -> u64 {
-    bits & u64::MAX >> (64 - ty.byte_size() * 8)
+/// The bits that `popcnt` counts. XLA counts an `s4` in the byte that holds it, copies of its sign included.
+fn counted(value: Scalar, ty: ElementType) -> u64 {
+    if ty == ElementType::S4 { value.integer_bits() & 0xff } else { bits_of(value, ty) }
 }
 
 pub(super) fn unary(opcode: Opcode, a: Scalar, ty: ElementType) -> Option<Scalar> {
@@ -30,8 +30,8 @@ pub(super) fn unary(opcode: Opcode, a: Scalar, ty: ElementType) -> Option<Scalar
         Opcode::Abs => bits,
         Opcode::Negate => bits.wrapping_neg(),
         Opcode::Not => !bits,
-        Opcode::PopulationCount => u64::from(stored(bits, ty).count_ones()),
-        Opcode::Clz => u64::from(stored(bits, ty).leading_zeros() - (64 - ty.byte_size() as u32 * 8)),
+        Opcode::PopulationCount => u64::from(counted(a, ty).count_ones()),
+        Opcode::Clz => u64::from(bits_of(a, ty).leading_zeros() - (64 - width(ty))),
         Opcode::Sign if signed => (bits as i64).signum() as u64,
         Opcode::Sign => u64::from(bits != 0),
         _ => return None,
@@ -46,6 +46,10 @@ pub(super) fn unary(opcode: Opcode, a: Scalar, ty: ElementType) -> Option<Scalar
 
 pub(super) fn binary(opcode: Opcode, a: Scalar, b: Scalar, ty: ElementType) -> Option<Scalar> {
     match (a, b) {
+        // A computation over signed integers may be applied to narrower unsigned ones.
+        (Scalar::Int(_), Scalar::UInt(_)) | (Scalar::UInt(_), Scalar::Int(_)) => {
+            binary(opcode, Scalar::Int(a.integer_bits() as i64), Scalar::Int(b.integer_bits() as i64), ty)
+        }
         (Scalar::Int(x), Scalar::Int(y)) => match opcode {
             Opcode::Divide if y == 0 => Some(-1),
             Opcode::Divide => Some(x.wrapping_div(y)),
@@ -154,7 +158,10 @@ mod tests {
         assert_eq!(s8(Opcode::Mulhi, -128, 127), Some(Scalar::Int(-64)));
         assert_eq!(unary(Opcode::Clz, Scalar::Int(-1), ElementType::S4), Some(Scalar::Int(0)));
         assert_eq!(unary(Opcode::Clz, Scalar::UInt(1), ElementType::U16), Some(Scalar::UInt(15)));
+        assert_eq!(unary(Opcode::Clz, Scalar::Int(1), ElementType::S4), Some(Scalar::Int(3)));
+        assert_eq!(unary(Opcode::Clz, Scalar::UInt(0), ElementType::U2), Some(Scalar::UInt(2)));
         assert_eq!(unary(Opcode::PopulationCount, Scalar::Int(-8), ElementType::S4), Some(Scalar::Int(5)));
+        assert_eq!(unary(Opcode::PopulationCount, Scalar::Int(-2), ElementType::S2), Some(Scalar::Int(1)));
         assert_eq!(unary(Opcode::Not, Scalar::Pred(true), ElementType::Pred), Some(Scalar::Pred(false)));
     }
 }

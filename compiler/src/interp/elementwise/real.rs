@@ -8,6 +8,8 @@ pub(super) fn unary(opcode: Opcode, x: f64) -> Option<f64> {
     Some(match opcode {
         Opcode::Abs => x.abs(),
         Opcode::Acos => libm::acos(x),
+        // For large negative numbers `libm` takes the logarithm of what cancellation left.
+        Opcode::Acosh if x < 1.0 => f64::NAN,
         Opcode::Acosh => libm::acosh(x),
         Opcode::Asin => libm::asin(x),
         Opcode::Asinh => libm::asinh(x),
@@ -80,4 +82,17 @@ pub(super) fn binary(opcode: Opcode, a: f64, b: f64) -> Option<f64> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inverse_hyperbolic_cosine_is_nan_below_one() {
+        for x in [0.5, -1.0, -65504.0, -1e30, f64::NEG_INFINITY] {
+            assert!(unary(Opcode::Acosh, x).is_some_and(f64::is_nan), "{x}");
+        }
+        assert_eq!(unary(Opcode::Acosh, 1.0), Some(0.0));
+    }
 }

@@ -46,12 +46,12 @@ pub(super) fn lower(b: &mut Body, opcode: Opcode, ty: ElementType, operands: &[N
             b.smin(x, one)
         }
         (Opcode::PopulationCount, &[x]) => {
-            let (x, _) = stored(b, ty, x);
+            let x = counted(b, ty, x);
             population_count(b, x)
         }
         (Opcode::Clz, &[x]) => {
-            let (x, width) = stored(b, ty, x);
-            leading_zeros(b, width, x)
+            let x = unsigned(b, ty, x);
+            leading_zeros(b, ty.bits(), x)
         }
         (Opcode::Mulhi, &[x, y]) => multiply_high(b, ty, x, y),
         (Opcode::ShiftLeft, &[x, by]) => shift(b, &Op::Shl, ty, x, by),
@@ -84,15 +84,13 @@ fn unsigned(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
     b.and(x, mask)
 }
 
-/// The bits of the element as it is stored, and how many: bits are counted in a whole byte for types narrower than
-/// that.
-fn stored(b: &mut Body, ty: ElementType, x: NodeId) -> (NodeId, u32) {
-    let width = ty.byte_size() as u32 * 8;
-    if width >= 32 {
-        return (x, width);
+/// The bits that `popcnt` counts. XLA counts an `s4` in the byte that holds it, copies of its sign included.
+fn counted(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
+    if ty != ElementType::S4 {
+        return unsigned(b, ty, x);
     }
-    let mask = b.i32((1 << width) - 1);
-    (b.and(x, mask), width)
+    let byte = b.i32(0xff);
+    b.and(x, byte)
 }
 
 /// The type's bits, extended by the highest of them.

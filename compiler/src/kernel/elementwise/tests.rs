@@ -55,10 +55,11 @@ fn small_integers_wrap_and_divide_as_defined() {
                     assert_eq!(int(Opcode::Power, ty, &[x, y]), power, "{ty} {x}**{y}");
                 }
             }
-            // Bits are counted in the byte that holds the element.
-            let unsigned = (x & 0xff) as u64;
-            assert_eq!(int(Opcode::PopulationCount, ty, &[x]), wrap(i64::from(unsigned.count_ones())));
-            let zeros = i64::from(unsigned.leading_zeros()) - 56;
+            // Bits of an s4 are counted in the byte that holds it.
+            let unsigned = (x & ((1 << bits) - 1)) as u64;
+            let counted = if ty == ElementType::S4 { (x & 0xff) as u64 } else { unsigned };
+            assert_eq!(int(Opcode::PopulationCount, ty, &[x]), wrap(i64::from(counted.count_ones())));
+            let zeros = i64::from(unsigned.leading_zeros()) - 64 + i64::from(bits);
             assert_eq!(int(Opcode::Clz, ty, &[x]), wrap(zeros), "{ty} clz {x}");
             assert_eq!(int(Opcode::Abs, ty, &[x]), wrap(x.abs()));
             assert_eq!(int(Opcode::Sign, ty, &[x]), wrap(x.signum()));

@@ -56,7 +56,7 @@ pub(super) fn run<T: Field>(args: &mut Arguments<'_>) -> Result<(), Failure> {
         let out = Matrix::generate(n, n, |i, j| {
             let (row, column) = if lower { (i, j) } else { (j, i) };
             match (row >= column, with_info) {
-                (true, false) if info != 0 => T::of(f64::NAN, f64::NAN),
+                (true, false) if info != 0 => T::of(f64::NAN, 0.0),
                 (true, _) if lower => l.at(row, column),
                 (true, _) => l.at(row, column).conjugate(),
                 // LAPACK leaves the other triangle alone.
