@@ -98,7 +98,7 @@ pub fn compile_with(
         timings.push((name, clock.elapsed()));
         clock = Instant::now();
     };
-    shape::verify_feeds(module)?;
+    shape::verify_runnable(module)?;
     let target = Target::new(&options.target)?;
     lap("target");
     let mut module = module.clone();

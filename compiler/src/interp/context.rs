@@ -6,7 +6,7 @@
 
 use super::region::{Code, Region};
 use super::value::Value;
-use super::{control, invalid, movement, op, unsupported};
+use super::{control, invalid, movement, op, to_result_precision, unsupported};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use crate::{Error, Result, Site};
 use brolga_runtime::{Literal, Shape};
@@ -280,8 +280,11 @@ fn update(inst: &Instruction, mut operands: Vec<Value>) -> Result<Value> {
         return Err(invalid(inst, "an operand is missing"));
     }
     let rest: Vec<_> = operands.drain(1..).map(|v| v.to_shared()).collect();
-    let rest: Vec<&Literal> = rest.iter().map(|l| &**l).collect();
-    match operands.remove(0).into_literal() {
+    let mut rest: Vec<&Literal> = rest.iter().map(|l| &**l).collect();
+    let converted = to_result_precision(inst, rest[0]);
+    rest[0] = converted.as_ref().unwrap_or(rest[0]);
+    let operand = operands.remove(0).into_literal();
+    match to_result_precision(inst, &operand).unwrap_or(operand) {
         Literal::Array(array) => movement::update_in_place(inst, array, &rest).map(Value::from),
         _ => Err(invalid(inst, "operand 0 must be an array")),
     }

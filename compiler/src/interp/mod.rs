@@ -60,7 +60,7 @@ pub fn run(module: &Module, args: &[Literal], options: &Options) -> Result<Liter
 
 /// As [`run`], with a host that answers custom calls, feeds and what concerns several devices.
 pub fn run_with(module: &Module, args: &[Literal], options: &Options, host: &mut dyn Host) -> Result<Literal> {
-    crate::shape::verify_feeds(module)?;
+    crate::shape::verify_runnable(module)?;
     let entry = module.entry();
     let parameters = entry.parameters();
     let fail = |message: String| Error::Execution { site: Site::default(), message };
@@ -116,6 +116,9 @@ fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Lit
     if !inst.opcode.arity().allows(operands.len()) {
         return Err(invalid(inst, format!("expected {}, found {}", inst.opcode.arity(), operands.len())));
     }
+    let converted: Vec<Option<Literal>> = operands.iter().map(|o| to_result_precision(inst, o)).collect();
+    let operands: Vec<&Literal> = operands.iter().zip(&converted).map(|(&o, c)| c.as_ref().unwrap_or(o)).collect();
+    let operands = &operands[..];
     let specialized = dynamic::specialize(inst, operands)?;
     let inst = specialized.as_ref().unwrap_or(inst);
     // An empty result needs no work, and strides of empty arrays need not fit an integer.
@@ -143,6 +146,21 @@ fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Lit
             _ => Err(unsupported(inst, format!("'{opcode}' in the interpreter"))),
         },
     }
+}
+
+/// An operand of an operation that moves elements, where it holds floats of another precision than the result.
+fn to_result_precision(inst: &Instruction, operand: &Literal) -> Option<Literal> {
+    let reinterprets = matches!(inst.opcode, Opcode::Bitcast | Opcode::BitcastConvert | Opcode::Scatter);
+    if inst.opcode.category() != Category::Movement || reinterprets {
+        return None;
+    }
+    let (to, from) = (inst.shape.as_array()?.ty, operand.as_array()?);
+    if from.ty() == to || !to.is_float() || !from.ty().is_float() {
+        return None;
+    }
+    let mut out = ArrayLiteral::zeros(&ArrayShape::new(to, from.dims()));
+    (0..from.elements()).for_each(|i| out.set(i, from.get(i)));
+    Some(out.into())
 }
 
 fn site(inst: &Instruction) -> Site {

@@ -168,3 +168,20 @@ ENTRY e { p = f32[3,2] parameter(0)
     let kept = run(&module(text), &[p.clone().into()], &Options::default()).expect("it runs");
     assert_eq!(kept.arrays()[0], &p);
 }
+
+#[test]
+fn movement_yields_the_precision_that_the_program_states() {
+    let text = "
+ENTRY e { a = f32[2] parameter(0)
+  b = bf16[2] convert(a)
+  r = bf16[2] reverse(a), dimensions={0}
+  c = f32[4] concatenate(r, a), dimensions={0}
+  z = f32[] constant(9)
+  p = bf16[3] pad(b, z), padding=1_0
+  i = s32[] constant(1)
+  o = f32[1] slice(a), slice={[0:1]}
+  d = bf16[2] dynamic-update-slice(b, o, i)
+  ROOT t = (bf16[2], f32[4], bf16[3], bf16[2]) tuple(r, c, p, d) }";
+    let got = result(text, &[floats(&[1.01, 2.0])]).expect("it runs");
+    assert_eq!(got, "{2, 1.0078125} {2, 1.0078125, 1.01, 2} {9, 1.0078125, 2} {1.0078125, 1.0078125}");
+}

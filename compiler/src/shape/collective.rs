@@ -5,7 +5,7 @@
 
 use super::groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
 use super::reduction::{Reducer, check_reducer};
-use super::rule::{Call, Rule, Show, array, ensure, fail, mixes, one_or_tuple, parts};
+use super::rule::{Call, Rule, Show, array, ensure, fail, one_or_tuple, parts};
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
@@ -127,7 +127,7 @@ fn all_to_all(call: &Call<'_>) -> Rule<Shape> {
         let arrays = call.arrays()?;
         if let Some(first) = arrays.first() {
             ensure!(
-                arrays.iter().all(|a| a.dims == first.dims && mixes(a.ty, first.ty)),
+                arrays.iter().all(|a| a.dims == first.dims && call.mixes(a.ty, first.ty)),
                 "all-to-all.same-shape",
                 "expected operands of all-to-all of one shape, found {} and others",
                 Show(first)

@@ -26,7 +26,7 @@ pub(super) fn invoke(call: &Call<'_>, key: AttrKey) -> Rule<Shape> {
     );
     for (i, (p, operand)) in parameters.iter().zip(call.operands).enumerate() {
         ensure!(
-            compatible(p, operand, false),
+            compatible(p, operand, None),
             "call.parameter-shape",
             "expected {p:#} as operand {i} of {}, found {operand:#}",
             call.opcode
@@ -44,7 +44,7 @@ fn while_loop(call: &Call<'_>) -> Rule<Shape> {
             fail!("while.parameters", "expected a {what} of 1 parameter, found {}", parameters.len());
         };
         ensure!(
-            compatible(parameter, state, false),
+            compatible(parameter, state, None),
             "while.parameter-shape",
             "expected {state:#}, the shape of the state, as parameter of the {what}, found {parameter:#}"
         );
@@ -56,7 +56,7 @@ fn while_loop(call: &Call<'_>) -> Rule<Shape> {
         condition.result
     );
     ensure!(
-        compatible(body.result, state, false),
+        compatible(body.result, state, None),
         "while.body-result",
         "expected a body that yields {state:#}, the shape of the state, found {:#}",
         body.result
@@ -100,12 +100,12 @@ fn conditional(call: &Call<'_>) -> Rule<Shape> {
         };
         let operand = call.shape(i + 1)?;
         ensure!(
-            compatible(parameter, operand, false),
+            compatible(parameter, operand, None),
             "conditional.parameter-shape",
             "expected {operand:#} as parameter of branch {i}, found {parameter:#}"
         );
         ensure!(
-            compatible(branch.result, result, false),
+            compatible(branch.result, result, None),
             "conditional.result",
             "expected all branches to yield {result:#}, found {:#} in branch {i}",
             branch.result

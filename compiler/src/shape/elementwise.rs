@@ -3,7 +3,7 @@
 //! HLO broadcasts nothing implicitly, except that `select` takes a scalar predicate and `clamp` scalar bounds; the
 //! builder inserts the broadcasts that its callers leave out.
 
-use super::rule::{Call, Rule, Show, array, common_type, compatible, ensure, fail, mixes};
+use super::rule::{Call, Rule, Show, array, common_type, compatible, ensure, fail};
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
@@ -126,14 +126,14 @@ fn unary(call: &Call<'_>) -> Rule<ArrayShape> {
 
 fn binary(call: &Call<'_>) -> Rule<ArrayShape> {
     let arrays = call.arrays()?;
-    let ty = common_type(call.opcode, &arrays)?;
+    let ty = common_type(call, &arrays)?;
     check_type(call.opcode, ty)?;
     same_dims(call.opcode, &arrays, ty)
 }
 
 fn compare(call: &Call<'_>) -> Rule<ArrayShape> {
     let arrays = call.arrays()?;
-    let ty = common_type(call.opcode, &arrays)?;
+    let ty = common_type(call, &arrays)?;
     let direction = call.attrs.word(AttrKey::Direction).unwrap_or_default();
     ensure!(
         !ty.is_complex() || matches!(direction, "EQ" | "NE"),
@@ -164,7 +164,7 @@ fn complex(call: &Call<'_>) -> Rule<ArrayShape> {
 
 fn clamp(call: &Call<'_>) -> Rule<ArrayShape> {
     let arrays = call.arrays()?;
-    let ty = common_type(call.opcode, &arrays)?;
+    let ty = common_type(call, &arrays)?;
     let value = call.array(1)?;
     let mut full = vec![value];
     full.extend([call.array(0)?, call.array(2)?].into_iter().filter(|bound| bound.rank() > 0));
@@ -179,7 +179,7 @@ fn select(call: &Call<'_>) -> Rule<ArrayShape> {
         "expected a pred as operand 0 of select, found {}",
         Show(predicate)
     );
-    let ty = common_type(call.opcode, &[on_true, on_false])?;
+    let ty = common_type(call, &[on_true, on_false])?;
     let mut full = vec![on_true, on_false];
     if predicate.rank() > 0 {
         full.push(predicate);
@@ -198,7 +198,7 @@ fn select_tuple(call: &Call<'_>) -> Rule<Shape> {
     );
     let (on_true, on_false) = (call.shape(1)?, call.shape(2)?);
     ensure!(
-        compatible(on_true, on_false, false),
+        compatible(on_true, on_false, None),
         "select.same-shape",
         "expected tuples of one shape in select, found {on_true:#} and {on_false:#}"
     );
@@ -244,7 +244,7 @@ fn stochastic_convert(call: &Call<'_>) -> Rule<ArrayShape> {
 fn reduce_precision(call: &Call<'_>) -> Rule<ArrayShape> {
     let a = call.array(0)?;
     ensure!(
-        mixes(a.ty, ElementType::F32),
+        a.ty.is_float(),
         "reduce-precision.type",
         "expected a floating point operand of reduce-precision, found {}",
         a.ty

@@ -1,7 +1,7 @@
 //! Gather, scatter and the dynamic slices: operations that take indices as operands.
 
 use super::reduction::{Reducer, check_reducer};
-use super::rule::{Call, Rule, Show, array, common_type, distinct_dims, ensure, fail, mixes, one_or_tuple};
+use super::rule::{Call, Rule, Show, array, common_type, distinct_dims, ensure, fail, one_or_tuple};
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, Shape};
 
@@ -67,7 +67,7 @@ fn dynamic_slice(call: &Call<'_>) -> Rule<Shape> {
 
 fn dynamic_update_slice(call: &Call<'_>) -> Rule<Shape> {
     let (a, update) = (call.array(0)?, call.array(1)?);
-    let ty = common_type(call.opcode, &[a, update])?;
+    let ty = common_type(call, &[a, update])?;
     ensure!(
         update.rank() == a.rank() && update.dims.iter().zip(&a.dims).all(|(u, n)| u <= n),
         "dynamic-update-slice.sizes",
@@ -262,7 +262,7 @@ fn scatter(call: &Call<'_>) -> Rule<Shape> {
             Show(operand)
         );
         ensure!(
-            mixes(operand.ty, update.ty),
+            call.mixes(operand.ty, update.ty),
             "scatter.update-type",
             "expected updates of type {}, found {}",
             operand.ty,

@@ -38,7 +38,7 @@ mod tests;
 pub use feeds::verify_feeds;
 pub use groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
 pub use rule::{RuleError, Signature};
-pub use verify::{verify, verify_computation, verify_open};
+pub use verify::{verify, verify_computation, verify_open, verify_runnable};
 pub use window::window_output_size;
 
 use crate::hlo::{AttrKind, AttrValue, Attrs, Category, Computation, ComputationId, Module, Opcode};
@@ -59,22 +59,29 @@ pub const MAX_RANK: usize = 128;
 #[derive(Clone, Copy)]
 pub struct InferContext<'a> {
     computations: Option<&'a PrimaryMap<ComputationId, Computation>>,
+    /// Floats that are computed in lanes of different width may not mix.
+    same_lane: bool,
 }
 
 impl<'a> InferContext<'a> {
     /// Calls reach the computations of `module`.
     pub fn new(module: &'a Module) -> Self {
-        InferContext { computations: Some(&module.computations) }
+        InferContext { computations: Some(&module.computations), same_lane: false }
     }
 
     /// Calls reach these computations, those of a module still under construction.
     pub fn of(computations: &'a PrimaryMap<ComputationId, Computation>) -> Self {
-        InferContext { computations: Some(computations) }
+        InferContext { computations: Some(computations), same_lane: false }
     }
 
     /// No computations: for operations that call none.
     pub fn empty() -> InferContext<'static> {
-        InferContext { computations: None }
+        InferContext { computations: None, same_lane: false }
+    }
+
+    /// The same, but `f64` may not meet narrower floats.
+    fn of_one_lane(self) -> Self {
+        InferContext { same_lane: true, ..self }
     }
 
     /// Parameter and result shapes of a computation.
@@ -130,7 +137,7 @@ pub fn infer(
     let call = Call { cx, opcode, operands, attrs, declared };
     let inferred = dispatch(&call)?;
     if let Some(declared) = declared {
-        check_declared(opcode, &inferred, declared)?;
+        check_declared(cx, opcode, &inferred, declared)?;
     }
     check_shape(&inferred)?;
     Ok(inferred)
@@ -195,10 +202,15 @@ fn has_kind(kind: AttrKind, value: &AttrValue) -> bool {
 }
 
 /// Compares the shape that a program states with the one that the rules yield.
-fn check_declared(opcode: Opcode, inferred: &Shape, declared: &Shape) -> Rule<()> {
-    // Operations that hand values on must not change a type; those that compute may round to another precision.
-    let mixed =
-        !matches!(opcode.category(), Category::Structure | Category::Control | Category::SideEffect | Category::Async);
+fn check_declared(cx: &InferContext<'_>, opcode: Opcode, inferred: &Shape, declared: &Shape) -> Rule<()> {
+    // Operations that hand values on must not change a type; those that compute may round to another precision, and
+    // a contraction sums in any.
+    let lenient = InferContext { same_lane: false, ..*cx };
+    let mixed = match opcode.category() {
+        Category::Structure | Category::Control | Category::SideEffect | Category::Async => None,
+        Category::Contraction => Some(&lenient),
+        _ => Some(cx),
+    };
     ensure!(
         rule::compatible(inferred, declared, mixed),
         "result.shape",

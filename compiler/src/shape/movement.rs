@@ -102,7 +102,7 @@ fn broadcast(call: &Call<'_>) -> Rule<ArrayShape> {
 
 fn concatenate(call: &Call<'_>) -> Rule<ArrayShape> {
     let arrays = call.arrays()?;
-    let ty = common_type(call.opcode, &arrays)?;
+    let ty = common_type(call, &arrays)?;
     let first = call.array(0)?;
     let axis = call.one_dim(AttrKey::Dimensions, first.rank(), "concatenate.dimension")?;
     let mut out = first.with_type(ty);
@@ -187,7 +187,7 @@ fn iota(call: &Call<'_>) -> Rule<ArrayShape> {
 
 fn pad(call: &Call<'_>) -> Rule<ArrayShape> {
     let (a, value) = (call.array(0)?, call.scalar(1)?);
-    let ty = common_type(call.opcode, &[a, value])?;
+    let ty = common_type(call, &[a, value])?;
     let padding = call.attrs.padding(AttrKey::Padding).unwrap_or(&[]);
     ensure!(
         padding.len() == a.rank(),

@@ -1,6 +1,6 @@
 //! Sorting and random numbers.
 
-use super::rule::{Call, Rule, Show, ensure, fail, mixes, one_or_tuple};
+use super::rule::{Call, Rule, Show, ensure, fail, one_or_tuple};
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
@@ -41,7 +41,7 @@ fn sort(call: &Call<'_>) -> Rule<Shape> {
     for (i, p) in comparator.parameters.iter().enumerate() {
         let ty = arrays[i / 2].ty;
         ensure!(
-            p.as_array().is_some_and(|a| a.rank() == 0 && mixes(a.ty, ty)),
+            p.as_array().is_some_and(|a| a.rank() == 0 && call.mixes(a.ty, ty)),
             "sort.comparator-parameters",
             "expected a {ty} scalar as parameter {i} of the comparator, found {p:#}"
         );
@@ -76,7 +76,13 @@ fn rng(call: &Call<'_>) -> Rule<Shape> {
     let to = call.declared_array()?;
     for i in 0..2 {
         let a = call.scalar(i)?;
-        ensure!(mixes(a.ty, to.ty), "rng.type", "expected a {} scalar as operand {i} of rng, found {}", to.ty, Show(a));
+        ensure!(
+            call.mixes(a.ty, to.ty),
+            "rng.type",
+            "expected a {} scalar as operand {i} of rng, found {}",
+            to.ty,
+            Show(a)
+        );
     }
     let kind = call.attrs.word(AttrKey::Distribution).unwrap_or_default();
     let fits = match kind {

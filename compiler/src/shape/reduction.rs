@@ -1,6 +1,6 @@
 //! Reductions, windows, scans, maps and batch normalisation.
 
-use super::rule::{Call, Rule, Show, Signature, array, compatible, ensure, fail, mixes, one_or_tuple, parts, promote};
+use super::rule::{Call, Rule, Show, Signature, array, compatible, ensure, fail, one_or_tuple, parts, promote};
 use super::window::window_dims;
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
@@ -32,8 +32,8 @@ fn scalar_type(shape: &Shape) -> Option<ElementType> {
 
 /// True where elements of `from` may be folded by a computation over `to`: the same type, another precision, or a wider
 /// integer of the same kind.
-fn widens(from: ElementType, to: ElementType) -> bool {
-    mixes(from, to)
+fn widens(call: &Call<'_>, from: ElementType, to: ElementType) -> bool {
+    call.mixes(from, to)
         || (from.is_signed_integer() && to.is_signed_integer() && to.bits() >= from.bits())
         || (from.is_unsigned_integer() && to.is_integer() && to.bits() >= from.bits())
 }
@@ -62,7 +62,7 @@ pub(super) fn check_reducer(call: &Call<'_>, reducer: &Reducer<'_>) -> Rule<Vec<
         };
         for (number, given) in [(i, reducer.accumulators[i]), (n + i, reducer.inputs[i])] {
             let parameter = parameters[number];
-            let fits = scalar_type(parameter).is_some_and(|p| mixes(p, ty) && widens(given, p));
+            let fits = scalar_type(parameter).is_some_and(|p| call.mixes(p, ty) && widens(call, given, p));
             ensure!(
                 fits,
                 "reducer.parameter-type",
@@ -98,7 +98,7 @@ fn inputs_and_inits<'a>(call: &Call<'a>) -> Rule<Vec<(&'a ArrayShape, &'a ArrayS
             Show(input)
         );
         ensure!(
-            widens(input.ty, init.ty) || widens(init.ty, input.ty),
+            widens(call, input.ty, init.ty) || widens(call, init.ty, input.ty),
             "reduce.init-type",
             "expected an initial value of type {}, found {}",
             input.ty,
@@ -155,7 +155,7 @@ fn select_and_scatter(call: &Call<'_>) -> Rule<Shape> {
         Show(source)
     );
     ensure!(
-        mixes(operand.ty, source.ty) && mixes(operand.ty, init.ty),
+        call.mixes(operand.ty, source.ty) && call.mixes(operand.ty, init.ty),
         "select-and-scatter.type",
         "expected operand, source and initial value of one type, found {}, {} and {}",
         operand.ty,
@@ -164,7 +164,7 @@ fn select_and_scatter(call: &Call<'_>) -> Rule<Shape> {
     );
     let select = call.callee(AttrKey::SelectComputation)?;
     let two = select.parameters.len() == 2
-        && select.parameters.iter().all(|p| scalar_type(p).is_some_and(|ty| mixes(ty, operand.ty)));
+        && select.parameters.iter().all(|p| scalar_type(p).is_some_and(|ty| call.mixes(ty, operand.ty)));
     ensure!(
         two && scalar_type(select.result) == Some(ElementType::Pred),
         "select-and-scatter.select",
@@ -207,7 +207,7 @@ fn map(call: &Call<'_>) -> Rule<Shape> {
             Show(a)
         );
         ensure!(
-            scalar_type(p).is_some_and(|ty| mixes(ty, a.ty)),
+            scalar_type(p).is_some_and(|ty| call.mixes(ty, a.ty)),
             "map.parameter-type",
             "expected a {} scalar as parameter {i}, found {p:#}",
             a.ty
@@ -267,7 +267,7 @@ fn scan(call: &Call<'_>) -> Rule<Shape> {
     );
     // Both orders of parameters are written: carries first, and slices first.
     let given = |first_half: Vec<&Shape>, second_half: Vec<&Shape>| {
-        first_half.into_iter().chain(second_half).zip(&parameters).all(|(a, p)| compatible(a, p, true))
+        first_half.into_iter().chain(second_half).zip(&parameters).all(|(a, p)| compatible(a, p, Some(call.cx)))
     };
     let fits = given(inits.to_vec(), slices.iter().collect()) || given(slices.iter().collect(), inits.to_vec());
     ensure!(fits, "scan.parameters", "expected parameters that take the carries and one slice of each input");
@@ -279,7 +279,7 @@ fn scan(call: &Call<'_>) -> Rule<Shape> {
         results.len()
     );
     let ends_with_carries =
-        results[results.len() - carries..].iter().zip(inits).all(|(r, init)| compatible(r, init, true));
+        results[results.len() - carries..].iter().zip(inits).all(|(r, init)| compatible(r, init, Some(call.cx)));
     let (outputs, last) = if ends_with_carries {
         results.split_at(results.len() - carries)
     } else {
@@ -287,7 +287,7 @@ fn scan(call: &Call<'_>) -> Rule<Shape> {
         (outputs, last)
     };
     ensure!(
-        last.iter().zip(inits).all(|(r, init)| compatible(r, init, true)),
+        last.iter().zip(inits).all(|(r, init)| compatible(r, init, Some(call.cx))),
         "scan.carries",
         "expected results that carry the initial values on, found {result:#}"
     );
@@ -324,7 +324,7 @@ fn batch_norm(call: &Call<'_>) -> Rule<Shape> {
         let expected: &[i64] =
             if call.opcode == Opcode::BatchNormGrad && i == 4 { &operand.dims } else { std::slice::from_ref(&count) };
         ensure!(
-            a.dims == expected && mixes(a.ty, operand.ty),
+            a.dims == expected && call.mixes(a.ty, operand.ty),
             "batch-norm.operands",
             "expected {} of dimensions {expected:?} as operand {i} of {}, found {}",
             operand.ty,

@@ -156,6 +156,11 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// True where two element types may meet in this operation.
+    pub fn mixes(&self, a: ElementType, b: ElementType) -> bool {
+        mixes(self.cx, a, b)
+    }
+
     /// Parameters and result of the computation that `key` names.
     pub fn callee(&self, key: AttrKey) -> Rule<Signature<'a>> {
         match self.attrs.computation(key) {
@@ -192,8 +197,9 @@ impl std::fmt::Display for Show<'_> {
 
 /// True where two element types may meet in one operation. As in XLA, real floating point types of different
 /// precision may: passes that lower precision leave such mixtures behind.
-pub(crate) fn mixes(a: ElementType, b: ElementType) -> bool {
-    a == b || (a.is_float() && b.is_float())
+fn mixes(cx: &InferContext<'_>, a: ElementType, b: ElementType) -> bool {
+    let one_lane = (a == ElementType::F64) == (b == ElementType::F64);
+    a == b || (a.is_float() && b.is_float() && (one_lane || !cx.same_lane))
 }
 
 /// The more precise of two types that may meet.
@@ -202,14 +208,15 @@ pub(crate) fn promote(a: ElementType, b: ElementType) -> ElementType {
 }
 
 /// The most precise type of `arrays`, all of which must mix.
-pub(crate) fn common_type(op: Opcode, arrays: &[&ArrayShape]) -> Rule<ElementType> {
+pub(crate) fn common_type(call: &Call<'_>, arrays: &[&ArrayShape]) -> Rule<ElementType> {
+    let op = call.opcode;
     let mut types = arrays.iter().map(|a| a.ty);
     let Some(first) = types.next() else {
         fail!("arity", "expected an operand of {op}, found none");
     };
     types.try_fold(first, |ty, next| {
         ensure!(
-            mixes(ty, next),
+            call.mixes(ty, next),
             "operand.same-type",
             "expected operands of {op} of one element type, found {ty} and {next}"
         );
@@ -217,11 +224,12 @@ pub(crate) fn common_type(op: Opcode, arrays: &[&ArrayShape]) -> Rule<ElementTyp
     })
 }
 
-/// Equal but for layouts and for whether a dimension is dynamic; with `mixed`, also but for float precision.
-pub(crate) fn compatible(a: &Shape, b: &Shape, mixed: bool) -> bool {
+/// Equal but for layouts and for whether a dimension is dynamic; with `mixed`, also but for float precision as far as
+/// the context lets precisions mix.
+pub(crate) fn compatible(a: &Shape, b: &Shape, mixed: Option<&InferContext<'_>>) -> bool {
     match (a, b) {
         (Shape::Array(a), Shape::Array(b)) | (Shape::Buffer(a), Shape::Buffer(b)) => {
-            a.dims == b.dims && (a.ty == b.ty || (mixed && mixes(a.ty, b.ty)))
+            a.dims == b.dims && (a.ty == b.ty || mixed.is_some_and(|cx| mixes(cx, a.ty, b.ty)))
         }
         (Shape::Tuple(a), Shape::Tuple(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(x, y)| compatible(x, y, mixed))

@@ -117,7 +117,7 @@ fn custom_call(call: &Call<'_>) -> Rule<Shape> {
         let physical = call.attrs.get(AttrKey::ResultLayout).is_some();
         for (i, (stated, operand)) in layouts.iter().zip(call.operands).enumerate().filter(|_| !physical) {
             ensure!(
-                compatible(stated, operand, false),
+                compatible(stated, operand, None),
                 "custom-call.operand-layouts",
                 "expected a layout of {operand:#} for operand {i}, found {stated:#}"
             );
@@ -135,7 +135,7 @@ fn infeed(call: &Call<'_>) -> Rule<Shape> {
         Some([data, Shape::Token]) => {
             if let Some(stated) = call.attrs.shape(AttrKey::InfeedShape) {
                 ensure!(
-                    compatible(stated, data, false),
+                    compatible(stated, data, None),
                     "infeed.shape",
                     "expected {stated:#}, the infeed_shape, first in the result of infeed, found {data:#}"
                 );
@@ -153,7 +153,7 @@ fn outfeed(call: &Call<'_>) -> Rule<Shape> {
     if let Some(stated) = call.attrs.shape(AttrKey::OutfeedShape) {
         let data = call.shape(0)?;
         ensure!(
-            compatible(stated, data, false),
+            compatible(stated, data, None),
             "outfeed.shape",
             "expected {stated:#}, the outfeed_shape, as operand 0 of outfeed, found {data:#}"
         );
@@ -207,9 +207,9 @@ fn context(call: &Call<'_>) -> Rule<Shape> {
         fail!("async.result", "expected (operands, result, ...) as result of {}, found {declared:#}", call.opcode);
     };
     let fits = match (call.operands, operands) {
-        ([one], stated) if compatible(one, stated, false) => true,
+        ([one], stated) if compatible(one, stated, None) => true,
         (all, Shape::Tuple(stated)) => {
-            stated.len() == all.len() && stated.iter().zip(all).all(|(s, o)| compatible(s, o, false))
+            stated.len() == all.len() && stated.iter().zip(all).all(|(s, o)| compatible(s, o, None))
         }
         _ => false,
     };
@@ -243,7 +243,7 @@ fn async_start(call: &Call<'_>) -> Rule<Shape> {
     let stated = context(call)?;
     let second = stated.as_tuple().and_then(|t| t.get(1));
     ensure!(
-        second.is_some_and(|s| compatible(s, &result, false)),
+        second.is_some_and(|s| compatible(s, &result, None)),
         "async.result",
         "expected {result:#}, the result of the called computation, second in the result of async-start, found {stated:#}"
     );

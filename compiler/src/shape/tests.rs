@@ -278,3 +278,41 @@ fn shapes_by_themselves() {
     let deep = (0..=MAX_TUPLE_DEPTH).fold(Shape::Token, |s, _| Shape::Tuple(vec![s]));
     assert_eq!(check(deep), Err("shape.depth"));
 }
+
+#[test]
+fn f64_meets_no_narrower_float_in_a_program_that_runs() {
+    let runnable = |body: &str| {
+        let text = format!(
+            "HloModule m\nadd {{ x = f64[] parameter(0)\n y = f64[] parameter(1)\n ROOT s = f64[] add(x, y) }}
+             lt {{ x = f64[] parameter(0)\n y = f64[] parameter(1)\n ROOT c = pred[] compare(x, y), direction=LT }}
+             ENTRY e {{ a = f64[4] parameter(0)\n b = f32[4] parameter(1)\n w = c128[4] complex(a, a)\n z = f64[] constant(0)\n{body} }}"
+        );
+        let module = crate::text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        super::verify(&module).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        super::verify_runnable(&module)
+    };
+    for body in [
+        "ROOT r = f32[4] add(a, a)",
+        "ROOT r = f64[4] add(a, b)",
+        "ROOT r = f32[4] abs(a)",
+        "ROOT r = f32[4] abs(w)",
+        "ROOT r = f32[4] reverse(a), dimensions={0}",
+        "ROOT r = f64[8] concatenate(a, b), dimensions={0}",
+        "ROOT r = f64[] reduce(b, z), dimensions={0}, to_apply=add",
+        "ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=add",
+        "ROOT r = f32[4] sort(a), dimensions={0}, to_apply=lt",
+    ] {
+        match runnable(body) {
+            Err(crate::Error::Unsupported { site, .. }) => assert_eq!(site.instruction.as_deref(), Some("r"), "{body}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    for body in [
+        "ROOT r = f32[4] convert(a)",
+        "c = f64[4] convert(b)\n ROOT r = f64[4] add(a, c)",
+        "ROOT r = f64[] dot(b, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+        "ROOT r = (f64[4], f32[4]) tuple(a, b)",
+    ] {
+        assert_eq!(runnable(body), Ok(()), "{body}");
+    }
+}

@@ -5,10 +5,10 @@
 //! first fault in the source is the one that is named.
 
 use super::rule::compatible;
-use super::{InferContext, RuleError, check_shape, infer};
+use super::{InferContext, RuleError, check_shape, infer, verify_feeds};
 use crate::error::{Error, Result, Site};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, SourceLocation};
-use brolga_runtime::Shape;
+use brolga_runtime::{ElementType, Shape};
 use cranelift_entity::SecondaryMap;
 use std::collections::HashSet;
 
@@ -29,8 +29,43 @@ fn verify_module(module: &Module, open_calls: bool) -> Result<()> {
     for &id in &module.order {
         check_computation(&cx, &module.computations[id], open_calls)?;
     }
-    check_entry(module)?;
+    check_entry(&cx, module)?;
     check_aliases(module)
+}
+
+/// Checks what a verified module must be besides, to be compiled or run: feeds have an order, and `f64` meets no narrower
+/// float where neither XLA nor Brolga has a way to compute with both.
+///
+/// # Errors
+/// Names the feed that breaks a rule, or the instruction that mixes.
+pub fn verify_runnable(module: &Module) -> Result<()> {
+    verify_feeds(module)?;
+    let types = float_types(module);
+    if !types.contains(&ElementType::F64) || types.len() == 1 {
+        return Ok(());
+    }
+    let check = |cx: &InferContext<'_>| -> Result<()> {
+        for &id in &module.order {
+            check_computation(cx, &module.computations[id], false)?;
+        }
+        check_entry(cx, module)
+    };
+    let cx = InferContext::new(module);
+    match check(&cx.of_one_lane()) {
+        // What breaks a rule either way is not this one's to tell.
+        Err(e) if check(&cx).is_ok() => Err(Error::Unsupported {
+            site: e.site().cloned().unwrap_or_default(),
+            feature: format!("f64 together with a narrower float: {}", e.message()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The float types of a module, those of the parts of complex numbers too.
+fn float_types(module: &Module) -> HashSet<ElementType> {
+    let instructions = module.order.iter().flat_map(|&c| module.computations[c].instructions.values());
+    let leaves = instructions.flat_map(|i| i.shape.leaves());
+    leaves.filter_map(Shape::as_array).map(|a| a.ty.real_part()).filter(|ty| ty.is_float()).collect()
 }
 
 /// Checks one computation: order, names, parameters and every instruction against its rule.
@@ -217,7 +252,7 @@ fn check_parameters(computation: &Computation) -> Result<()> {
 
 /// The entry agrees with `entry_computation_layout`, but for the precision of floats: passes that change it leave the
 /// header behind.
-fn check_entry(module: &Module) -> Result<()> {
+fn check_entry(cx: &InferContext<'_>, module: &Module) -> Result<()> {
     let Some((parameters, result)) = &module.config.entry_layout else { return Ok(()) };
     let header = SourceLocation { line: 1, column: 1 };
     let entry = module.entry();
@@ -231,7 +266,7 @@ fn check_entry(module: &Module) -> Result<()> {
     let pairs = actual.iter().map(|&i| &entry.instructions[i]).zip(parameters).chain([(root, result)]);
     for (instruction, stated) in pairs {
         check_shape(stated).map_err(|e| error(None, header, e))?;
-        if !compatible(&instruction.shape, stated, true) {
+        if !compatible(&instruction.shape, stated, Some(cx)) {
             let message =
                 format!("expected {stated:#}, as entry_computation_layout says, found {:#}", instruction.shape);
             return fault(instruction, "module.entry-layout", message);
