@@ -11,7 +11,7 @@ use super::dense::{dimensions, offsets, pick, read_indices, remaining, result_sh
 use super::{Context, array, invalid, new_array, result_shape};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
-use brolga_runtime::{ArrayLiteral, Literal};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
 
 /// Evaluates `gather` or `scatter`.
 pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
@@ -189,7 +189,19 @@ fn scatter(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Resul
     if count > 1 {
         result_shapes(inst, count)?;
     }
-    let mut out: Vec<ArrayLiteral> = arrays[..count].iter().map(|&a| a.clone()).collect();
+    // A computation may accumulate in a wider type, which is then the result's.
+    let results = inst.shape.leaves();
+    let mut out = Vec::with_capacity(count);
+    for (&a, result) in arrays[..count].iter().zip(&results) {
+        match result.as_array() {
+            Some(shape) if shape.ty != a.ty() => {
+                let mut wide = new_array(inst, &ArrayShape::new(shape.ty, a.dims()))?;
+                (0..a.elements()).for_each(|i| wide.set(i, a.get(i)));
+                out.push(wide);
+            }
+            _ => out.push(a.clone()),
+        }
+    }
     if updates[0].elements() > 0 && out[0].elements() > 0 {
         apply(cx, inst, &mut out, indices, updates)?;
     }

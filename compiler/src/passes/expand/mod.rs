@@ -7,7 +7,7 @@
 //! become arrays, a selection between tuples becomes a tuple of selections; random numbers become arithmetic on
 //! counters, `select-and-scatter` a window reduction and a scatter, a `scan` that is not elementwise a loop,
 //! contractions of complex numbers contractions of their parts; a `reduce` or `map` whose computation is no arithmetic
-//! on scalars a loop over elements.
+//! on scalars a loop over elements; operands of a computation that takes wider integers are converted.
 
 mod batch_norm;
 mod complex;
@@ -22,6 +22,7 @@ mod scan;
 mod select_and_scatter;
 #[cfg(test)]
 mod tests;
+mod widen;
 
 use super::Stats;
 use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
@@ -45,7 +46,11 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                     whole => whole,
                 },
                 Opcode::Map => element_loop::map(rw, i)?,
-                Opcode::Reduce => element_loop::reduce(rw, i)?,
+                Opcode::Reduce => match widen::operands(rw, i)? {
+                    None => element_loop::reduce(rw, i)?,
+                    wide => wide,
+                },
+                Opcode::ReduceWindow | Opcode::Scatter => widen::operands(rw, i)?,
                 Opcode::RngBitGenerator => random_bits::bits(rw, i)?,
                 Opcode::Rng => rng::rng(rw, i)?,
                 Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,

@@ -472,6 +472,30 @@ fn computations_of_any_kind_agree() {
 }
 
 #[test]
+fn computations_may_take_wider_integers() {
+    for (narrow, init, wide) in
+        [("s32", "s64", "s64"), ("s32", "s32", "s64"), ("u8", "s32", "s32"), ("u8", "u8", "s64"), ("s8", "s64", "s64")]
+    {
+        let add =
+            format!("c {{ x = {wide}[] parameter(0)\n y = {wide}[] parameter(1)\n ROOT z = {wide}[] add(x, y) }}");
+        let body = format!(
+            "a = {narrow}[5,3] parameter(0)\n i = {init}[] constant(7)\n m = {narrow}[] constant(100)
+             ms = {narrow}[5,3] broadcast(m), dimensions={{}}\n b = {narrow}[5,3] add(a, ms)
+             r = {wide}[3] reduce(b, i), dimensions={{0}}, to_apply=c
+             w = {wide}[4,3] reduce-window(b, i), window={{size=2x1}}, to_apply=c
+             ROOT t = ({wide}[3], {wide}[4,3]) tuple(r, w)"
+        );
+        agree(&add, &body, Near::Bits);
+        let body = format!(
+            "a = {narrow}[5] parameter(0)\n u = {narrow}[3] parameter(1)\n i = s32[3,1] constant({{{{1}},{{1}},{{4}}}})
+             ROOT r = {wide}[5] scatter(a, i, u), update_window_dims={{}}, inserted_window_dims={{0}},
+               scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=c"
+        );
+        agree(&add, &body, Near::Bits);
+    }
+}
+
+#[test]
 fn nothing_of_these_is_left() {
     let body = "s = u64[2] parameter(0)  p = f32[6] parameter(1)  q = f32[3] parameter(2)
         b = (u64[2], u32[7]) rng-bit-generator(s), algorithm=rng_three_fry
