@@ -16,19 +16,7 @@ pub fn reduce(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
     let folded: i64 = dims.iter().filter_map(|&d| rw.dims(first).get(usize::try_from(d).ok()?)).product();
     let tuple = rw.shape(id).as_tuple().is_some();
     if folded == 0 {
-        let mut filled = Vec::new();
-        for (k, &init) in inits.iter().enumerate() {
-            let Some(shape) = rw.shape(id).as_tuple().map_or(Some(rw.shape(id)), |t| t.get(k)) else {
-                return Ok(None);
-            };
-            let Some(shape) = shape.as_array().cloned() else { return Ok(None) };
-            filled.push(rw.broadcast_scalar(init, &shape));
-        }
-        let whole = match filled[..] {
-            [only] if !tuple => only,
-            _ => rw.tuple(filled),
-        };
-        return Ok(Some(("reduction of nothing", whole)));
+        return of_nothing(rw, id);
     }
     if folded != 1 || tuple || inits.len() != 1 {
         return Ok(None);
@@ -36,9 +24,31 @@ pub fn reduce(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
     one_element(rw, id, first, inits[0], reducer)
 }
 
-/// A window of one element that stands on every element once folds as a reduction of one element does.
+/// Every element of the result is an initial value.
+fn of_nothing(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
+    let operands = rw.instruction(id).operands.clone();
+    let tuple = rw.shape(id).as_tuple().is_some();
+    let mut filled = Vec::new();
+    for (k, &init) in operands[operands.len() / 2..].iter().enumerate() {
+        let Some(shape) = rw.shape(id).as_tuple().map_or(Some(rw.shape(id)), |t| t.get(k)) else {
+            return Ok(None);
+        };
+        let Some(shape) = shape.as_array().cloned() else { return Ok(None) };
+        filled.push(rw.broadcast_scalar(init, &shape));
+    }
+    let whole = match filled[..] {
+        [only] if !tuple => only,
+        _ => rw.tuple(filled),
+    };
+    Ok(Some(("reduction of nothing", whole)))
+}
+
+/// A window over nothing folds nothing; one of one element that stands on every element once folds as a reduction of one element does.
 pub fn reduce_window(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
     let instruction = rw.instruction(id);
+    if instruction.operands.first().is_some_and(|&input| rw.dims(input).contains(&0)) {
+        return of_nothing(rw, id);
+    }
     let [input, init] = instruction.operands[..] else { return Ok(None) };
     let window = instruction.attrs.window(AttrKey::Window).unwrap_or(&[]);
     let single =

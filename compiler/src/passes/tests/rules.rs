@@ -188,6 +188,14 @@ fn reductions_of_one_element_keep_their_initial_value() {
          i = f32[] parameter(1)
          ROOT r.1 = f32[3] broadcast(i), dimensions={}",
     );
+    simplified(
+        "p = f32[0,4] parameter(0)
+         i = f32[] parameter(1)
+         ROOT r = f32[2,3] reduce-window(p, i), window={size=1x2 pad=1_1x0_0}, to_apply=add",
+        "p = f32[0,4] parameter(0)
+         i = f32[] parameter(1)
+         ROOT r.1 = f32[2,3] broadcast(i), dimensions={}",
+    );
 }
 
 #[test]
