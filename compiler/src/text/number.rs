@@ -1,7 +1,9 @@
 //! One element of a literal: text to bytes and back.
 //!
 //! Invariant: an element prints with enough digits to read back to the same bits. A number that its type cannot hold
-//! is an error, not a rounding: integers past the limits, finite floats that would become infinite.
+//! is an error, not a rounding: integers past the limits, finite floats that would become infinite or NaN. Three
+//! liberties are those of XLA's reader: integers of 64 bits may be written with or without sign, any integer is a truth
+//! value, and a format without infinity or NaN has what a conversion makes of them.
 
 use super::cursor::{Cursor, shorten};
 use crate::Result;
@@ -32,16 +34,19 @@ pub(super) fn element(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) ->
 
 fn truth(c: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<()> {
     let start = c.start();
-    let text = c.run(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let text = c.run(|b| b.is_ascii_alphanumeric() || b == b'-').unwrap_or_default();
     let value = match text {
-        Some("true" | "1") => 1,
-        Some("false" | "0") => 0,
-        _ => {
-            c.rewind(start);
-            return Err(c.expected("'true' or 'false'"));
-        }
+        "true" => true,
+        "false" => false,
+        number => match number.parse::<i64>() {
+            Ok(number) => number != 0,
+            Err(_) => {
+                c.rewind(start);
+                return Err(c.expected("'true' or 'false'"));
+            }
+        },
     };
-    out.push(value);
+    out.push(value.into());
     Ok(())
 }
 
@@ -67,7 +72,9 @@ fn integer(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()>
         return Err(c.error(start, format!("expected {what}, found '{}'", shorten(text))));
     }
     let bits = ty.bits();
-    let (min, max) = if ty.is_signed_integer() {
+    let (min, max) = if bits == 64 {
+        (i128::from(i64::MIN), i128::from(u64::MAX))
+    } else if ty.is_signed_integer() {
         (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
     } else {
         (0, (1i128 << bits) - 1)
@@ -92,7 +99,8 @@ fn float(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()> {
             let payload = payload(c)?;
             nan_bits(ty, negative, payload)
         }
-        "inf" => infinity_bits(ty, negative),
+        "inf" => infinity_bits(ty, negative)
+            .or_else(|| Some(narrow::encode(ty, if negative { f64::NEG_INFINITY } else { f64::INFINITY }).into())),
         digits if digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-')) => {
             finite_bits(ty, text)
         }
@@ -154,9 +162,9 @@ fn nan_bits(ty: ElementType, negative: bool, payload: Option<u64>) -> Option<u64
         let fits = payload != 0 && payload < 1 << mantissa;
         return infinity_bits(ty, negative).filter(|_| fits).map(|bits| bits | payload);
     }
-    // The other formats have one NaN, or one for each sign.
+    // The other formats have one NaN, one for each sign, or none.
     let bits = u64::from(narrow::encode(ty, if negative { -f64::NAN } else { f64::NAN }));
-    (payload.is_none() && narrow::decode(ty, bits as u8).is_nan()).then_some(bits)
+    payload.is_none().then_some(bits)
 }
 
 fn finite_bits(ty: ElementType, text: &str) -> Option<u64> {
@@ -172,10 +180,7 @@ fn finite_bits(ty: ElementType, text: &str) -> Option<u64> {
         ElementType::BF16 => not_infinite(ty, narrow::encode_bf16(value)),
         _ => {
             let bits = narrow::encode(ty, value);
-            let back = narrow::decode(ty, bits);
-            // Types without infinity saturate, which a literal may not.
-            let saturated = value.abs() > back.abs() && value.abs() > largest(ty);
-            (back.is_finite() && !saturated).then_some(u64::from(bits))
+            narrow::decode(ty, bits).is_finite().then_some(u64::from(bits))
         }
     }
 }
@@ -183,15 +188,6 @@ fn finite_bits(ty: ElementType, text: &str) -> Option<u64> {
 fn not_infinite(ty: ElementType, bits: u16) -> Option<u64> {
     let bits = u64::from(bits);
     (infinity_bits(ty, false) != Some(bits & !sign_bit(ty, true))).then_some(bits)
-}
-
-/// The largest finite number of a narrow float.
-fn largest(ty: ElementType) -> f64 {
-    (0..=u8::MAX)
-        .take(1 << ty.bits().min(8))
-        .map(|bits| narrow::decode(ty, bits))
-        .filter(|v| v.is_finite())
-        .fold(0.0, f64::max)
 }
 
 /// Prints the element whose storage form is `bytes`.

@@ -319,6 +319,17 @@ fn floats_read_back_to_the_same_bits() {
     assert_eq!(bits("f8e4m3fnuz[]", "nan"), "80");
     assert_eq!(bits("f32[]", "1e-45"), "00000001");
     assert_eq!(constant("f32[]", "-nan(0x7)"), "-nan(0x7)");
+    // As XLA reads them.
+    assert_eq!(constant("f8e4m3fn[]", "464"), "448");
+    assert_eq!(constant("f8e5m2[]", "60000"), "57344");
+    assert_eq!(bits("f8e4m3fn[]", "-inf"), "ff");
+    assert_eq!(bits("f8e4m3fnuz[]", "inf"), "80");
+    assert_eq!(constant("f4e2m1fn[]", "-255"), "-6");
+    assert_eq!(constant("f4e2m1fn[]", "inf"), "6");
+    assert_eq!(bits("f4e2m1fn[]", "nan"), "08");
+    assert_eq!(constant("pred[]", "-2"), "true");
+    assert_eq!(constant("u64[]", "-1"), "18446744073709551615");
+    assert_eq!(constant("s64[]", "9223372036854775808"), "-9223372036854775808");
     assert_eq!(constant("f32[]", "3.4028235e38"), "3.4028235e38");
     for &ty in ElementType::ALL.iter().filter(|ty| ty.is_float() && ty.bits() <= 16) {
         for code in 0..1u32 << ty.bits() {
@@ -347,13 +358,12 @@ fn numbers_out_of_range_are_errors() {
         ("f16[]", "65520"),
         ("bf16[]", "3.4e38"),
         ("f8e4m3fn[]", "1000"),
-        ("f8e4m3fn[]", "inf"),
-        ("f4e2m1fn[]", "7"),
-        ("f4e2m1fn[]", "nan"),
+        ("f8e4m3fn[]", "465"),
+        ("f8e5m2[]", "61440"),
         ("f8e8m0fnu[]", "0"),
         ("f32[]", "nan(0x800000)"),
         ("f32[]", "nan(0)"),
-        ("pred[]", "2"),
+        ("pred[]", "two"),
         ("f32[]", "abc"),
         ("f32[]", "1.2.3"),
         ("f32[2]", "{1}"),
