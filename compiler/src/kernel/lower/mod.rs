@@ -15,6 +15,7 @@ mod call;
 mod dot;
 mod indexing;
 mod movement;
+mod order;
 mod reduce;
 mod rows;
 mod scan;
@@ -383,10 +384,11 @@ impl<'a> Lowerer<'a> {
         // A fold with one operation is one operation: it is rounded when it is done, or a sum in a narrow float would stop
         // growing where a step is below half a unit of it.
         let strict_rounding = self.numerics.strict_rounding && identity(&self.module.computations[id]).is_none();
-        let combiner = region(self.module, id, inst, Numerics { strict_rounding, ..self.numerics })?;
+        let mut combiner = region(self.module, id, inst, Numerics { strict_rounding, ..self.numerics })?;
         if combiner.roots.len() != components {
             return Err(internal(inst, "the combiner yields another number of values"));
         }
+        self.settle_nans(inst, &mut combiner);
         Ok(combiner)
     }
 
@@ -470,63 +472,6 @@ pub(crate) struct Combiner {
     identity: Option<Vec<u64>>,
     /// Whether partial results may be combined with each other.
     splits: bool,
-}
-
-/// Whether a combiner compares or combines arguments `a` and `b` directly. Lanes reorder elements, which is harmless
-/// only where a tie in one component is broken by the others; a combiner that never looks at a component leaves its ties
-/// to the order.
-fn meets(body: &Body, a: u32, b: u32) -> bool {
-    let base = |mut id: NodeId| loop {
-        let node = body.node(id);
-        match (&node.op, node.args.as_slice()) {
-            (Op::Arg(n), _) => return Some(*n),
-            (_, [one]) => id = *one,
-            _ => return None,
-        }
-    };
-    body.nodes().iter().any(|node| {
-        let symmetric = matches!(
-            node.op,
-            Op::FCmp(_)
-                | Op::ICmp(_)
-                | Op::FAdd
-                | Op::FMul
-                | Op::IAdd
-                | Op::IMul
-                | Op::FMinPseudo
-                | Op::FMaxPseudo
-                | Op::SMin
-                | Op::SMax
-                | Op::UMin
-                | Op::UMax
-                | Op::And
-                | Op::Or
-                | Op::Xor
-        );
-        let [x, y] = node.args.as_slice() else { return false };
-        let (x, y) = (base(*x), base(*y));
-        symmetric && ((x, y) == (Some(a), Some(b)) || (x, y) == (Some(b), Some(a)))
-    })
-}
-
-/// Whether a root of a combiner of `n` components depends on an accumulator and on a value. One that does not is no
-/// fold of its elements; its result follows from their order alone, which must then be kept.
-fn sees_both_sides(body: &Body, root: NodeId, n: u32) -> bool {
-    let (mut accumulator, mut value) = (false, false);
-    let mut stack = vec![root];
-    let mut seen = HashSet::new();
-    while let Some(id) = stack.pop() {
-        if !seen.insert(id) {
-            continue;
-        }
-        let node = body.node(id);
-        if let Op::Arg(k) = node.op {
-            accumulator |= k < n;
-            value |= k >= n;
-        }
-        stack.extend(&node.args);
-    }
-    accumulator && value
 }
 
 fn mem_of(inst: &Instruction, ty: ElementType) -> Result<Mem> {
@@ -691,12 +636,12 @@ fn region_over(
     }
     let identity = identity(c);
     let n = roots.len() as u32;
-    let fold = roots.iter().all(|&r| sees_both_sides(&body, r, n));
+    let fold = roots.iter().all(|&r| order::sees_both_sides(&body, r, n));
     // Of complex combiners only one sum or product is known not to care about the order.
     let symmetric = if complex {
         is_plain(c) && matches!(root.opcode, Opcode::Add | Opcode::Multiply)
     } else {
-        (0..n).all(|k| meets(&body, k, n + k))
+        (0..n).all(|k| order::meets(&body, k, n + k))
     };
     let splits = fold && (identity.is_some() || symmetric);
     Ok(Combiner { body, roots, identity, splits })
