@@ -2,7 +2,8 @@
 //!
 //! Problem: any number of spatial dimensions, any order of dimensions, strides, padding of either sign, holes in the
 //! input and in the kernel, reversal, and two ways of grouping. Invariant: along each spatial dimension a table says,
-//! for each output position, which (input, kernel) element offsets meet; padding and holes never appear in it.
+//! for each output position, which (input, kernel) element offsets meet; padding and the input's holes are zeros that the
+//! kernel is multiplied with, so that an infinity there gives NaN.
 //! Algorithm: for each output element, the sum of products over the Cartesian product of those tables and over the
 //! input features of its group, in `f64`, `Complex<f64>` or wrapping `i64`, rounded once.
 
@@ -26,8 +27,8 @@ pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -
     Ok(out.into())
 }
 
-/// An element of the input and an element of the kernel that meet, as offsets.
-type Tap = (usize, usize);
+/// An element of the input, or a zero beside or between them, and an element of the kernel that meet, as offsets.
+type Tap = (Option<usize>, usize);
 
 /// For each output position along one dimension, the taps that meet there.
 fn taps(window: &WindowDimension, output: i64, input: (i64, i64), kernel: (i64, i64)) -> Vec<Vec<Tap>> {
@@ -38,11 +39,11 @@ fn taps(window: &WindowDimension, output: i64, input: (i64, i64), kernel: (i64, 
         .map(|o| {
             let start = i128::from(o) * i128::from(window.stride) - i128::from(window.padding_low);
             (0..kernel_size)
-                .filter_map(|k| {
+                .map(|k| {
                     let at = start + i128::from(k) * i128::from(window.window_dilation);
                     let inside = at >= 0 && at % hole == 0 && at / hole < i128::from(input_size);
                     let k = if window.reversal { kernel_size - 1 - k } else { k };
-                    inside.then(|| ((at / hole) as usize * input_stride as usize, (k * kernel_stride) as usize))
+                    (inside.then(|| (at / hole) as usize * input_stride as usize), (k * kernel_stride) as usize)
                 })
                 .collect()
         })
@@ -110,12 +111,13 @@ fn convolve<T: Number>(
     let kernel_features = offsets(&[group_features], &[rs[dims.kernel_input_feature]]);
 
     for (flat, &output_base) in offsets(&sizes, &strides).iter().enumerate() {
-        let mut meeting: Vec<Tap> = vec![(0, 0)];
+        let mut meeting: Vec<Tap> = vec![(Some(0), 0)];
         let mut rest = flat;
         for (table, &size) in tables.iter().zip(&sizes).rev() {
             let here = &table[rest % size as usize];
             rest /= size as usize;
-            meeting = here.iter().flat_map(|&(i, k)| meeting.iter().map(move |&(i2, k2)| (i + i2, k + k2))).collect();
+            let both = |(i, k): Tap, (i2, k2): Tap| (i.zip(i2).map(|(i, i2)| i + i2), k + k2);
+            meeting = here.iter().flat_map(|&a| meeting.iter().map(move |&b| both(a, b))).collect();
         }
         for feature in 0..features {
             let feature_group = feature / (features / feature_groups);
@@ -128,7 +130,8 @@ fn convolve<T: Number>(
                 let mut sum = T::ZERO;
                 for &(i, k) in &meeting {
                     for (&fi, &fk) in input_features.iter().zip(&kernel_features) {
-                        sum = sum.plus_product(input[input_base + i + fi], kernel[kernel_base + k + fk]);
+                        let x = i.map_or(T::ZERO, |i| input[input_base + i + fi]);
+                        sum = sum.plus_product(x, kernel[kernel_base + k + fk]);
                     }
                 }
                 let at = batch * os[dims.output_batch] + feature * os[dims.output_feature];
