@@ -204,7 +204,7 @@ impl Builder {
 
     fn norm_attrs(epsilon: f64, feature_index: i64) -> Attrs {
         Attrs::new()
-            .with(AttrKey::Epsilon, AttrValue::Float(epsilon))
+            .with(AttrKey::Epsilon, AttrValue::Float(epsilon as f32))
             .with(AttrKey::FeatureIndex, AttrValue::Int(feature_index))
     }
 

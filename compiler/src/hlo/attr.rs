@@ -298,8 +298,8 @@ pub enum AttrValue {
     Int(i64),
     /// See [`AttrKind::Bool`].
     Bool(bool),
-    /// See [`AttrKind::Float`].
-    Float(f64),
+    /// See [`AttrKind::Float`]. HLO keeps such a number as an `f32`, in programs of `f64` too.
+    Float(f32),
     /// See [`AttrKind::Ints`].
     Ints(Vec<i64>),
     /// See [`AttrKind::Str`]: unescaped.
@@ -398,7 +398,7 @@ impl Attrs {
         /// A truth value.
         bool, Bool, bool, |v| *v;
         /// A number.
-        float, Float, f64, |v| *v;
+        float, Float, f64, |v| f64::from(*v);
         /// A list of integers.
         ints, Ints, &[i64], |v| v;
         /// A string.

@@ -123,7 +123,7 @@ impl Numbering {
             match value {
                 AttrValue::Int(v) => number(key, *v as u64),
                 AttrValue::Bool(v) => key.push(u8::from(*v)),
-                AttrValue::Float(v) => number(key, v.to_bits()),
+                AttrValue::Float(v) => number(key, u64::from(v.to_bits())),
                 AttrValue::Ints(list) => numbers(key, list.iter().map(|&v| v as u64)),
                 AttrValue::Str(text) | AttrValue::Raw(text) => string(key, text),
                 AttrValue::Word(text) => string(key, text),

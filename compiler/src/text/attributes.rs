@@ -14,7 +14,7 @@ impl<'a> Parser<'a> {
         Ok(match key.kind() {
             AttrKind::Int => AttrValue::Int(c.int("an integer")?),
             AttrKind::Bool => AttrValue::Bool(header::boolean(c)?),
-            AttrKind::Float => AttrValue::Float(number::real(c)?),
+            AttrKind::Float => AttrValue::Float(number::real(c)? as f32),
             AttrKind::Ints => AttrValue::Ints(braced(c, |c| c.int("an integer"))?),
             AttrKind::Str => AttrValue::Str(c.string("a quoted string")?),
             AttrKind::Word(words) => AttrValue::Word(word(c, words)?),
