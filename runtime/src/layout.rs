@@ -32,7 +32,15 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Prints those of the other properties that `chosen` picks by their letters.
+    fn print_other(&self, f: &mut fmt::Formatter<'_>, chosen: impl Fn(&str) -> bool) -> fmt::Result {
+        self.other.iter().filter(|(l, _)| chosen(l)).try_for_each(|(l, argument)| write!(f, "{l}({argument})"))
+    }
+}
+
 impl fmt::Display for Layout {
+    // The order of the properties is fixed: XLA reads them in no other.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain =
             self.tiles.is_empty() && self.element_size_in_bits == 0 && self.memory_space == 0 && self.other.is_empty();
@@ -46,6 +54,7 @@ impl fmt::Display for Layout {
         if !plain {
             f.write_str(":")?;
         }
+        self.print_other(f, |l| l == "D")?;
         if !self.tiles.is_empty() {
             f.write_str("T")?;
         }
@@ -60,15 +69,15 @@ impl fmt::Display for Layout {
             }
             f.write_str(")")?;
         }
-        for (letters, argument) in &self.other {
-            write!(f, "{letters}({argument})")?;
-        }
+        let last = |l: &str| matches!(l, "SC" | "M");
+        self.print_other(f, |l| l != "D" && !last(l))?;
         if self.element_size_in_bits != 0 {
             write!(f, "E({})", self.element_size_in_bits)?;
         }
         if self.memory_space != 0 {
             write!(f, "S({})", self.memory_space)?;
         }
+        self.print_other(f, last)?;
         f.write_str("}")
     }
 }

@@ -35,8 +35,8 @@ pub enum AttrKind {
     Padding,
     /// `{[0:2], [1:7:2]}`
     SliceRanges,
-    /// `{highest,default}`
-    Words,
+    /// `{highest,default}`: words of a closed set.
+    Words(&'static [&'static str]),
     /// `{%a, %b}`: instructions of the same computation
     Instructions,
     /// A shape.
@@ -94,7 +94,7 @@ attrs! {
     DimLabels "dim_labels" DimLabels;
     FeatureGroupCount "feature_group_count" Int;
     BatchGroupCount "batch_group_count" Int;
-    ConvolutionKind "convolution_kind" Raw;
+    ConvolutionKind "convolution_kind" Word(&["unset", "fprop", "dgrad", "wgrad"]);
     SparsityConfig "sparsity_config" Raw;
     PaddingType "padding_type" Word(&["PADDING_VALID", "PADDING_SAME", "PADDING_INVALID"]);
     LhsBatchDims "lhs_batch_dims" Ints;
@@ -105,7 +105,7 @@ attrs! {
     RhsGroupDims "rhs_group_dims" Ints;
     Sparsity "sparsity" Raw;
     Algorithm "algorithm" Raw;
-    OperandPrecision "operand_precision" Words;
+    OperandPrecision "operand_precision" Words(&["default", "high", "highest", "packed_nibble"]);
 
     OffsetDims "offset_dims" Ints;
     CollapsedSliceDims "collapsed_slice_dims" Ints;
@@ -146,7 +146,7 @@ attrs! {
     ReplicaGroups "replica_groups" Raw;
     UseGlobalDeviceIds "use_global_device_ids" Bool;
     ConstrainLayout "constrain_layout" Bool;
-    CollectiveMode "mode" Raw;
+    CollectiveMode "mode" Word(&["cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id"]);
     SourceTargetPairs "source_target_pairs" Raw;
     SliceSizesPerDevice "slice_sizes_per_device" Raw;
     Inplace "inplace" Raw;
@@ -319,7 +319,7 @@ pub enum AttrValue {
     /// See [`AttrKind::SliceRanges`].
     SliceRanges(Vec<SliceRange>),
     /// See [`AttrKind::Words`].
-    Words(Vec<String>),
+    Words(Vec<&'static str>),
     /// See [`AttrKind::Instructions`].
     Instructions(Vec<InstructionId>),
     /// See [`AttrKind::Shape`].

@@ -113,7 +113,7 @@ opcodes! {
     OptimizationBarrier "opt-barrier" (AtLeast 1) Structure req[] opt[];
     AddDependency "add-dependency" (Exactly 2) Structure req[] opt[];
     AfterAll "after-all" (AtLeast 0) Structure req[] opt[];
-    Domain "domain" (Exactly 1) Structure req[] opt[DomainInfo];
+    Domain "domain" (Exactly 1) Structure req[DomainInfo] opt[];
 
     // Elementwise, one operand.
     Abs "abs" (Exactly 1) Elementwise req[] opt[];
@@ -217,7 +217,7 @@ opcodes! {
     RaggedDot "ragged-dot" (Exactly 3) Contraction req[LhsRaggedDims]
         opt[LhsBatchDims LhsContractingDims RhsBatchDims RhsContractingDims RhsGroupDims OperandPrecision];
     ScaledDot "scaled-dot" (Exactly 4) Contraction req[]
-        opt[LhsBatchDims LhsContractingDims RhsBatchDims RhsContractingDims OperandPrecision];
+        opt[LhsBatchDims LhsContractingDims RhsBatchDims RhsContractingDims OperandPrecision Algorithm];
     Cholesky "cholesky" (Exactly 1) LinearAlgebra req[] opt[Lower];
     Fft "fft" (Exactly 1) LinearAlgebra req[FftType FftLength] opt[];
     TriangularSolve "triangular-solve" (Exactly 2) LinearAlgebra req[]
@@ -250,7 +250,7 @@ opcodes! {
     CollectivePermute "collective-permute" (AtLeast 1) Collective req[SourceTargetPairs]
         opt[ChannelId SliceSizesPerDevice Inplace];
     PartitionId "partition-id" (Exactly 0) Collective req[] opt[];
-    RaggedAllToAll "ragged-all-to-all" (Exactly 6) Collective req[] opt[ReplicaGroups ChannelId];
+    RaggedAllToAll "ragged-all-to-all" (Exactly 6) Collective req[] opt[Dimensions ReplicaGroups ChannelId];
     ReduceScatter "reduce-scatter" (AtLeast 1) Collective req[ToApply Dimensions]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
     ReplicaId "replica-id" (Exactly 0) Collective req[] opt[];

@@ -29,6 +29,14 @@ pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
 }
 
 fn groups(call: &Call<'_>) -> Rule<ReplicaGroups> {
+    let reduces = matches!(call.opcode, Opcode::AllReduce | Opcode::AllReduceStart | Opcode::ReduceScatter);
+    ensure!(
+        !reduces
+            || call.attrs.bool(AttrKey::UseGlobalDeviceIds) != Some(true)
+            || call.attrs.get(AttrKey::ChannelId).is_some(),
+        "collective.global-ids",
+        "expected channel_id where use_global_device_ids is true"
+    );
     match call.attrs.raw(AttrKey::ReplicaGroups) {
         Some(text) => parse_replica_groups(text),
         None => Ok(Vec::new()),

@@ -5,7 +5,32 @@ use super::window::window_dims;
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
+/// What `algorithm` may say besides `unset`.
+const ALGORITHMS: [&str; 15] = [
+    "dot_any_f8_any_f8_f32",
+    "dot_any_f8_any_f8_f32_fast_accum",
+    "dot_any_f8_any_f8_any",
+    "dot_any_f8_any_f8_any_fast_accum",
+    "dot_f16_f16_f16",
+    "dot_f16_f16_f32",
+    "dot_bf16_bf16_bf16",
+    "dot_bf16_bf16_f32",
+    "dot_bf16_bf16_f32_x3",
+    "dot_bf16_bf16_f32_x6",
+    "dot_bf16_bf16_f32_x9",
+    "dot_tf32_tf32_f32",
+    "dot_tf32_tf32_f32_x3",
+    "dot_f32_f32_f32",
+    "dot_f64_f64_f64",
+];
+
 pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
+    let algorithm = call.attrs.raw(AttrKey::Algorithm).unwrap_or("unset");
+    ensure!(
+        algorithm == "unset" || ALGORITHMS.contains(&algorithm),
+        "dot.algorithm",
+        "expected unset or an algorithm such as dot_bf16_bf16_f32, found {algorithm}"
+    );
     let shape = match call.opcode {
         Opcode::Dot => dot(call)?,
         Opcode::RaggedDot => ragged_dot(call)?,

@@ -22,6 +22,7 @@ mod indexing;
 mod linalg;
 mod movement;
 mod ordering_random;
+mod pairs;
 mod reduction;
 mod rule;
 mod structure;
@@ -191,7 +192,7 @@ fn has_kind(kind: AttrKind, value: &AttrValue) -> bool {
         AttrKind::DimLabels => matches!(value, AttrValue::DimLabels(_)),
         AttrKind::Padding => matches!(value, AttrValue::Padding(_)),
         AttrKind::SliceRanges => matches!(value, AttrValue::SliceRanges(_)),
-        AttrKind::Words => matches!(value, AttrValue::Words(_)),
+        AttrKind::Words(words) => matches!(value, AttrValue::Words(list) if list.iter().all(|w| words.contains(w))),
         AttrKind::Instructions => matches!(value, AttrValue::Instructions(_)),
         AttrKind::Shape => matches!(value, AttrValue::Shape(_)),
         AttrKind::Shapes => matches!(value, AttrValue::Shapes(_)),

@@ -1,6 +1,6 @@
 //! One wrong instruction for each constraint: the error cites the constraint, the line and the instruction.
 
-use super::verify;
+use super::{verify, verify_open};
 use crate::error::Error;
 use crate::text;
 
@@ -308,6 +308,10 @@ fn contractions_and_linear_algebra() {
         ),
         ("dot.operand-types", "bad = c64[4,4] dot(a, z), lhs_contracting_dims={}, rhs_contracting_dims={}"),
         ("dot.result-type", "bad = c64[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+        (
+            "dot.algorithm",
+            "bad = f32[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}, algorithm=dot_f32",
+        ),
         ("result.shape", "bad = f32[5,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
         (
             "ragged-dot.group-dimension",
@@ -395,6 +399,10 @@ fn collectives() {
     refuse(&[
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups={{0,0}}, to_apply=add"),
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups=[2,2]<=[5], to_apply=add"),
+        (
+            "collective.global-ids",
+            "bad = f32[4] all-reduce(a), replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add",
+        ),
         ("collective.group-sizes", "bad = f32[8] all-gather(a), replica_groups={{0,1},{2}}, dimensions={0}"),
         ("collective.sizes", "bad = f32[9] all-gather(a), replica_groups={{0,1}}, dimensions={0}"),
         ("collective.dimension", "bad = f32[8] all-gather(a), replica_groups={{0,1}}, dimensions={1}"),
@@ -499,4 +507,41 @@ fn modules() {
     refuse(&format!("HloModule m, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}\n{body}"), "alias.index");
     let wider = "ENTRY main {\n  a = f32[4] parameter(0)\n  ROOT r = f64[4] convert(a)\n}\n";
     refuse(&format!("HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}\n{wider}"), "alias.size");
+}
+
+/// What an operation goes on with is another instruction, so that one line cannot break these.
+#[test]
+fn ends_of_what_others_began() {
+    let check = |body: &str| {
+        let computations = "one { x = f32[4] parameter(0) ROOT r = f32[4] negate(x) }\n\
+                            two { x = f32[4] parameter(0) ROOT r = f32[4] negate(x) }\n";
+        let source = format!("HloModule m\n{computations}ENTRY main {{\na = f32[4] parameter(0)\n{body}\n}}\n");
+        let Ok(module) = text::parse(&source) else { panic!("{source}") };
+        // A module that is only read is checked for these, too.
+        assert_eq!(verify(&module).is_ok(), verify_open(&module).is_ok(), "{body}");
+        match verify(&module) {
+            Ok(()) => "",
+            Err(Error::Invalid { constraint, site, .. }) => {
+                assert_eq!(site.instruction.as_deref(), Some("bad"));
+                constraint
+            }
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let start = "s = ((f32[4]), f32[4], u32[]) async-start(a), async_execution_thread=\"t\", calls=one\n";
+    let done = |rest: &str| check(&format!("{start}{rest}"));
+    assert_eq!(done("u = ((f32[4]), f32[4], u32[]) async-update(s)\n bad = f32[4] async-done(u), calls=one"), "");
+    let other = "x = ((f32[4]), f32[4], u32[]) custom-call(), custom_call_target=\"x\"\n";
+    assert_eq!(check(&format!("{other}bad = f32[4] async-done(x)")), "async.chain");
+    assert_eq!(check(&format!("{other}bad = ((f32[4]), f32[4], u32[]) async-update(x)")), "async.chain");
+    assert_eq!(done("bad = f32[4] async-done(s), calls=two"), "async.chain");
+    assert_eq!(done("bad = f32[4] async-done(s), async_execution_thread=\"u\""), "async.chain");
+    assert_eq!(done("bad = ((f32[4]), f32[5], u32[]) async-update(s)"), "result.shape");
+    assert_eq!(check("bad = (f32[4], f32[4], u32[]) async-start(a), calls=one"), "async.result");
+
+    let recv = "t = token[] after-all()\n r = (f32[4], u32[], token[]) recv(t), channel_id=1\n";
+    let done = |rest: &str| check(&format!("{recv}{rest}"));
+    assert_eq!(done("bad = (f32[4], token[]) recv-done(r), channel_id=1"), "");
+    assert_eq!(done("bad = (f32[4], token[]) recv-done(r), channel_id=2"), "transfer.channel");
+    assert_eq!(done("bad = (f32[4], token[]) recv-done(r)"), "transfer.channel");
 }

@@ -5,7 +5,7 @@
 //! first fault in the source is the one that is named.
 
 use super::rule::compatible;
-use super::{InferContext, RuleError, check_shape, infer, verify_feeds};
+use super::{InferContext, RuleError, check_shape, infer, pairs, verify_feeds};
 use crate::error::{Error, Result, Site};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, SourceLocation};
 use brolga_runtime::{ElementType, Shape};
@@ -86,6 +86,7 @@ fn check_computation(cx: &InferContext<'_>, computation: &Computation, open_call
             }
             _ => check_instruction(cx, computation, instruction),
         };
+        let checked = checked.and_then(|()| pairs::check(computation, instruction));
         checked.map_err(|e| at(instruction, e))?;
     }
     Ok(())

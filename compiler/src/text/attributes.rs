@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, shorten};
 use super::parser::{Parser, Scope};
-use super::{header, literal, number, shapes};
+use super::{header, kept, literal, number, shapes};
 use crate::Result;
 use crate::hlo::{AttrKey, AttrKind, AttrValue, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
 use std::sync::Arc;
@@ -18,10 +18,7 @@ impl<'a> Parser<'a> {
             AttrKind::Ints => AttrValue::Ints(braced(c, |c| c.int("an integer"))?),
             AttrKind::Str => AttrValue::Str(c.string("a quoted string")?),
             AttrKind::Word(words) => AttrValue::Word(word(c, words)?),
-            AttrKind::Words => AttrValue::Words(braced(c, |c| match c.word() {
-                Some(word) => Ok(word.to_owned()),
-                None => Err(c.expected("a word")),
-            })?),
+            AttrKind::Words(words) => AttrValue::Words(braced(c, |c| word(c, words))?),
             AttrKind::Computation => AttrValue::Computation(self.computation_reference()?),
             AttrKind::Computations => AttrValue::Computations(self.list(|p| p.computation_reference())?),
             AttrKind::Instructions => AttrValue::Instructions(self.list(|p| p.instruction_reference(scope))?),
@@ -31,11 +28,8 @@ impl<'a> Parser<'a> {
             AttrKind::SliceRanges => AttrValue::SliceRanges(braced(c, slice_range)?),
             AttrKind::Shape => AttrValue::Shape(shapes::shape(c)?),
             AttrKind::Shapes => AttrValue::Shapes(braced(c, shapes::shape)?),
-            AttrKind::Raw => AttrValue::Raw(c.raw("a value")?.to_owned()),
-            AttrKind::Literal => {
-                let shape = shapes::shape(c)?;
-                AttrValue::Literal(Arc::new(literal::literal(c, &shape)?))
-            }
+            AttrKind::Raw => AttrValue::Raw(kept::value(c, key)?.to_owned()),
+            AttrKind::Literal => AttrValue::Literal(Arc::new(literal::with_shape(c)?)),
         })
     }
 

@@ -5,6 +5,7 @@
 
 use super::MAX_NESTING;
 use crate::hlo::SourceLocation;
+use crate::shape::RuleError;
 use crate::{Error, Result, Site};
 use std::cell::Cell;
 
@@ -177,7 +178,7 @@ impl<'a> Cursor<'a> {
         usize::try_from(value).map_err(|_| self.error(start, format!("expected {what}, found '{value}'")))
     }
 
-    /// Takes a quoted string and undoes its escapes.
+    /// Takes a string in double or single quotes and undoes its escapes.
     pub(super) fn string(&mut self, what: &str) -> Result<String> {
         let start = self.start();
         self.quoted(what)?;
@@ -189,18 +190,19 @@ impl<'a> Cursor<'a> {
     /// Takes a quoted string as it stands.
     fn quoted(&mut self, what: &str) -> Result<()> {
         let start = self.start();
-        if self.byte() != Some(b'"') {
+        let Some(quote) = self.byte().filter(|b| matches!(b, b'"' | b'\'')) else {
             return Err(self.expected(what));
-        }
+        };
         let bytes = self.source.as_bytes();
         let mut at = start + 1;
         loop {
             match bytes.get(at) {
-                Some(b'"') => break,
+                Some(&b) if b == quote => break,
                 Some(b'\\') => at += 2,
                 Some(_) => at += 1,
                 None => {
-                    return Err(self.error_span(start, start + 1, "expected a closing '\"', found the end".to_owned()));
+                    let message = format!("expected a closing '{}', found the end", char::from(quote));
+                    return Err(self.error_span(start, start + 1, message));
                 }
             }
         }
@@ -246,6 +248,16 @@ impl<'a> Cursor<'a> {
             "" => Err(self.expected(what)),
             text => Ok(text),
         }
+    }
+
+    /// What `read` takes, or nothing.
+    pub(super) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+        let (pos, depth) = (self.pos, self.depth);
+        let taken = read(self).ok();
+        if taken.is_none() {
+            (self.pos, self.depth) = (pos, depth);
+        }
+        taken
     }
 
     /// Enters a nested construct; [`Cursor::leave`] when it is done.
@@ -305,21 +317,26 @@ impl<'a> Cursor<'a> {
         self.error_span(start, self.pos, message)
     }
 
+    /// An error about the text from `start` to `end`, which breaks a rule.
+    pub(super) fn invalid(&self, (start, end): (usize, usize), e: RuleError) -> Error {
+        Error::Invalid { site: self.site(start, end), constraint: e.constraint, message: e.message }
+    }
+
     pub(super) fn error_span(&self, start: usize, end: usize, message: String) -> Error {
+        Error::Syntax { site: self.site(start, end), message }
+    }
+
+    fn site(&self, start: usize, end: usize) -> Site {
         let length = self.source.get(start..end).map_or(0, |t| t.chars().count());
-        let site = Site {
+        Site {
             instruction: self.instruction.map(str::to_owned),
             location: self.locate(start),
             length: u32::try_from(length).unwrap_or(u32::MAX),
-        };
-        Error::Syntax { site, message }
+        }
     }
 
     pub(super) fn unsupported(&self, start: usize, feature: &str) -> Error {
-        match self.error(start, String::new()) {
-            Error::Syntax { site, .. } => Error::Unsupported { site, feature: feature.to_owned() },
-            other => other,
-        }
+        Error::Unsupported { site: self.site(start, self.pos), feature: feature.to_owned() }
     }
 }
 

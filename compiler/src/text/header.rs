@@ -1,7 +1,7 @@
 //! The `HloModule` line, and the tables of stack frames that may follow it.
 
 use super::cursor::Cursor;
-use super::shapes;
+use super::{kept, shapes};
 use crate::Result;
 use crate::hlo::{Alias, AliasKind, ModuleConfig};
 use brolga_runtime::Shape;
@@ -32,6 +32,8 @@ pub(super) fn header(c: &mut Cursor<'_>) -> Result<(String, ModuleConfig, Header
         return Ok(("module".to_owned(), config, positions));
     }
     let name = c.name("the name of the module")?.to_owned();
+    // Old texts end the name with a colon.
+    c.eat(":");
     let mut seen = HashSet::new();
     while c.eat(",") {
         let start = c.start();
@@ -50,7 +52,23 @@ pub(super) fn header(c: &mut Cursor<'_>) -> Result<(String, ModuleConfig, Header
             "is_scheduled" => config.is_scheduled = boolean(c)?,
             "replica_count" => config.replica_count = Some(count(c)?),
             "num_partitions" => config.num_partitions = Some(count(c)?),
-            _ => config.other.push((key.to_owned(), c.raw("a value")?.to_owned())),
+            _ => {
+                let at = c.start();
+                match key {
+                    "alias_passthrough_params" => boolean(c).map(drop)?,
+                    "allow_spmd_sharding_propagation_to_parameters" | "allow_spmd_sharding_propagation_to_output" => {
+                        kept::booleans(c)?;
+                    }
+                    "buffer_donor" => kept::list(c, donor)?,
+                    "frontend_attributes" => kept::frontend_attributes(c)?,
+                    "origin_recovery_table" => kept::braces(c)?,
+                    _ => {
+                        c.rewind(start);
+                        return Err(c.expected("a module attribute"));
+                    }
+                }
+                config.other.push((key.to_owned(), c.since(at).to_owned()));
+            }
         }
     }
     tables(c, &mut config)?;
@@ -112,6 +130,15 @@ fn index(c: &mut Cursor<'_>) -> Result<Vec<usize>> {
         c.expect("}")?;
     }
     Ok(out)
+}
+
+/// `(1, {0})`: a parameter, and the path to the leaf that is given away.
+fn donor(c: &mut Cursor<'_>) -> Result<()> {
+    c.expect("(")?;
+    c.size("a parameter number")?;
+    c.expect(",")?;
+    index(c)?;
+    c.expect(")")
 }
 
 /// `{ {0}: (1, {}, may-alias), {1}: 2 }`

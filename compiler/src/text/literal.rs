@@ -6,7 +6,7 @@
 use super::cursor::Cursor;
 use super::{number, shapes};
 use crate::Result;
-use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Layout, Literal, Shape};
 
 /// What stands in place of a large constant that was left out.
 pub(super) const ELIDED: &str = "{...}";
@@ -39,6 +39,33 @@ pub(super) fn literal(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
             Err(c.error(start, format!("expected the shape of an array or a tuple, found '{shape}'")))
         }
     }
+}
+
+/// Reads a literal that says its shape: `s32[2] {1, 2}`; of a tuple, each element does, `(f32[] 1, s32[2] {1, 2})`.
+pub(super) fn with_shape(c: &mut Cursor<'_>) -> Result<Literal> {
+    let start = c.start();
+    if c.peek() == Some(b'(') {
+        // The shape of the whole may come first, too.
+        if let Some(shape) = c.attempt(shapes::shape)
+            && c.peek() == Some(b'(')
+        {
+            return literal(c, &shape);
+        }
+        c.rewind(start);
+        c.enter("tuple literals")?;
+        c.expect("(")?;
+        let mut out = Vec::new();
+        while !c.eat(")") {
+            if !out.is_empty() {
+                c.expect(",")?;
+            }
+            out.push(with_shape(c)?);
+        }
+        c.leave();
+        return Ok(Literal::Tuple(out));
+    }
+    let shape = shapes::shape(c)?;
+    literal(c, &shape)
 }
 
 /// Elements of a tuple may repeat their shape, `(f32[] 1, s32[2] {1, 2})`.
@@ -91,6 +118,28 @@ pub fn literal_to_string(literal: &Literal) -> String {
     out
 }
 
+/// As [`with_shape`] reads it. The layout is written out: XLA takes a brace behind a shape for one.
+pub(super) fn print_with_shape(out: &mut String, literal: &Literal) {
+    match literal {
+        Literal::Tuple(elements) => {
+            out.push('(');
+            for (i, element) in elements.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                print_with_shape(out, element);
+            }
+            out.push(')');
+        }
+        leaf => {
+            let mut shape = leaf.shape();
+            if let Shape::Array(array) = &mut shape {
+                array.layout = Some(Layout::row_major(array.rank()));
+            }
+            out.push_str(&format!("{shape} "));
+            print_literal(out, leaf);
+        }
+    }
+}
+
 pub(super) fn print_literal(out: &mut String, literal: &Literal) {
     match literal {
         Literal::Token => out.push_str("token[]"),
@@ -102,8 +151,24 @@ pub(super) fn print_literal(out: &mut String, literal: &Literal) {
             }
             out.push(')');
         }
-        Literal::Array(array) if array.elements() == 0 => out.push_str("{}"),
+        Literal::Array(array) if array.elements() == 0 => print_empty(out, array.dims()),
         Literal::Array(array) => print_dimension(out, array, 0, array.bytes()),
+    }
+}
+
+/// Prints an array without elements: all its braces, as XLA asks for, unless they are too many.
+fn print_empty(out: &mut String, dims: &[i64]) {
+    let outer = dims.iter().take_while(|&&d| d != 0);
+    match (dims.split_first(), outer.map(|&d| d as f64).product::<f64>() < 4096.0) {
+        (Some((&size, rest)), true) => {
+            out.push('{');
+            for i in 0..size {
+                out.push_str(if i > 0 { ", " } else { "" });
+                print_empty(out, rest);
+            }
+            out.push('}');
+        }
+        _ => out.push_str("{}"),
     }
 }
 

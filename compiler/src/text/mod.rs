@@ -5,6 +5,8 @@
 //! refuses in time linear in the text, never panics, and what it accepts prints ([`print()`]) to a text that reads back
 //! to the same module: print, parse, print is a fixed point.
 //!
+//! A shape that an instruction leaves out is the one that [`crate::shape::infer`] gives.
+//!
 //! Algorithm: a scannerless recursive descent. What a run of characters means depends on where it stands (`b01f` is a
 //! name or a list of dimension labels, `{` opens a layout or a body), so `cursor::Cursor` offers the lexical classes
 //! and the caller asks for the one it expects. Attribute values are read by the kind that the table in `hlo` gives to
@@ -25,6 +27,7 @@
 mod attributes;
 mod cursor;
 mod header;
+mod kept;
 mod literal;
 mod number;
 mod parser;

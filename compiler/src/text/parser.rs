@@ -11,6 +11,7 @@ use crate::hlo::{
     AttrKey, AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, Module, ModuleConfig, Opcode,
     SourceLocation,
 };
+use crate::shape::{self, InferContext};
 use crate::{Error, Result};
 use brolga_runtime::Shape;
 use cranelift_entity::PrimaryMap;
@@ -22,6 +23,8 @@ pub(super) struct Parser<'a> {
     names: HashMap<&'a str, ComputationId>,
     /// Computations whose body is being read, outermost first.
     open: Vec<&'a str>,
+    /// Computations that an `async-start` calls: each is that one's alone.
+    begun: HashSet<ComputationId>,
     /// Computations that the text does not name, with the name that they would like to have.
     unnamed: Vec<(ComputationId, &'static str)>,
 }
@@ -45,8 +48,8 @@ enum Head {
     Plain(Opcode),
     /// `X-start`.
     Start(Opcode),
-    /// `X-update` or `X-done`: `async-update` or `async-done`.
-    Follow(Opcode),
+    /// `X-update` or `X-done`: `async-update` or `async-done`, of the second.
+    Follow(Opcode, Opcode),
 }
 
 impl Head {
@@ -55,14 +58,14 @@ impl Head {
         Opcode::from_name(word)
             .map(Head::Plain)
             .or_else(|| wrapped("-start").map(Head::Start))
-            .or_else(|| wrapped("-update").map(|_| Head::Follow(Opcode::AsyncUpdate)))
-            .or_else(|| wrapped("-done").map(|_| Head::Follow(Opcode::AsyncDone)))
+            .or_else(|| wrapped("-update").map(|op| Head::Follow(Opcode::AsyncUpdate, op)))
+            .or_else(|| wrapped("-done").map(|op| Head::Follow(Opcode::AsyncDone, op)))
     }
 
     /// The operation whose row says what operands and attributes the text takes.
     fn row(self) -> Opcode {
         match self {
-            Head::Plain(op) | Head::Start(op) | Head::Follow(op) => op,
+            Head::Plain(op) | Head::Start(op) | Head::Follow(op, _) => op,
         }
     }
 
@@ -96,9 +99,10 @@ pub(super) fn parse_module(source: &str) -> Result<Module> {
         computations: PrimaryMap::new(),
         names: HashMap::new(),
         open: Vec::new(),
+        begun: HashSet::new(),
         unnamed: Vec::new(),
     };
-    let mut entry = None;
+    let (mut entry, mut last) = (None, None);
     while parser.cursor.peek().is_some() {
         let start = parser.cursor.start();
         let is_entry = parser.cursor.word() == Some("ENTRY");
@@ -108,11 +112,13 @@ pub(super) fn parse_module(source: &str) -> Result<Module> {
             return Err(parser.cursor.error(start, "expected one ENTRY computation, found a second".to_owned()));
         }
         let id = parser.computation()?;
+        last = Some(id);
         if is_entry {
-            entry = Some(id);
+            entry = last;
         }
     }
-    let Some(entry) = entry else { return Err(parser.cursor.expected("an ENTRY computation")) };
+    // As in XLA, the last computation is the entry where none is marked.
+    let Some(entry) = entry.or(last) else { return Err(parser.cursor.expected("a computation")) };
     parser.finish(name, config, positions, entry)
 }
 
@@ -157,11 +163,14 @@ impl<'a> Parser<'a> {
                 .map_err(|message| self.cursor.error_span(start, end, message))?;
         }
         while self.cursor.eat(",") {
-            let Some(key) = self.cursor.word() else { return Err(self.cursor.expected("a computation attribute")) };
+            let start = self.cursor.start();
+            if self.cursor.word() != Some("execution_thread") || !computation.trailing.is_empty() {
+                self.cursor.rewind(start);
+                return Err(self.cursor.expected("the attribute execution_thread, once"));
+            }
             self.cursor.expect("=")?;
-            let value = self.cursor.raw("a value")?;
-            let comma = if computation.trailing.is_empty() { "" } else { ", " };
-            computation.trailing.push_str(&format!("{comma}{key}={value}"));
+            self.cursor.string("a quoted string")?;
+            computation.trailing = self.cursor.since(start).to_owned();
         }
         let id = self.computations.push(computation);
         self.names.insert(name, id);
@@ -255,7 +264,7 @@ impl<'a> Parser<'a> {
         }
         let location = self.cursor.locate(start);
         self.cursor.expect("=")?;
-        let shape = shapes::shape(&mut self.cursor)?;
+        let shape = self.stated_shape()?;
         let mut instruction = self.instruction(scope, shape, location, false)?;
         instruction.name = name.to_owned();
         let id = scope.instructions.push(instruction);
@@ -267,20 +276,33 @@ impl<'a> Parser<'a> {
         Ok(id)
     }
 
-    /// Everything after the shape. The caller names the instruction.
+    /// The shape that comes next, if one does.
+    fn stated_shape(&mut self) -> Result<Option<Shape>> {
+        if shapes::at_shape(&mut self.cursor) { shapes::shape(&mut self.cursor).map(Some) } else { Ok(None) }
+    }
+
+    /// Everything after the shape, which may be left out where the operands tell it. The caller names the instruction.
     fn instruction(
         &mut self,
         scope: &mut Scope<'a>,
-        shape: Shape,
+        shape: Option<Shape>,
         location: SourceLocation,
         nested: bool,
     ) -> Result<Instruction> {
         let start = self.cursor.start();
         let Some(head) = self.cursor.word().and_then(Head::from_word) else {
             self.cursor.rewind(start);
-            return Err(self.cursor.expected("an opcode"));
+            return Err(self.cursor.expected(if shape.is_some() { "an opcode" } else { "a shape or an opcode" }));
         };
         let span = (start, self.cursor.pos());
+        let told_by_operands = match head {
+            Head::Plain(op) => !matches!(op, Opcode::Parameter | Opcode::Constant),
+            _ => false,
+        };
+        if shape.is_none() && !told_by_operands {
+            let message = format!("expected a shape before '{}', found none", head.row());
+            return Err(self.cursor.error_span(span.0, span.1, message));
+        }
         let mut attrs = Attrs::new();
         let mut operands = Vec::new();
         self.cursor.expect("(")?;
@@ -293,10 +315,11 @@ impl<'a> Parser<'a> {
                 attrs.set(AttrKey::ParameterNumber, AttrValue::Int(number as i64));
             }
             Head::Plain(Opcode::Constant) => {
-                let value = if self.cursor.eat(literal::ELIDED) {
-                    AttrValue::Raw(literal::ELIDED.to_owned())
-                } else {
-                    AttrValue::Literal(literal::literal(&mut self.cursor, &shape)?.into())
+                let value = match &shape {
+                    Some(shape) if !self.cursor.eat(literal::ELIDED) => {
+                        AttrValue::Literal(literal::literal(&mut self.cursor, shape)?.into())
+                    }
+                    _ => AttrValue::Raw(literal::ELIDED.to_owned()),
                 };
                 attrs.set(AttrKey::Literal, value);
             }
@@ -324,11 +347,60 @@ impl<'a> Parser<'a> {
             let message = format!("expected attribute '{}' for '{row}', found none", missing.name());
             return Err(self.cursor.error_span(span.0, span.1, message));
         }
+        let shape = match shape {
+            Some(shape) => shape,
+            None => self.inferred_shape(scope, row, &operands, &attrs, span)?,
+        };
+        if row == Opcode::AsyncStart && attrs.computation(AttrKey::Calls).is_some_and(|id| !self.begun.insert(id)) {
+            let message = "expected a computation that no other async-start calls".to_owned();
+            return Err(self.cursor.error_span(span.0, span.1, message));
+        }
+        if let Head::Follow(_, wrapped) = head {
+            self.check_follows(scope, operands.first().copied(), wrapped, span)?;
+        }
         let instruction = Instruction { name: String::new(), shape, opcode: row, operands, attrs, location };
         match head {
             Head::Start(_) => self.wrap(scope, instruction, span),
             _ => Ok(instruction),
         }
+    }
+
+    /// The shape of an instruction that does not say it.
+    fn inferred_shape(
+        &self,
+        scope: &Scope<'a>,
+        opcode: Opcode,
+        operands: &[InstructionId],
+        attrs: &Attrs,
+        span: (usize, usize),
+    ) -> Result<Shape> {
+        let operands: Vec<&Shape> = operands.iter().map(|&o| &scope.instructions[o].shape).collect();
+        let known = InferContext::of(&self.computations);
+        shape::infer(&known, opcode, &operands, attrs, None).map_err(|e| self.cursor.invalid(span, e))
+    }
+
+    /// `X-update` and `X-done` go on with what `X-start` began.
+    fn check_follows(
+        &self,
+        scope: &Scope<'a>,
+        operand: Option<InstructionId>,
+        wrapped: Opcode,
+        span: (usize, usize),
+    ) -> Result<()> {
+        let mut begun = operand.map(|id| &scope.instructions[id]);
+        while let Some(update) = begun.filter(|i| i.opcode == Opcode::AsyncUpdate) {
+            begun = update.operands.first().map(|&id| &scope.instructions[id]);
+        }
+        let callee = begun.filter(|i| i.opcode == Opcode::AsyncStart).and_then(|i| i.attrs.computation(AttrKey::Calls));
+        let found = match callee.map(|id| &self.computations[id]) {
+            Some(computation) => computation.instructions[computation.root].opcode.name(),
+            None => "no asynchronous operation",
+        };
+        if found == wrapped.name() {
+            return Ok(());
+        }
+        let message = format!("expected an asynchronous '{wrapped}' as operand, found '{found}'");
+        Err(self.cursor.error_span(span.0, span.1, message))
     }
 
     /// `, name=value` as often as it comes.
@@ -362,11 +434,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An operand: a name, with or without its shape, or a whole instruction after its shape.
+    /// An operand: a name or a whole instruction, with or without its shape.
     fn operand(&mut self, scope: &mut Scope<'a>) -> Result<InstructionId> {
         let start = self.cursor.start();
-        let shape = if shapes::at_shape(&mut self.cursor) { Some(shapes::shape(&mut self.cursor)?) } else { None };
-        let Some(shape) = shape else { return self.instruction_reference(scope) };
+        let shape = self.stated_shape()?;
         let after = self.cursor.start();
         if self.cursor.word().is_some() && self.cursor.peek() == Some(b'(') {
             self.cursor.rewind(after);
@@ -380,6 +451,7 @@ impl<'a> Parser<'a> {
         }
         self.cursor.rewind(after);
         let id = self.instruction_reference(scope)?;
+        let Some(shape) = shape else { return Ok(id) };
         let actual = &scope.instructions[id].shape;
         if !shape.same_ignoring_layout(actual) {
             let name = &scope.instructions[id].name;
@@ -427,8 +499,8 @@ impl<'a> Parser<'a> {
 
     /// Undoes the sugar of `X-start`: the operation moves into a computation of its own.
     fn wrap(&mut self, scope: &Scope<'a>, mut inner: Instruction, span: (usize, usize)) -> Result<Instruction> {
-        let result = match &inner.shape {
-            Shape::Tuple(elements) => elements.get(1).cloned(),
+        let result = match inner.shape.as_tuple() {
+            Some([Shape::Tuple(_), result, ..]) => Some(result.clone()),
             _ => None,
         };
         let Some(result) = result else {

@@ -262,10 +262,7 @@ impl Printer<'_> {
             AttrValue::Shape(shape) => self.shape(shape),
             AttrValue::Shapes(shapes) => self.braced(shapes, ", ", Self::shape),
             AttrValue::Raw(text) => self.out.push_str(text),
-            AttrValue::Literal(value) => {
-                self.put(format_args!("{:#} ", value.shape()));
-                literal::print_literal(&mut self.out, value);
-            }
+            AttrValue::Literal(value) => literal::print_with_shape(&mut self.out, value),
         }
     }
 

@@ -62,6 +62,9 @@ fn array_shape(c: &mut Cursor<'_>) -> Result<ArrayShape> {
     let start = c.start();
     let Some(word) = c.word() else { return Err(c.expected("an element type")) };
     let Ok(ty) = word.parse::<ElementType>() else {
+        if matches!(word, "f6e2m3fn" | "f6e3m2fn") {
+            return Err(c.unsupported(start, &format!("the element type {word}")));
+        }
         c.rewind(start);
         return Err(c.expected("an element type"));
     };
@@ -128,6 +131,9 @@ fn layout(c: &mut Cursor<'_>, rank: usize) -> Result<Option<Layout>> {
         if !c.eat(",") {
             break;
         }
+        if c.peek() == Some(b'}') {
+            return Err(c.expected("a dimension number"));
+        }
     }
     if c.eat(":") {
         properties(c, &mut out)?;
@@ -143,15 +149,24 @@ fn layout(c: &mut Cursor<'_>, rank: usize) -> Result<Option<Layout>> {
     Ok(Some(out).filter(|layout| *layout != Layout::default()))
 }
 
+/// The properties of a layout, in the order in which they are written.
+const PROPERTIES: [&str; 9] = ["D", "T", "L", "#", "*", "E", "S", "SC", "M"];
+
 /// What follows the colon: letters and an argument in parentheses, again and again.
 fn properties(c: &mut Cursor<'_>, out: &mut Layout) -> Result<()> {
+    let mut left = &PROPERTIES[..];
     loop {
         match c.peek() {
             Some(b'}') | None => return Ok(()),
             _ => {}
         }
-        let letters = c.run(|b| b.is_ascii_alphabetic() || b == b'#' || b == b'*');
-        let Some(letters) = letters else { return Err(c.expected("a property of a layout")) };
+        let start = c.start();
+        let letters = c.run(|b| b.is_ascii_alphabetic() || b == b'#' || b == b'*').unwrap_or_default();
+        let Some(place) = left.iter().position(|p| *p == letters) else {
+            c.rewind(start);
+            return Err(c.expected(&format!("'}}' or one of the properties {} of a layout", left.join(" "))));
+        };
+        left = left.get(place + 1..).unwrap_or_default();
         if c.peek() != Some(b'(') {
             return Err(c.expected("'('"));
         }

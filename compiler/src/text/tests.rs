@@ -69,6 +69,7 @@ fn names_with_and_without_percent() {
 #[test]
 fn a_module_may_lack_its_header() {
     assert_eq!(module("ENTRY e { ROOT a = f32[] constant(1) }").name, "module");
+    assert_eq!(module("HloModule old: ENTRY e { ROOT a = f32[] constant(1) }").name, "old");
     assert_eq!(module("c { ROOT a = f32[] constant(1) } ENTRY e { ROOT a = f32[] call(), to_apply=c }").order.len(), 2);
 }
 
@@ -113,7 +114,7 @@ fn shapes_and_layouts() {
         "(f32[2], (s4[], token[]), opaque[])",
         "()",
         "b(f32[2]{0})",
-        "s32[9]{0:T(128)SC(0:3)S(1)}",
+        "s32[9]{0:D(D)T(128)L(4)#(u32)*(u8)E(4)S(1)SC(0:3)M(8)}",
         "(pred[], pred[], pred[], pred[], pred[], /*index=5*/pred[])",
         "f32[8]{0:T(*,8)}",
     ] {
@@ -127,6 +128,7 @@ fn shapes_and_layouts() {
     let layout = Layout { minor_to_major: vec![0, 1], tiles: vec![vec![Some(2)]], other, ..Layout::default() };
     assert_eq!(array.layout, Some(layout));
     assert!(matches!(parse_shape("f32[?,2]"), Err(Error::Unsupported { .. })));
+    assert!(matches!(parse_shape("f6e2m3fn[2]"), Err(Error::Unsupported { .. })));
 }
 
 #[test]
@@ -291,12 +293,101 @@ fn literals_of_every_type() {
 }
 
 #[test]
+fn the_last_computation_is_the_entry_where_none_is_marked() {
+    let m = module("HloModule m c { ROOT a = f32[] constant(1) } d { ROOT b = f32[] constant(2) }");
+    assert_eq!((m.entry().name.as_str(), m.order.len()), ("d", 2));
+}
+
+#[test]
+fn shapes_that_operands_tell_may_be_left_out() {
+    let m = module(
+        "HloModule m\n add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = add(x, y) }\n\
+         ENTRY e { a = f32[8,4] parameter(0) c = f32[] constant(0)\n\
+         r = reduce(a, c), dimensions={0}, to_apply=add\n s = slice(a), slice={[0:1], [0:4]}\n\
+         ROOT t = tuple(r, s, exponential(negate(a)), call(c, c), to_apply=add) }",
+    );
+    assert_eq!(root(&m).shape.to_string(), "(f32[4], f32[1,4], f32[8,4], f32[])");
+    let wrong = "HloModule m ENTRY e {\n a = f32[2] parameter(0)\n b = s32[2] parameter(1)\n ROOT r = add(a, b) }";
+    match parse(wrong) {
+        Err(Error::Invalid { site, constraint, .. }) => {
+            assert_eq!(
+                (site.location.line, site.instruction.as_deref(), constraint),
+                (4, Some("r"), "operand.same-type")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(parse("HloModule m ENTRY e { a = f32[] parameter(0) ROOT r = broadcast(a) }").is_err());
+}
+
+#[test]
+fn strings_stand_in_either_quotes() {
+    let m = entry("ROOT c = f32[] custom-call(), custom_call_target='a\"b', backend_config='{}'");
+    assert_eq!(root(&m).attrs.str(AttrKey::CustomCallTarget), Some("a\"b"));
+}
+
+#[test]
+fn attributes_kept_as_text() {
+    for text in [
+        "sharding={}",
+        "sharding={{replicated}, {maximal device=0}}",
+        "sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={manual, replicated} metadata={op_name=\"x\"}}",
+        "sharding={mesh['x'=2,'y'=2], [{'x'}, {}]}",
+        "metadata={op_type=\"a\" source_line=3, profile_type={1,2} preserve_layout=true}",
+        "metadata={}",
+        "frontend_attributes={}",
+        "frontend_attributes={a.b=\"c\",d={\"e\": [1, {\"f\": \"}\"}]}}",
+        "backend_config=\"x}\"",
+        "backend_config={sizes:[128]}",
+        "statistics={visualizing_index=1,stat-1=33.5}",
+        "result_accuracy={tolerance={atol=1e-3,rtol=0,ulps=2}}",
+        "origin={({\"a\" {0}}, {\"b\"})}",
+    ] {
+        let m = entry(&format!("a = f32[2] parameter(0) ROOT r = f32[2] sine(a), {text}"));
+        assert!(print(&m, &PrintOptions::default()).contains(text), "{text}");
+    }
+    let m = entry("ROOT a = (f32[], s32[]) parameter(0), parameter_replication={true,false}");
+    assert_eq!(root(&m).attrs.raw(AttrKey::ParameterReplication), Some("{true,false}"));
+}
+
+#[test]
+fn literals_as_attributes_say_their_shapes() {
+    for (text, printed) in [
+        ("s32[2] {1, 2}", "s32[2]{0} {1, 2}"),
+        ("s32[2,1]{1,0} {{1}, {2}}", "s32[2,1]{1,0} { {1}, {2} }"),
+        ("( f32[] 1, s32[2]{0} {1, 2} )", "(f32[] 1, s32[2]{0} {1, 2})"),
+        ("(f32[], s32[2]) (1, {2, 3})", "(f32[] 1, s32[2]{0} {2, 3})"),
+    ] {
+        let m = entry(&format!("ROOT r = f32[] custom-call(), custom_call_target=\"x\", literal={text}"));
+        assert!(print(&m, &PrintOptions::default()).ends_with(&format!("literal={printed}\n}}\n")), "{text}");
+    }
+}
+
+#[test]
+fn an_asynchronous_computation_has_one_caller() {
+    let text = |second: &str| {
+        format!(
+            "HloModule m\n c {{ q = f32[] parameter(0) ROOT n = f32[] negate(q) }}\n\
+             d {{ q = f32[] parameter(0) ROOT n = f32[] abs(q) }}\n ENTRY e {{ p = f32[] parameter(0)\n\
+             s = ((f32[]), f32[], u32[]) async-start(p), calls=c\n\
+             t = ((f32[]), f32[], u32[]) async-start(p), calls={second}\n ROOT r = f32[] abs-done(t) }}"
+        )
+    };
+    assert!(parse(&text("d")).is_ok());
+    let (line, _, _, name, message) = error(&text("c"));
+    assert_eq!((line, name.as_deref()), (6, Some("t")));
+    assert_eq!(message, "expected a computation that no other async-start calls");
+}
+
+#[test]
 fn literals_nest_by_dimension() {
     assert_eq!(constant("s8[2,2]", "{{1,2},{-3,4}}"), "{ {1, 2}, {-3, 4} }");
     assert_eq!(constant("f32[1,2,1]", "{ { {1}, /*i=1*/{-0} } }"), "{ { {1}, {-0} } }");
     assert_eq!(constant("f32[0]", "{}"), "{}");
-    assert_eq!(constant("f32[2,0]", "{{},{}}"), "{}");
-    assert_eq!(constant("f32[2,0]", "{}"), "{}");
+    assert_eq!(constant("f32[2,0]", "{{},{}}"), "{{}, {}}");
+    assert_eq!(constant("f32[2,0]", "{}"), "{{}, {}}");
+    assert_eq!(constant("f32[0,2]", "{}"), "{}");
+    assert_eq!(constant("f32[99999999999,0]", "{}"), "{}");
     assert_eq!(constant("pred[]", "true"), "true");
     assert_eq!(constant("(f32[], s32[2], (pred[]))", "(1, s32[2] {2, 3}, (false))"), "(1, {2, 3}, (false))");
     assert_eq!(constant("c64[]", "2"), "(2, 0)");
@@ -478,16 +569,42 @@ fn errors_in_instructions() {
         ("r = s8[] constant(300)", 19, "expected an s8 integer from -128 to 127, found '300'"),
         ("r f32[2] negate(p)", 3, "expected '=', found 'f32'"),
         ("= f32[2] negate(p)", 1, "expected an instruction or '}', found '='"),
-        ("r = negate(p)", 5, "expected an element type, found 'negate'"),
+        ("r = f32 negate(p)", 5, "expected a shape or an opcode, found 'f32'"),
+        ("r = parameter(1)", 5, "expected a shape before 'parameter', found none"),
+        ("r = constant(1)", 5, "expected a shape before 'constant', found none"),
+        ("r = negate-start(p)", 5, "expected a shape before 'negate', found none"),
+        ("r = f32[2]{0,} negate(p)", 14, "expected a dimension number, found '}'"),
+        ("r = f32[2]{0:S(1)T(2)} negate(p)", 18, "expected '}' or one of the properties SC M of a layout, found 'T'"),
+        (
+            "r = f32[2] negate-done(p)",
+            12,
+            "expected an asynchronous 'negate' as operand, found 'no asynchronous operation'",
+        ),
+        (
+            "r = f32[2] dot(p, p), operand_precision={low}",
+            42,
+            "expected one of default, high, highest, packed_nibble, found 'low'",
+        ),
+        ("r = f32[2] negate(p), sharding=replicated", 32, "expected '{', found 'replicated'"),
+        (
+            "r = f32[2] negate(p), sharding={here}",
+            33,
+            "expected one of replicated, maximal, manual, unknown, unreduced, devices, mesh, maximal_mesh, found 'here'",
+        ),
+        ("r = f32[2] negate(p), metadata={op_name=x}", 41, "expected a quoted string or an integer, found 'x'"),
+        ("r = f32[2] negate(p), frontend_attributes={a=x}", 46, "expected a quoted string or '{', found 'x'"),
+        ("r = f32[2] negate(p), backend_config=x", 38, "expected a quoted string or '{', found 'x'"),
+        ("r = f32[2] sine(p), result_accuracy={mode=x}", 43, "expected one of default, highest, found 'x'"),
+        ("r = f32[2] sine(p), result_accuracy={x=1}", 38, "expected 'mode' or 'tolerance', found 'x'"),
         (
             "r = f32[2] infeed-start(p)",
             12,
             "expected a tuple of operands, result and context for 'infeed-start', found 'f32[2]'",
         ),
         ("r = f32[2] custom-call(p), custom_call_target=\"x", 47, "expected a closing '\"', found the end"),
-        ("r = f32[2] negate(p), metadata=({a", 32, "expected ')' for this bracket, found the end"),
-        ("r = f32[2] negate(p), metadata={a]}", 34, "expected '}', found ']'"),
-        ("r = f32[2] negate(p), metadata=", 1, "expected a value, found '}'"),
+        ("r = f32[2] negate(p), origin={({a", 31, "expected ')' for this bracket, found the end"),
+        ("r = f32[2] negate(p), origin={a]}", 32, "expected '}', found ']'"),
+        ("r = f32[2] negate(p), metadata=", 1, "expected '{', found '}'"),
         ("r = f32[2] negate(p) /* x", 22, "expected an instruction or '}', found '/'"),
     ] {
         let (line, found_column, found) = error_in(instruction);
@@ -505,15 +622,21 @@ fn errors_around_computations() {
     for (text, line, column, message) in [
         ("", 1, 1, "expected 'HloModule', found the end of the text"),
         ("hello world", 1, 1, "expected 'HloModule', found 'hello'"),
-        ("HloModule m\n", 2, 1, "expected an ENTRY computation, found the end of the text"),
+        ("HloModule m\n", 2, 1, "expected a computation, found the end of the text"),
         (
-            "HloModule m\nc { ROOT a = f32[] constant(1) }",
+            "HloModule m\nENTRY e { ROOT a = f32[] constant(1) }, foo=\"x\"",
             2,
-            33,
-            "expected an ENTRY computation, found the end of the text",
+            41,
+            "expected the attribute execution_thread, once, found 'foo'",
         ),
+        ("HloModule m, foo=1\n", 1, 14, "expected a module attribute, found 'foo'"),
         ("HloModule m, replica_count=0\n", 1, 28, "expected a count of at least 1, found '0'"),
-        ("HloModule m, a=1, a=2\n", 1, 19, "expected each module attribute once, found 'a' again"),
+        (
+            "HloModule m, is_scheduled=true, is_scheduled=true\n",
+            1,
+            33,
+            "expected each module attribute once, found 'is_scheduled' again",
+        ),
         ("HloModule m, is_scheduled=yes\n", 1, 27, "expected 'true' or 'false', found 'yes'"),
         ("HloModule m\nENTRY e {\n}", 3, 1, "expected an instruction, found '}'"),
         (
@@ -570,7 +693,7 @@ fn errors_around_computations() {
             40,
             "expected the name of a computation, found '/'",
         ),
-        ("HloModule m, frontend_attributes={a=(\n", 1, 37, "expected ')' for this bracket, found the end"),
+        ("HloModule m, frontend_attributes={a={\n", 1, 37, "expected '}' for this bracket, found the end"),
     ] {
         let (found_line, found_column, _, _, found) = error(text);
         assert_eq!((found_line, found_column, found.as_str()), (line, column, message), "{text}");
@@ -592,7 +715,7 @@ fn nesting_is_limited() {
         assert_eq!(summary(&parse(&text(MAX_NESTING - 1)).unwrap()).instructions, MAX_NESTING);
         assert!(parse(&text(100_000)).unwrap_err().message().starts_with("expected at most 128 levels"));
     }
-    let raw = format!("HloModule m, x={}", deep("{", "", "}", 100_000));
+    let raw = format!("HloModule m, origin_recovery_table={}", deep("{", "", "}", 100_000));
     assert!(parse(&raw).unwrap_err().message().starts_with("expected at most 128 levels of brackets"));
 }
 
