@@ -12,7 +12,7 @@ use brolga_runtime::{ArrayShape, Literal, Shape};
 
 /// The instruction with a result of true size, where it is declared dynamic and the operation reads that size.
 pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Option<Instruction>> {
-    let Shape::Array(shape) = &inst.shape else { return Ok(None) };
+    let Shape::Array(shape) = &inst.shape else { return several(inst, operands) };
     if !shape.is_dynamic() || inst.opcode == Opcode::SetDimensionSize {
         return Ok(None);
     }
@@ -81,7 +81,13 @@ pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Op
             inst.shape = Shape::array(shape.ty, dims);
             return Ok(Some(inst));
         }
-        Opcode::Fft | Opcode::RaggedDot | Opcode::ScaledDot => {
+        Opcode::Fft => {
+            let batches = dims.len().saturating_sub(inst.attrs.ints_or_empty(AttrKey::FftLength).len());
+            for (size, &actual) in dims.iter_mut().zip(array(inst, operands, 0)?.dims()).take(batches) {
+                *size = actual;
+            }
+        }
+        Opcode::RaggedDot | Opcode::ScaledDot => {
             return Err(unsupported(inst, format!("'{}' of dynamic dimensions", inst.opcode)));
         }
         // All others work out their result from their operands.
@@ -89,6 +95,33 @@ pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Op
     }
     let mut inst = inst.clone();
     inst.shape = Shape::Array(ArrayShape { layout: shape.layout.clone(), ..ArrayShape::new(shape.ty, dims) });
+    Ok(Some(inst))
+}
+
+/// The instruction with results of true sizes, where it yields several arrays and reads their sizes.
+fn several(inst: &Instruction, operands: &[&Literal]) -> Result<Option<Instruction>> {
+    let Shape::Tuple(parts) = &inst.shape else { return Ok(None) };
+    let arrays: Option<Vec<&ArrayShape>> = parts.iter().map(Shape::as_array).collect();
+    let Some(arrays) = arrays.filter(|list| list.iter().any(|a| a.is_dynamic())) else { return Ok(None) };
+    let dims = match inst.opcode {
+        Opcode::TopK => {
+            let mut dims = array(inst, operands, 0)?.dims().to_vec();
+            if let (Some(last), Some(&k)) = (dims.last_mut(), arrays.first().and_then(|a| a.dims.last())) {
+                *last = k;
+            }
+            vec![dims; arrays.len()]
+        }
+        Opcode::BatchNormTraining | Opcode::BatchNormGrad => {
+            let first = array(inst, operands, 0)?.dims().to_vec();
+            let features = array(inst, operands, 1)?.dims().to_vec();
+            let rest = arrays.len().saturating_sub(1);
+            [vec![first], vec![features; rest]].concat()
+        }
+        _ => return Ok(None),
+    };
+    let mut inst = inst.clone();
+    let shapes = arrays.into_iter().zip(dims).map(|(a, dims)| Shape::array(a.ty, dims)).collect();
+    inst.shape = Shape::Tuple(shapes);
     Ok(Some(inst))
 }
 
@@ -112,8 +145,8 @@ fn gathered(inst: &Instruction, operands: &[&Literal], sizes: &[i64], rank: usiz
     dims.collect::<Option<Vec<i64>>>().ok_or_else(|| invalid(inst, "slices and indices do not fill the result"))
 }
 
-/// The dimensions of a convolution: its batch and the places of its window follow the operands. Groups of features or
-/// of batches are of the declared size.
+/// The dimensions of a convolution: its batch and the places of its window follow the operands. What is cut into groups is
+/// of the declared size.
 fn convolved(inst: &Instruction, operands: &[&Literal], mut dims: Vec<i64>) -> Result<Vec<i64>> {
     let (lhs, rhs) = (array(inst, operands, 0)?.dims(), array(inst, operands, 1)?.dims());
     let labels = inst.attrs.dim_labels(AttrKey::DimLabels).ok_or_else(|| invalid(inst, "no dim_labels"))?;
@@ -125,8 +158,10 @@ fn convolved(inst: &Instruction, operands: &[&Literal], mut dims: Vec<i64>) -> R
         }
         _ => Err(invalid(inst, "dim_labels must fit the operands")),
     };
-    if groups(AttrKey::FeatureGroupCount) == 1 && groups(AttrKey::BatchGroupCount) == 1 {
+    if groups(AttrKey::BatchGroupCount) == 1 {
         set(labels.output_batch, lhs.get(labels.input_batch).copied())?;
+    }
+    if groups(AttrKey::FeatureGroupCount) == 1 && groups(AttrKey::BatchGroupCount) == 1 {
         set(labels.output_feature, rhs.get(labels.kernel_output_feature).copied())?;
     }
     let window = inst.attrs.window(AttrKey::Window).unwrap_or(&[]);

@@ -6,7 +6,7 @@
 //! the right element is less than the left one.
 
 use super::dense::{offsets, pick, remaining, result_shapes};
-use super::{Context, array, invalid, new_array};
+use super::{Context, array, execution, invalid, new_array};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
 use brolga_runtime::{ArrayLiteral, Literal, Scalar};
@@ -119,7 +119,10 @@ fn topk(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     let rows = remaining(operand.dims().len() - 1, &[]);
     let same_rows =
         |dims: &[i64]| dims.len() == operand.dims().len() && rows.iter().all(|&d| dims[d] == operand.dims()[d]);
-    if !same_rows(&shapes[0].dims) || shapes[0].dims != shapes[1].dims || !(0..=length).contains(&k) {
+    if k > length {
+        return Err(execution(inst, format!("the first {k} of {length} elements")));
+    }
+    if !same_rows(&shapes[0].dims) || shapes[0].dims != shapes[1].dims || k < 0 {
         return Err(invalid(inst, format!("topk of {} does not yield {}", operand.shape(), inst.shape)));
     }
     let (length, k) = (length as usize, k as usize);

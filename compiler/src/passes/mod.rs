@@ -163,6 +163,7 @@ const PREPARE: &[(&str, Pass)] = &[
     ("async-to-sync", |m, _| async_to_sync::run(m)),
     ("feeds", |m, _| feeds::run(m)),
     ("inline", |m, s| inline::run_within(m, &mut s.inline_budget)),
+    ("expand-dynamic", |m, _| expand::run_dynamic(m)),
     ("dynamic", |m, _| dynamic::run(m)),
     ("expand", |m, _| expand::run(m)),
     ("dce", |m, _| dce::run(m)),

@@ -4,7 +4,8 @@
 //! What needs several instructions to be looked at (a complex number, a dynamic size) is made and taken apart in one step.
 
 use super::note::{Note, is_narrow, roundoff};
-use super::{Generator, MAX_ELEMENTS, Value};
+use super::windows::chooser;
+use super::{Generator, MAX_ELEMENTS, Rng, Value};
 use brolga_compiler::builder::{
     Builder, FftKind, GatherDimensions, Op, Padding, RandomAlgorithm, ScatterDimensions, TransposeKind,
     default_convolution_dims, scalar_computation,
@@ -20,12 +21,46 @@ fn built(b: Builder, root: Op) -> Module {
     b.build_with_root(root).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// `x op y` of the first two parameters, of as many of the given types, each twice, as a comparator has.
-fn comparator(types: &[E], opcode: fn(&Builder, Op, Op) -> Op) -> Module {
+/// `x op y`, sometimes by way of a branch where it makes no difference to a result how often it is rounded.
+pub(super) fn fold_computation(rng: &mut Rng, opcode: Opcode, ty: E) -> Module {
+    let plain = computation(opcode, ty);
+    let exact = ty.is_integer() || matches!(opcode, Opcode::Maximum | Opcode::Minimum);
+    if !exact || !rng.chance(1, 6) {
+        return plain;
+    }
+    let side = |swapped: bool| {
+        let b = Builder::new("side");
+        let pair = b.parameter(0, Shape::Tuple(vec![Shape::scalar(ty), Shape::scalar(ty)]), "pair");
+        let (x, y) = (b.get_tuple_element(pair, 0), b.get_tuple_element(pair, 1));
+        let root = b.call(&plain, if swapped { &[y, x] } else { &[x, y] });
+        built(b, root)
+    };
+    let b = Builder::new("branching");
+    let (x, y) = (b.parameter(0, Shape::scalar(ty), "x"), b.parameter(1, Shape::scalar(ty), "y"));
+    let pair = b.tuple(&[x, y]);
+    let root = b.conditional(b.lt(x, y), pair, &side(false), pair, &side(true));
+    built(b, root)
+}
+
+/// `x op y` of the first two parameters, of as many of the given types, each twice, as a comparator has; by way of a
+/// branch where `branches`.
+fn comparator(types: &[E], opcode: fn(&Builder, Op, Op) -> Op, branches: bool) -> Module {
     let b = Builder::new("comparator");
     let parameters: Vec<Op> =
         (0..2 * types.len()).map(|n| b.parameter(n as i64, Shape::scalar(types[n / 2]), &format!("c{n}"))).collect();
-    let root = opcode(&b, parameters[0], parameters[1]);
+    let (x, y) = (parameters[0], parameters[1]);
+    let before = opcode(&b, x, y);
+    let root = if branches {
+        let side = |swapped: bool| {
+            let b = Builder::new("side");
+            let p = b.parameter(0, Shape::scalar(E::Pred), "p");
+            let root = if swapped { b.not(b.not(p)) } else { p };
+            built(b, root)
+        };
+        b.conditional(b.eq(x, y), before, &side(false), before, &side(true))
+    } else {
+        before
+    };
     built(b, root)
 }
 
@@ -171,7 +206,7 @@ impl Generator {
             _ => a.bound.max(b.bound),
         };
         let note = Note { bound, loose_zero: true, ..a.either(b) }.rounded(shape.ty, true)?;
-        let combine = computation(opcode, shape.ty);
+        let combine = fold_computation(&mut self.rng, opcode, shape.ty);
         let made = self.builder.scatter(&[op], indices, &[self.values[y].op], &combine, &numbers, false, unique);
         self.add(made, &[x, y], note)
     }
@@ -210,7 +245,7 @@ impl Generator {
             })
             .collect();
         let init = self.scalar(shape.ty, init);
-        let combine = computation(opcode, shape.ty);
+        let combine = fold_computation(&mut self.rng, opcode, shape.ty);
         let op = self.values[x].op;
         let made =
             self.builder.reduce_window_with_general_padding(&[op], &[init], &combine, &sizes, &[], &[], &[], &padding);
@@ -288,8 +323,9 @@ impl Generator {
         type Order = fn(&Builder, Op, Op) -> Op;
         let all: [Order; 4] = [Builder::lt, Builder::gt, Builder::lt_total_order, Builder::gt_total_order];
         let order = self.rng.pick(&all);
+        let branches = self.rng.chance(1, 6);
         if self.rng.chance(1, 2) {
-            let made = self.builder.sort(&[op], &comparator(&[shape.ty], order), d, true);
+            let made = self.builder.sort(&[op], &comparator(&[shape.ty], order, branches), d, true);
             return self.add(made, &[x], note);
         }
         let y = match self.choose(|v| v.shape.dims == shape.dims && v.note.is_exact()) {
@@ -300,7 +336,7 @@ impl Generator {
             }
         };
         let other = self.values[y].clone();
-        let pair = self.builder.sort(&[op, other.op], &comparator(&[shape.ty, other.ty()], order), d, true);
+        let pair = self.builder.sort(&[op, other.op], &comparator(&[shape.ty, other.ty()], order, branches), d, true);
         let (first, second) = (self.builder.get_tuple_element(pair, 0), self.builder.get_tuple_element(pair, 1));
         self.add(first, &[x, y], note)?;
         self.add(second, &[x, y], other.note)
@@ -469,16 +505,42 @@ impl Generator {
         let d = self.rng.below(shape.rank() as u64) as i64;
         let n = self.rng.between(0, shape.dims[d as usize]) as i32;
         let size = self.data(ArrayLiteral::scalar(n));
+        let mut cut = self.builder.set_dimension_size(op, size, d);
+        let window = self.window(&shape.dims, true);
+        let (kind, last) = (self.rng.below(5), self.rng.below(4));
         let b = &self.builder;
-        let mut cut = b.set_dimension_size(op, size, d);
-        if self.rng.chance(1, 2) {
-            cut = b.add(b.neg(cut), cut);
-        } else {
-            cut = b.mul(cut, cut);
-        }
         let zero = b.constant_r0(0i32);
-        let sum = b.reduce_all(cut, zero, &computation(Opcode::Add, E::S32));
-        let made = if self.rng.chance(1, 3) { b.get_dimension_size(cut, d) } else { sum };
+        let add = computation(Opcode::Add, E::S32);
+        cut = match (kind, window) {
+            (0, _) => b.mul(cut, cut),
+            (1, _) => b.sort(&[cut], &comparator(&[E::S32], Builder::gt, last == 0), d, true),
+            (2, Some(w)) => {
+                let ones = vec![1; shape.rank()];
+                let windows = b.reduce_window_with_general_padding(
+                    &[cut],
+                    &[zero],
+                    &add,
+                    &w.sizes,
+                    &w.strides,
+                    &ones,
+                    &ones,
+                    &w.padding,
+                );
+                let (ge, padding) = (chooser(Builder::ge, E::S32), Padding::Explicit(w.padding));
+                b.select_and_scatter(cut, &ge, &w.sizes, &w.strides, &padding, windows, zero, &add)
+            }
+            _ => b.add(b.neg(cut), cut),
+        };
+        let made = match last {
+            0 => b.get_dimension_size(cut, d),
+            // What is uncovered is zeros.
+            1 => {
+                let whole = b.set_dimension_size(cut, b.constant_r0(shape.dims[d as usize] as i32), d);
+                // By way of another rank, which takes the mark off.
+                b.reshape(b.reshape(whole, &[&[1i64][..], &shape.dims].concat()), &shape.dims)
+            }
+            _ => b.reduce_all(cut, zero, &add),
+        };
         self.add(made, &[x], Note::exact(f64::INFINITY))
     }
 

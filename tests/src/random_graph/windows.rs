@@ -2,8 +2,9 @@
 
 use super::fold::{any_fold, folded};
 use super::note::{Note, is_narrow, roundoff};
+use super::wide::fold_computation;
 use super::{Generator, MAX_ELEMENTS};
-use brolga_compiler::builder::{Builder, Op, Padding, scalar_computation};
+use brolga_compiler::builder::{Builder, Op, Padding};
 use brolga_compiler::hlo::{Module, Opcode};
 use brolga_runtime::{ArrayShape, ElementType as E, Shape};
 
@@ -12,12 +13,12 @@ const MAX_VISITS: i64 = 60_000;
 
 /// A window over each dimension.
 #[derive(Default)]
-struct Window {
-    sizes: Vec<i64>,
-    strides: Vec<i64>,
+pub(super) struct Window {
+    pub sizes: Vec<i64>,
+    pub strides: Vec<i64>,
     base: Vec<i64>,
     dilations: Vec<i64>,
-    padding: Vec<(i64, i64)>,
+    pub padding: Vec<(i64, i64)>,
     /// How many windows there are.
     counts: Vec<i64>,
 }
@@ -49,7 +50,7 @@ impl Generator {
     }
 
     /// A window that makes some results; `plain` has no dilations.
-    fn window(&mut self, dims: &[i64], plain: bool) -> Option<Window> {
+    pub(super) fn window(&mut self, dims: &[i64], plain: bool) -> Option<Window> {
         let mut w = Window::default();
         for &d in dims {
             match self.rng.below(4) {
@@ -81,7 +82,7 @@ impl Generator {
         let opcode = any_fold(&mut self.rng, shape.ty);
         let n = w.sizes.iter().product::<i64>() as f64;
         let note = folded(opcode, shape.ty, n, self.values[x].note)?;
-        let computation = scalar_computation(opcode, shape.ty).unwrap_or_else(|e| panic!("{e}"));
+        let computation = fold_computation(&mut self.rng, opcode, shape.ty);
         let init = self.rng.pick(&[0.0, 0.0, 1.0]);
         let init = self.scalar(shape.ty, init);
         let op = self.builder.reduce_window_with_general_padding(
@@ -139,7 +140,7 @@ impl Generator {
         let note = folded(opcode, shape.ty, n, self.values[source].note.either(Note::exact(1.0)))?;
         let select =
             chooser(self.rng.pick::<Comparison>(&[Builder::ge, Builder::gt, Builder::le, Builder::lt]), shape.ty);
-        let scatter = scalar_computation(opcode, shape.ty).unwrap_or_else(|e| panic!("{e}"));
+        let scatter = fold_computation(&mut self.rng, opcode, shape.ty);
         let init = self.rng.pick(&[0.0, 1.0]);
         let init = self.scalar(shape.ty, init);
         let padding = Padding::Explicit(w.padding);
@@ -152,7 +153,7 @@ impl Generator {
 
 type Comparison = fn(&Builder, Op, Op) -> Op;
 
-fn chooser(compare: Comparison, ty: E) -> Module {
+pub(super) fn chooser(compare: Comparison, ty: E) -> Module {
     let b = Builder::new("choose");
     let x = b.parameter(0, Shape::scalar(ty), "x");
     let y = b.parameter(1, Shape::scalar(ty), "y");

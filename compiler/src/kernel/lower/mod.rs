@@ -605,6 +605,7 @@ fn region_over(
                 (0..storage::parts(shape.ty)).map(|part| constant_node(&mut body, literal, 0, part)).collect()
             }
             Opcode::Copy | Opcode::Reshape | Opcode::Broadcast | Opcode::Transpose => of(inst.operands[0])?.0,
+            Opcode::GetTupleElement => of(i)?.0,
             Opcode::BitcastConvert => {
                 let (x, from) = of(inst.operands[0])?;
                 let &[x] = x.as_slice() else {

@@ -5,7 +5,8 @@ use super::reduction::window_places;
 use super::value::{Size, Value};
 use super::walk::Site;
 use crate::error::Result;
-use crate::hlo::AttrKey;
+use crate::hlo::{AttrKey, InstructionId};
+use brolga_runtime::ElementType;
 
 /// The products past the true size are zero times zero; all other dimensions hand their sizes on.
 pub(super) fn dot(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
@@ -47,13 +48,14 @@ pub(super) fn convolution(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     let window = at.inst.attrs.window(AttrKey::Window).unwrap_or(&[]).to_vec();
     let mut operands = at.all_data(draft)?;
     let (lhs, rhs) = (at.operand(draft, 0)?, at.operand(draft, 1)?);
-    let groups = |key| at.inst.attrs.int(key).unwrap_or(1);
-    let grouped = groups(AttrKey::FeatureGroupCount) != 1 || groups(AttrKey::BatchGroupCount) != 1;
+    let is_grouped = |key| at.inst.attrs.int(key).unwrap_or(1) != 1;
+    let batches = is_grouped(AttrKey::BatchGroupCount);
+    let grouped = batches || is_grouped(AttrKey::FeatureGroupCount);
     let (batch, features) = (lhs.size(labels.input_batch), lhs.size(labels.input_feature));
     let kernel_spatial = labels.kernel_spatial.iter().any(|&d| rhs.size(d).is_some());
     let out_features = rhs.size(labels.kernel_output_feature);
     let features = features.or(rhs.size(labels.kernel_input_feature));
-    if kernel_spatial || grouped && (batch.is_some() || features.is_some() || out_features.is_some()) {
+    if kernel_spatial || batches && batch.is_some() || grouped && (features.is_some() || out_features.is_some()) {
         return at.unsupported(draft);
     }
     let shape = at.inst.shape.as_array().cloned().ok_or_else(|| draft.internal("an array was expected"))?;
@@ -95,14 +97,61 @@ pub(super) fn batch_norm_inference(draft: &mut Draft, at: &Site<'_>) -> Result<V
     Ok(Value::new(at.again(draft, operands), sizes))
 }
 
-/// Matrices, the last two dimensions, are static; those before are batches, with the sizes of operand `from`.
-pub(super) fn batched(draft: &mut Draft, at: &Site<'_>, from: usize) -> Result<Value> {
-    let operands = at.all_data(draft)?;
-    let rank = draft.array(at.data(draft, from)?)?.rank();
-    let matrix = |k: usize| (rank.saturating_sub(2)..rank).any(|d| at.size_of_first([k], d).is_some());
-    if (0..operands.len()).any(matrix) {
-        return at.unsupported(draft);
+/// Transformed dimensions are static; those before are batches.
+pub(super) fn fft(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
+    let data = at.data(draft, 0)?;
+    let rank = draft.array(data)?.rank();
+    let outer = rank.saturating_sub(at.inst.attrs.ints_or_empty(AttrKey::FftLength).len());
+    let sizes = at.operand(draft, 0)?.sizes(rank);
+    if sizes.iter().skip(outer).any(Option::is_some) {
+        return Err(draft.unsupported("'fft' along a dynamic dimension"));
     }
-    let sizes = (0..rank).map(|d| at.size_of_first([from, 0], d)).collect();
-    Ok(Value::new(at.again(draft, operands), sizes))
+    Ok(Value::new(at.again(draft, vec![data]), sizes))
+}
+
+/// A batch of square matrices of which only the first `size` rows and columns exist, those of an identity behind them.
+fn with_identity(draft: &mut Draft, matrices: InstructionId, size: Size) -> Result<InstructionId> {
+    let shape = draft.array(matrices)?;
+    let [row, column] = [2, 1].map(|k| shape.rank().saturating_sub(k));
+    let mut sizes = vec![None; shape.rank()];
+    for d in [row, column] {
+        if let Some(slot) = sizes.get_mut(d) {
+            *slot = size;
+        }
+    }
+    let Some(exists) = draft.valid(&shape.dims, &sizes)? else { return Ok(matrices) };
+    let (i, j) = (draft.iota(ElementType::S32, &shape.dims, row), draft.iota(ElementType::S32, &shape.dims, column));
+    let diagonal = draft.compare("EQ", i, j)?;
+    let identity = draft.convert(diagonal, shape.ty)?;
+    Ok(draft.select(exists, matrices, identity))
+}
+
+/// The factor of a matrix beside an identity is its factor beside an identity.
+pub(super) fn cholesky(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
+    let data = at.data(draft, 0)?;
+    let rank = draft.array(data)?.rank();
+    let sizes = at.operand(draft, 0)?.sizes(rank);
+    let data = with_identity(draft, data, sizes.iter().rev().take(2).find_map(|&s| s))?;
+    Ok(Value::new(at.again(draft, vec![data]), sizes))
+}
+
+/// The matrix is put beside an identity, right sides of zeros belong to it. Right sides are solved each by itself.
+pub(super) fn triangular_solve(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
+    let (a, mut b) = (at.data(draft, 0)?, at.data(draft, 1)?);
+    let rank = draft.array(b)?.rank();
+    let left = at.inst.attrs.bool(AttrKey::LeftSide).unwrap_or(false);
+    let [row, column] = [2, 1].map(|k| rank.saturating_sub(k));
+    let solved = if left { row } else { column };
+    let size = at.size_of_first([0], row).or(at.size_of_first([0], column)).or(at.size_of_first([1], solved));
+    let mut sizes: Vec<Size> = (0..row).map(|d| at.size_of_first([1, 0], d)).collect();
+    sizes.extend((row..rank).map(|d| if d == solved { size } else { at.size_of_first([1], d) }));
+    let mut only = vec![None; rank];
+    if let Some(slot) = only.get_mut(solved) {
+        *slot = size;
+    }
+    let ty = draft.array(b)?.ty;
+    let zero = draft.zero(ty);
+    b = draft.masked(b, &only, zero)?;
+    let a = with_identity(draft, a, size)?;
+    Ok(Value::new(at.again(draft, vec![a, b]), sizes))
 }

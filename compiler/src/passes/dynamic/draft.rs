@@ -42,6 +42,11 @@ impl Draft {
         self.origin = Origin { name: inst.name.clone(), location: inst.location, metadata };
     }
 
+    /// Another computation on behalf of the same instruction.
+    pub fn beside(&self) -> Draft {
+        Draft { origin: self.origin.clone(), ..Draft::new() }
+    }
+
     /// Where the instruction under work stands.
     pub fn site(&self) -> Site {
         Site { instruction: Some(self.origin.name.clone()), location: self.origin.location, length: 0 }
@@ -237,6 +242,14 @@ impl Draft {
         let attrs = Attrs::new().with(AttrKey::Slice, AttrValue::SliceRanges(vec![range]));
         let one = self.emit(Opcode::Slice, ArrayShape::new(ty, [1]), vec![vector], attrs);
         self.reshape(one, &[])
+    }
+
+    /// The elements of `a` at the beginning of each dimension.
+    pub fn beginning(&mut self, a: InstructionId, dims: &[i64]) -> Result<InstructionId> {
+        let ty = self.array(a)?.ty;
+        let ranges = dims.iter().map(|&limit| SliceRange { start: 0, limit, stride: 1 }).collect();
+        let attrs = Attrs::new().with(AttrKey::Slice, AttrValue::SliceRanges(ranges));
+        Ok(self.emit(Opcode::Slice, ArrayShape::new(ty, dims), vec![a], attrs))
     }
 
     /// Arrays one after another along dimension `d`.

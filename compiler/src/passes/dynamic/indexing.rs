@@ -181,7 +181,7 @@ pub(super) fn gather(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
 }
 
 /// An update that must not happen gets an index outside: one past the true size of indices or updates, and one whose
-/// window reaches past the true size of the operand.
+/// window reaches past the true size of the operand. Windows are of static size: others were expanded before.
 pub(super) fn scatter(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     let n = at.operands.len().saturating_sub(1) / 2;
     let (places, mut indices) = (at.operand(draft, n)?, at.data(draft, n)?);
@@ -223,18 +223,12 @@ pub(super) fn scatter(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     for (d, &(length, size)) in window.iter().enumerate() {
         let operand = at.size_of_first(0..n, d);
         let component_of = map.iter().position(|&m| m == d);
-        if size.is_some() && (component_of.is_some() || operand.is_none() && length < dims[d]) {
-            return Err(draft.unsupported("a scatter of dynamic windows into part of a dimension"));
+        if size.is_some() {
+            return Err(draft.unsupported("a scatter of dynamic windows that are declared static"));
         }
-        let Some(operand) = operand else {
-            if size.is_some() {
-                return Err(draft.unsupported("a scatter of dynamic windows into a static dimension"));
-            }
-            continue;
-        };
+        let Some(operand) = operand else { continue };
         let operand = draft.convert(operand, INDEX)?;
-        let length = size_or(draft, size, length)?;
-        let room = draft.subtract(operand, length);
+        let room = draft.add_int(operand, -length)?;
         match component_of {
             Some(k) => {
                 let room = draft.spread(room, &index_dims, None)?;

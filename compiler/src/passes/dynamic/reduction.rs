@@ -6,10 +6,11 @@
 //! comparator that puts what does not exist last.
 
 use super::draft::Draft;
-use super::value::{Size, Value, at_bounds};
+use super::value::{Size, Value, at_bounds, static_array};
 use super::walk::Site;
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Module, Opcode, WindowDimension};
+use crate::passes::expand::is_arithmetic;
 use crate::passes::rewrite::fresh_computation_name;
 use crate::passes::value::{Element, binary_reducer, int_range};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Shape};
@@ -96,6 +97,51 @@ fn parameter_types(module: &Module, inner: ComputationId) -> Vec<Shape> {
     computation.parameters().iter().map(|&p| at_bounds(&computation.instructions[p].shape)).collect()
 }
 
+/// Whether the computation of an operation may loop, and so must not be handed what does not exist even where nobody
+/// looks at what it yields.
+fn may_loop(module: &Module, at: &Site<'_>) -> bool {
+    at.inst.attrs.computation(AttrKey::ToApply).is_some_and(|callee| !is_arithmetic(module, callee))
+}
+
+/// As [`copied`], for a computation that may loop: where `condition` does not hold it is not run, and yields anything.
+fn asked(
+    draft: &mut Draft,
+    module: &mut Module,
+    inner: ComputationId,
+    condition: InstructionId,
+    arguments: &[InstructionId],
+) -> Result<Vec<InstructionId>> {
+    if is_arithmetic(module, inner) {
+        return copied(draft, module, inner, arguments);
+    }
+    let name = fresh_computation_name(module, &module.computations[inner].name);
+    let shape = Shape::Tuple(arguments.iter().map(|&a| draft.shape(a).clone()).collect());
+    let mut yes = draft.beside();
+    let whole = yes.parameter(0, shape.clone());
+    let elements: Vec<InstructionId> = (0..arguments.len()).map(|k| yes.element(whole, k)).collect::<Result<_>>()?;
+    let results = copied(&mut yes, module, inner, &elements)?;
+    let root = yes.tuple(results);
+    let result = yes.shape(root).clone();
+    let yes = yes.finish(module, name, root);
+    let mut no = draft.beside();
+    no.parameter(0, shape);
+    let mut zeros = Vec::new();
+    for part in result.leaves() {
+        let ty = part.as_array().map(|a| a.ty).ok_or_else(|| no.internal("a computation on scalars was expected"))?;
+        zeros.push(no.zero(ty));
+    }
+    let root = no.tuple(zeros);
+    let name = fresh_computation_name(module, "unasked");
+    let no = no.finish(module, name, root);
+    let attrs = Attrs::new()
+        .with(AttrKey::TrueComputation, AttrValue::Computation(yes))
+        .with(AttrKey::FalseComputation, AttrValue::Computation(no));
+    let count = result.leaf_count();
+    let given = draft.tuple(arguments.to_vec());
+    let chosen = draft.emit(Opcode::Conditional, result, vec![condition, given, given], attrs);
+    (0..count).map(|k| draft.element(chosen, k)).collect()
+}
+
 /// A reducer around `inner` whose last component says whether the element exists.
 fn skipping(draft: &Draft, module: &mut Module, at: &Site<'_>, inner: ComputationId) -> Result<ComputationId> {
     let shapes = parameter_types(module, inner);
@@ -109,10 +155,11 @@ fn skipping(draft: &Draft, module: &mut Module, at: &Site<'_>, inner: Computatio
     }
     let (sums, values) = parameters.split_at(n + 1);
     let arguments: Vec<InstructionId> = sums[..n].iter().chain(&values[..n]).copied().collect();
-    let combined = copied(&mut own, module, inner, &arguments)?;
-    own.work_on(at.inst);
     let zero = own.s32(0);
     let (begun, exists) = (own.compare("NE", sums[n], zero)?, own.compare("NE", values[n], zero)?);
+    let both = own.and(begun, exists);
+    let combined = asked(&mut own, module, inner, both, &arguments)?;
+    own.work_on(at.inst);
     let mut parts = Vec::new();
     for ((&result, &sum), &value) in combined.iter().zip(sums).zip(values) {
         let ty = own.array(result)?.ty;
@@ -175,8 +222,9 @@ pub(super) fn reduce(draft: &mut Draft, at: &Site<'_>, module: &mut Module) -> R
     let rank = draft.array(at.data(draft, 0)?)?.rank();
     let reduced = at.inst.attrs.dimension_numbers(AttrKey::Dimensions);
     let sizes = input_sizes(at, rank);
+    let asks = may_loop(module, at);
     let folded_sizes: Vec<Size> =
-        sizes.iter().enumerate().map(|(d, &size)| size.filter(|_| reduced.contains(&d))).collect();
+        sizes.iter().enumerate().map(|(d, &size)| size.filter(|_| asks || reduced.contains(&d))).collect();
     let kept: Vec<Size> = (0..rank).filter(|d| !reduced.contains(d)).map(|d| sizes[d]).collect();
     let out = folded(draft, at, module, &folded_sizes)?;
     results(draft, out, &kept)
@@ -213,7 +261,8 @@ pub(super) fn reduce_window(draft: &mut Draft, at: &Site<'_>, module: &mut Modul
         return at.unsupported(draft);
     }
     let moved = |d: usize| window[d] != WindowDimension::default();
-    let seen: Vec<Size> = sizes.iter().enumerate().map(|(d, &size)| size.filter(|_| moved(d))).collect();
+    let asks = may_loop(module, at);
+    let seen: Vec<Size> = sizes.iter().enumerate().map(|(d, &size)| size.filter(|_| asks || moved(d))).collect();
     let mut out_sizes = Vec::new();
     for (d, &size) in sizes.iter().enumerate() {
         out_sizes.push(match size {
@@ -236,11 +285,12 @@ fn existing_first(module: &mut Module, at: &Site<'_>, inner: ComputationId) -> R
     let n = parameters.len();
     let flag = Shape::scalar(ElementType::S32);
     let (a, b) = (own.parameter(n, flag.clone()), own.parameter(n + 1, flag));
-    let order = copied(&mut own, module, inner, &parameters)?;
+    let zero = own.s32(0);
+    let (one, other) = (own.compare("EQ", a, zero)?, own.compare("EQ", b, zero)?);
+    let exists = own.and(one, other);
+    let order = asked(&mut own, module, inner, exists, &parameters)?;
     own.work_on(at.inst);
     let order = order.first().copied().ok_or_else(|| own.internal("a comparator without a result"))?;
-    let zero = own.s32(0);
-    let exists = own.compare("EQ", a, zero)?;
     let (same, before) = (own.compare("EQ", a, b)?, own.compare("LT", a, b)?);
     let inside = own.and(order, exists);
     let root = own.select(same, inside, before);
@@ -248,29 +298,111 @@ fn existing_first(module: &mut Module, at: &Site<'_>, inner: ComputationId) -> R
     Ok(own.finish(module, name, root))
 }
 
+/// The operands sorted along `d` by `comparator`. Only elements below `sizes` exist; those come first.
+fn sorted(
+    draft: &mut Draft,
+    at: &Site<'_>,
+    module: &mut Module,
+    mut operands: Vec<InstructionId>,
+    (d, sizes, comparator): (usize, &[Size], ComputationId),
+) -> Result<Vec<InstructionId>> {
+    let n = operands.len();
+    let dims =
+        operands.first().map_or_else(|| Err(draft.internal("nothing to sort")), |&o| Ok(draft.array(o)?.dims))?;
+    let valid = draft.valid(&dims, sizes)?.ok_or_else(|| draft.internal("nothing is missing"))?;
+    let missing = draft.op(Opcode::Not, &[valid]);
+    operands.push(draft.convert(missing, ElementType::S32)?);
+    let parts = operands.iter().map(|&o| draft.shape(o).clone()).collect();
+    let callee = existing_first(module, at, comparator)?;
+    let mut attrs = Attrs::new()
+        .with(AttrKey::Dimensions, AttrValue::Ints(vec![d as i64]))
+        .with(AttrKey::ToApply, AttrValue::Computation(callee));
+    if let Some(before) = at.attrs.get(AttrKey::ControlPredecessors) {
+        attrs.set(AttrKey::ControlPredecessors, before.clone());
+    }
+    let all = draft.emit(Opcode::Sort, Shape::Tuple(parts), operands, attrs);
+    (0..n).map(|k| draft.element(all, k)).collect()
+}
+
 pub(super) fn sort(draft: &mut Draft, at: &Site<'_>, module: &mut Module) -> Result<Value> {
-    let mut operands = at.all_data(draft)?;
+    let operands = at.all_data(draft)?;
     let shape: ArrayShape = draft.array(at.data(draft, 0)?)?;
     let sizes: Vec<Size> = (0..shape.rank()).map(|d| at.size_of_first(0..operands.len(), d)).collect();
     let Some(d) = at.inst.attrs.dimension_numbers(AttrKey::Dimensions).first().copied() else {
         return at.unsupported(draft);
     };
-    let along: Vec<Size> = sizes.iter().enumerate().map(|(k, &size)| size.filter(|_| k == d)).collect();
-    let Some(valid) = draft.valid(&shape.dims, &along)? else {
+    let callee = at.inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| draft.internal("no comparator"))?;
+    let asks = may_loop(module, at);
+    let seen: Vec<Size> = sizes.iter().enumerate().map(|(k, &size)| size.filter(|_| asks || k == d)).collect();
+    if seen.iter().all(Option::is_none) {
         let out = at.again(draft, operands);
         return results(draft, out, &sizes);
+    }
+    let elements = sorted(draft, at, module, operands, (d, &seen, callee))?;
+    let out = match (&elements[..], at.inst.shape.as_array()) {
+        (&[only], Some(_)) => only,
+        _ => draft.tuple(elements),
     };
-    let callee = at.inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| draft.internal("no comparator"))?;
-    let callee = existing_first(module, at, callee)?;
-    let missing = draft.op(Opcode::Not, &[valid]);
-    let missing = draft.convert(missing, ElementType::S32)?;
-    let n = operands.len();
-    operands.push(missing);
-    let parts = operands.iter().map(|&o| draft.shape(o).clone()).collect();
-    let mut attrs: Attrs = at.attrs.clone();
-    attrs.set(AttrKey::ToApply, AttrValue::Computation(callee));
-    let all = draft.emit(Opcode::Sort, Shape::Tuple(parts), operands, attrs);
-    let elements: Vec<InstructionId> = (0..n).map(|k| draft.element(all, k)).collect::<Result<_>>()?;
-    let out = if n == 1 && at.inst.shape.as_array().is_some() { elements[0] } else { draft.tuple(elements) };
     results(draft, out, &sizes)
+}
+
+/// Along a dynamic dimension, the beginning of a sort of the elements beside their places.
+pub(super) fn top_k(draft: &mut Draft, at: &Site<'_>, module: &mut Module) -> Result<Value> {
+    let data = at.data(draft, 0)?;
+    let shape = draft.array(data)?;
+    let Some(d) = shape.rank().checked_sub(1) else { return at.unsupported(draft) };
+    let mut sizes = at.operand(draft, 0)?.sizes(shape.rank());
+    let size = sizes.get_mut(d).and_then(Option::take);
+    if size.is_none() {
+        let out = at.again(draft, vec![data]);
+        return results(draft, out, &sizes);
+    }
+    let seen: Vec<Size> = (0..shape.rank()).map(|k| size.filter(|_| k == d)).collect();
+    let mut own = Draft::new();
+    own.work_on(at.inst);
+    let types = [shape.ty, shape.ty, ElementType::S32, ElementType::S32];
+    let [a, b, ..] = [0, 1, 2, 3].map(|k| own.parameter(k, Shape::scalar(types[k])));
+    let largest = at.inst.attrs.bool(AttrKey::Largest).unwrap_or(true);
+    let mut attrs = Attrs::new().with(AttrKey::Direction, AttrValue::Word(if largest { "GT" } else { "LT" }));
+    if shape.ty.is_float() {
+        attrs.set(AttrKey::ComparisonType, AttrValue::Word("TOTALORDER"));
+    }
+    let root = own.emit(Opcode::Compare, Shape::scalar(ElementType::Pred), vec![a, b], attrs);
+    let name = fresh_computation_name(module, "before");
+    let comparator = own.finish(module, name, root);
+    let places = draft.iota(ElementType::S32, &shape.dims, d);
+    let mut parts = sorted(draft, at, module, vec![data, places], (d, &seen, comparator))?;
+    for (part, kept) in parts.iter_mut().zip(at.inst.shape.leaves()) {
+        let kept = kept.as_array().map(|a| a.dims.clone()).unwrap_or_default();
+        *part = draft.beginning(*part, &kept)?;
+    }
+    let out = draft.tuple(parts);
+    results(draft, out, &sizes)
+}
+
+/// Elements are computed at the bounds, but for those that do not exist where the computation may loop.
+pub(super) fn map(draft: &mut Draft, at: &Site<'_>, module: &mut Module) -> Result<Value> {
+    let shape = at.inst.shape.as_array().map(static_array).ok_or_else(|| draft.internal("an array was expected"))?;
+    let sizes: Vec<Size> = (0..shape.rank()).map(|d| at.size_of_first(0..at.operands.len(), d)).collect();
+    let mut operands = at.all_data(draft)?;
+    let valid = if may_loop(module, at) { draft.valid(&shape.dims, &sizes)? } else { None };
+    let (Some(valid), Some(callee)) = (valid, at.inst.attrs.computation(AttrKey::ToApply)) else {
+        return Ok(Value::new(at.again(draft, operands), sizes));
+    };
+    let mut own = Draft::new();
+    own.work_on(at.inst);
+    let exists = own.parameter(0, Shape::scalar(ElementType::Pred));
+    let mut parameters = Vec::new();
+    for (k, shape) in parameter_types(module, callee).into_iter().enumerate() {
+        parameters.push(own.parameter(k + 1, shape));
+    }
+    let mapped = asked(&mut own, module, callee, exists, &parameters)?;
+    let root = mapped.first().copied().ok_or_else(|| own.internal("a map to nothing"))?;
+    let name = fresh_computation_name(module, &module.computations[callee].name);
+    let callee = own.finish(module, name, root);
+    operands.insert(0, valid);
+    let mut attrs = at.attrs.clone();
+    attrs.set(AttrKey::ToApply, AttrValue::Computation(callee));
+    let out = draft.emit(Opcode::Map, shape, operands, attrs);
+    Ok(Value::new(out, sizes))
 }

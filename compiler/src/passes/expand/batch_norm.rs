@@ -1,5 +1,6 @@
-//! Batch normalization, by the specification's formulas.
+//! Batch normalization, by the specification's formulas. Of dynamic dimensions the true sizes are what is divided by.
 
+use super::sizes::size;
 use crate::error::{Error, Result};
 use crate::hlo::{
     AttrKey, AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, SourceLocation,
@@ -14,7 +15,8 @@ use std::collections::HashMap;
 pub struct Sums(HashMap<ElementType, ComputationId>);
 
 impl Sums {
-    fn of(&mut self, module: &mut Module, ty: ElementType) -> ComputationId {
+    /// The one of a type.
+    pub fn of(&mut self, module: &mut Module, ty: ElementType) -> ComputationId {
         *self.0.entry(ty).or_insert_with(|| {
             let mut instructions = PrimaryMap::new();
             let mut push = |name: &str, opcode, operands, attrs| {
@@ -42,6 +44,7 @@ impl Sums {
 /// What the three forms share: the operand's shape and the type to compute in.
 struct Norm<'a, 'm> {
     rw: &'a mut Rewriter<'m>,
+    operand: InstructionId,
     shape: ArrayShape,
     feature: i64,
     epsilon: f64,
@@ -59,7 +62,7 @@ impl<'a, 'm> Norm<'a, 'm> {
         let operand = rw.operand(id, 0)?;
         let feature = instruction.attrs.int(AttrKey::FeatureIndex).unwrap_or(0);
         let epsilon = instruction.attrs.float(AttrKey::Epsilon).unwrap_or(0.0);
-        let Some(array) = rw.array(operand).filter(|a| a.ty.is_float() && !a.is_dynamic()) else { return Ok(None) };
+        let Some(array) = rw.array(operand).filter(|a| a.ty.is_float()) else { return Ok(None) };
         if usize::try_from(feature).ok().is_none_or(|f| f >= array.rank()) {
             return Err(Error::Invalid {
                 site: rw.site(id),
@@ -71,7 +74,7 @@ impl<'a, 'm> Norm<'a, 'm> {
         let shape = array.with_type(ty);
         let operands = instruction.operands.clone();
         let operands = operands.into_iter().map(|o| rw.convert(o, ty)).collect();
-        Ok(Some((Norm { rw, shape, feature, epsilon, sums }, operands)))
+        Ok(Some((Norm { rw, operand, shape, feature, epsilon, sums }, operands)))
     }
 
     fn op(&mut self, opcode: Opcode, operands: &[InstructionId]) -> InstructionId {
@@ -106,24 +109,37 @@ impl<'a, 'm> Norm<'a, 'm> {
         let callee = self.sums.of(self.rw.module, ty);
         let rank = self.shape.rank() as i64;
         let others = (0..rank).filter(|&d| d != self.feature).collect();
-        let features = self.shape.dims[self.feature as usize];
+        let feature = self.feature as usize;
+        let mut features = ArrayShape::new(ty, [self.shape.dims[feature]]);
+        features.dynamic[0] = self.shape.dynamic[feature];
         let attrs = Attrs::new()
             .with(AttrKey::Dimensions, AttrValue::Ints(others))
             .with(AttrKey::ToApply, AttrValue::Computation(callee));
-        self.rw.emit(Opcode::Reduce, Shape::array(ty, [features]), vec![value, zero], attrs)
+        self.rw.emit(Opcode::Reduce, features.into(), vec![value, zero], attrs)
     }
 
-    /// Elements of each feature.
-    fn count(&self) -> f64 {
-        let others = self.shape.dims.iter().enumerate().filter(|(d, _)| *d as i64 != self.feature);
-        others.map(|(_, &size)| size as f64).product()
+    /// How many elements each feature has, an array like `like`.
+    fn count(&mut self, like: InstructionId) -> InstructionId {
+        let (dynamic, fixed): (Vec<usize>, Vec<usize>) =
+            (0..self.shape.rank()).filter(|&d| d as i64 != self.feature).partition(|&d| self.shape.dynamic[d]);
+        let fixed: f64 = fixed.into_iter().map(|d| self.shape.dims[d] as f64).product();
+        if dynamic.is_empty() {
+            return self.filled(fixed, like);
+        }
+        let literal = self.number(fixed);
+        let mut count = self.rw.constant(Literal::Array(literal));
+        for d in dynamic {
+            let size = size(self.rw, self.operand, d, self.shape.ty);
+            count = self.op(Opcode::Multiply, &[count, size]);
+        }
+        let shape = self.rw.array(like).unwrap_or(&self.shape).clone();
+        self.rw.broadcast_scalar(count, &shape)
     }
 
     /// The mean of each feature.
     fn mean(&mut self, value: InstructionId) -> InstructionId {
         let sum = self.sum(value);
-        let count = self.count();
-        let count = self.filled(count, sum);
+        let count = self.count(sum);
         self.op(Opcode::Divide, &[sum, count])
     }
 
@@ -198,8 +214,7 @@ pub fn grad(rw: &mut Rewriter<'_>, id: InstructionId, sums: &mut Sums) -> Result
     let (offset_grad, weighted_sum) = (norm.sum(dy), norm.sum(weighted));
     let scale_grad = norm.op(Opcode::Divide, &[weighted_sum, root]);
     // scale / sqrt(v + e) / n * (n * dy - sum(dy) - (x - mean) * sum(dy * (x - mean)) / (v + e))
-    let n = norm.count();
-    let all = norm.filled(n, dy);
+    let all = norm.count(dy);
     let all_dy = norm.op(Opcode::Multiply, &[all, dy]);
     let share = norm.spread(offset_grad);
     let slope = norm.op(Opcode::Divide, &[weighted_sum, padded]);
@@ -208,7 +223,7 @@ pub fn grad(rw: &mut Rewriter<'_>, id: InstructionId, sums: &mut Sums) -> Result
     let rest = norm.op(Opcode::Subtract, &[all_dy, share]);
     let rest = norm.op(Opcode::Subtract, &[rest, tilt]);
     let factor = norm.op(Opcode::Divide, &[scale, root]);
-    let n = norm.filled(n, factor);
+    let n = norm.count(factor);
     let factor = norm.op(Opcode::Divide, &[factor, n]);
     let factor = norm.spread(factor);
     let operand_grad = norm.op(Opcode::Multiply, &[factor, rest]);

@@ -13,6 +13,37 @@ use cranelift_entity::PrimaryMap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// Whether a computation is straight-line arithmetic on scalars, which kernels hold in their loops.
+pub fn is_arithmetic(module: &Module, computation: ComputationId) -> bool {
+    let computation = &module.computations[computation];
+    let array = |i: InstructionId| computation.instructions[i].shape.as_array();
+    computation.order.iter().all(|&i| {
+        let instruction = &computation.instructions[i];
+        let known = match instruction.opcode {
+            Opcode::Parameter | Opcode::Constant | Opcode::Copy | Opcode::Reshape => true,
+            Opcode::Broadcast | Opcode::Transpose | Opcode::Tuple | Opcode::GetTupleElement => true,
+            // Bits as another type of the same width.
+            Opcode::BitcastConvert => {
+                let from = instruction.operands.first().and_then(|&o| array(o));
+                array(i).zip(from).is_some_and(|(to, from)| to.ty.bits() == from.ty.bits() && !to.ty.is_complex())
+            }
+            op => op.is_elementwise(),
+        };
+        known && array(i).is_none_or(|a| a.elements() == 1)
+    })
+}
+
+/// What a computation takes, and the parts of what it yields.
+pub fn signature(module: &Module, computation: ComputationId) -> (Vec<Shape>, Vec<Shape>) {
+    let computation = &module.computations[computation];
+    let takes = computation.parameters().iter().map(|&p| computation.instructions[p].shape.without_layout()).collect();
+    let yields = match computation.result_shape() {
+        Shape::Tuple(parts) => parts.clone(),
+        single => vec![single.clone()],
+    };
+    (takes, yields)
+}
+
 /// A computation under construction.
 pub struct Draft {
     instructions: PrimaryMap<InstructionId, Instruction>,
@@ -85,20 +116,140 @@ impl Draft {
 
     /// Adds the parts of a value: the elements of a tuple, or the value itself.
     pub fn parts(&mut self, value: InstructionId) -> Vec<InstructionId> {
-        match self.shape(value).clone() {
-            Shape::Tuple(elements) => (elements.into_iter().enumerate())
-                .map(|(k, shape)| {
-                    let attrs = Attrs::new().with(AttrKey::Index, AttrValue::Int(k as i64));
-                    self.push(Opcode::GetTupleElement, shape, vec![value], attrs)
-                })
-                .collect(),
-            _ => vec![value],
+        match self.shape(value).as_tuple().map(<[Shape]>::len) {
+            Some(count) => (0..count).map(|k| self.part(value, k)).collect(),
+            None => vec![value],
         }
+    }
+
+    /// Adds element `k` of a tuple; the value itself where there is none.
+    pub fn part(&mut self, value: InstructionId, k: usize) -> InstructionId {
+        let Some(shape) = self.shape(value).as_tuple().and_then(|t| t.get(k)).cloned() else { return value };
+        let attrs = Attrs::new().with(AttrKey::Index, AttrValue::Int(k as i64));
+        self.push(Opcode::GetTupleElement, shape, vec![value], attrs)
+    }
+
+    /// Adds a whole number of the type of `like`.
+    pub fn beside(&mut self, like: InstructionId, value: i64) -> InstructionId {
+        let ty = self.element_type(like);
+        self.scalar(ty, Scalar::Int(value))
+    }
+
+    /// Adds `x / by`.
+    pub fn divided(&mut self, x: InstructionId, by: i64) -> InstructionId {
+        if by == 1 {
+            return x;
+        }
+        let by = self.beside(x, by);
+        self.op(Opcode::Divide, &[x, by])
+    }
+
+    /// Adds `x % by`.
+    pub fn remainder(&mut self, x: InstructionId, by: i64) -> InstructionId {
+        let by_one = by == 1;
+        let by = self.beside(x, if by_one { 0 } else { by });
+        if by_one { by } else { self.op(Opcode::Remainder, &[x, by]) }
+    }
+
+    /// Adds `x * by`.
+    pub fn scaled(&mut self, x: InstructionId, by: i64) -> InstructionId {
+        if by == 1 {
+            return x;
+        }
+        let by = self.beside(x, by);
+        self.op(Opcode::Multiply, &[x, by])
+    }
+
+    /// Adds the indices of element `x` of an array.
+    pub fn digits(&mut self, x: InstructionId, dims: &[i64]) -> Vec<InstructionId> {
+        let (mut rest, mut out) = (x, Vec::new());
+        for &size in dims.iter().rev() {
+            out.push(self.remainder(rest, size));
+            rest = self.divided(rest, size);
+        }
+        out.reverse();
+        out
+    }
+
+    /// Adds a conversion by value, unless there is nothing to convert.
+    pub fn convert(&mut self, x: InstructionId, ty: ElementType) -> InstructionId {
+        match self.shape(x).as_array() {
+            Some(array) if array.ty != ty => {
+                let shape = Shape::Array(array.with_type(ty));
+                self.push(Opcode::Convert, shape, vec![x], Attrs::new())
+            }
+            _ => x,
+        }
+    }
+
+    /// Adds element `at` of a vector.
+    pub fn take(&mut self, vector: InstructionId, at: InstructionId) -> InstructionId {
+        let ty = self.element_type(vector);
+        let attrs = Attrs::new().with(AttrKey::DynamicSliceSizes, AttrValue::Ints(vec![1]));
+        let one = self.push(Opcode::DynamicSlice, Shape::array(ty, [1]), vec![vector, at], attrs);
+        self.push(Opcode::Reshape, Shape::scalar(ty), vec![one], Attrs::new())
+    }
+
+    /// Adds a vector with `value` in the place of element `at`.
+    pub fn put(&mut self, vector: InstructionId, value: InstructionId, at: InstructionId) -> InstructionId {
+        let ty = self.element_type(vector);
+        let value = self.convert(value, ty);
+        let one = self.push(Opcode::Reshape, Shape::array(ty, [1]), vec![value], Attrs::new());
+        let shape = self.shape(vector).clone();
+        self.push(Opcode::DynamicUpdateSlice, shape, vec![vector, one, at], Attrs::new())
+    }
+
+    /// Adds what a computation yields of scalars, which are converted to what it takes.
+    pub fn apply(
+        &mut self,
+        module: &Module,
+        callee: ComputationId,
+        arguments: &[InstructionId],
+    ) -> Result<Vec<InstructionId>> {
+        let (takes, _) = signature(module, callee);
+        let convert = |(&x, shape): (&InstructionId, &Shape)| shape.as_array().map_or(x, |a| self.convert(x, a.ty));
+        let arguments: Vec<InstructionId> = arguments.iter().zip(&takes).map(convert).collect();
+        let root = self.inline(module, callee, &arguments)?;
+        Ok(self.parts(root))
+    }
+
+    /// As [`Draft::apply`] where `condition` holds; elsewhere the computation is not run, and `otherwise` stands.
+    pub fn apply_if(
+        &mut self,
+        module: &mut Module,
+        condition: InstructionId,
+        callee: ComputationId,
+        arguments: &[InstructionId],
+        otherwise: &[InstructionId],
+    ) -> Result<Vec<InstructionId>> {
+        let (arguments, others) = (self.tuple(arguments.to_vec()), self.tuple(otherwise.to_vec()));
+        let shape = self.shape(others).clone();
+        let mut yes = Draft::new(self.location);
+        let whole = yes.parameter(0, self.shape(arguments).clone());
+        let parts = yes.parts(whole);
+        let mut results = yes.apply(module, callee, &parts)?;
+        for (result, &other) in results.iter_mut().zip(otherwise) {
+            *result = yes.convert(*result, self.element_type(other));
+        }
+        let root = yes.tuple(results);
+        let yes = yes.finish(module, "if_so", root);
+        let mut no = Draft::new(self.location);
+        let root = no.parameter(0, shape.clone());
+        let no = no.finish(module, "if_not", root);
+        let attrs = Attrs::new()
+            .with(AttrKey::TrueComputation, AttrValue::Computation(yes))
+            .with(AttrKey::FalseComputation, AttrValue::Computation(no));
+        let result = self.push(Opcode::Conditional, shape, vec![condition, arguments, others], attrs);
+        Ok(self.parts(result))
     }
 
     /// The shape of what was added.
     pub fn shape(&self, id: InstructionId) -> &Shape {
         &self.instructions[id].shape
+    }
+
+    fn element_type(&self, id: InstructionId) -> ElementType {
+        self.shape(id).as_array().map_or(ElementType::S32, |a| a.ty)
     }
 
     /// Copies the instructions of `callee` with `arguments` in place of its parameters, and returns its root.

@@ -6,29 +6,35 @@
 //! `map` over an elementwise computation becomes that computation on whole arrays, scalar predicates and bounds
 //! become arrays, a selection between tuples becomes a tuple of selections; random numbers become arithmetic on
 //! counters, `select-and-scatter` a window reduction and a scatter, a `scan` that is not elementwise a loop,
-//! contractions of complex numbers contractions of their parts; a `reduce` or `map` whose computation is no arithmetic
-//! on scalars a loop over elements; operands of a computation that takes wider integers are converted.
+//! contractions of complex numbers contractions of their parts; whatever has a computation that is no arithmetic on
+//! scalars a loop over elements; operands of a computation that takes wider integers are converted.
 
 mod batch_norm;
 mod complex;
 mod counter_based;
 mod draft;
 mod element_loop;
+mod element_sort;
+mod flat_scatter;
 mod formula;
 mod map;
+mod ragged_dot;
 mod random_bits;
 mod rng;
 mod scan;
 mod select_and_scatter;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod widen;
+
+pub use draft::is_arithmetic;
 
 use super::Stats;
 use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
 use crate::error::Result;
 use crate::hlo::{Attrs, InstructionId, Module, Opcode};
-use brolga_runtime::Shape;
+use brolga_runtime::{ArrayShape, Shape};
 
 /// Expands what has no lowering of its own.
 pub fn run(module: &mut Module) -> Result<Stats> {
@@ -50,14 +56,53 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                     None => element_loop::reduce(rw, i)?,
                     wide => wide,
                 },
-                Opcode::ReduceWindow | Opcode::Scatter => widen::operands(rw, i)?,
+                Opcode::ReduceWindow => match widen::operands(rw, i)? {
+                    None => element_loop::reduce_window(rw, i)?,
+                    wide => wide,
+                },
+                Opcode::Scatter => match widen::operands(rw, i)? {
+                    None => element_loop::scatter(rw, i)?,
+                    wide => wide,
+                },
+                Opcode::Sort => element_sort::sort(rw, i)?,
                 Opcode::RngBitGenerator => random_bits::bits(rw, i)?,
                 Opcode::Rng => rng::rng(rw, i)?,
                 Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
                 Opcode::Scan => scan::scan(rw, i)?,
                 Opcode::Dot | Opcode::Convolution => complex::contraction(rw, i)?,
+                Opcode::RaggedDot => ragged_dot::ragged(rw, i, &mut sums)?,
+                Opcode::ScaledDot => ragged_dot::scaled(rw, i)?,
                 Opcode::Clamp => clamp(rw, i)?,
                 Opcode::Select => select(rw, i)?,
+                _ => None,
+            };
+            if new.is_some() {
+                stats.add(rw.opcode(i).name(), 1);
+            }
+            Ok(new)
+        })?;
+    }
+    sort_computations(module)?;
+    Ok(stats)
+}
+
+/// Expands, while dimensions still are dynamic, what [`super::dynamic`] has no rule for.
+pub fn run_dynamic(module: &mut Module) -> Result<Stats> {
+    let mut stats = Stats::default();
+    let mut sums = batch_norm::Sums::default();
+    let marked = |shape: &Shape| shape.leaves().iter().any(|s| s.as_array().is_some_and(ArrayShape::is_dynamic));
+    for id in module.order.clone() {
+        rewrite(module, id, |rw, i| {
+            let instruction = rw.instruction(i);
+            if !marked(&instruction.shape) && !instruction.operands.iter().any(|&o| marked(rw.shape(o))) {
+                return Ok(None);
+            }
+            let new = match rw.opcode(i) {
+                Opcode::BatchNormTraining => batch_norm::training(rw, i, &mut sums)?,
+                Opcode::BatchNormGrad => batch_norm::grad(rw, i, &mut sums)?,
+                Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
+                Opcode::Scan => scan::scan(rw, i)?,
+                Opcode::Scatter => flat_scatter::dynamic(rw, i),
                 _ => None,
             };
             if new.is_some() {

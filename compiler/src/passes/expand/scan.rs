@@ -1,13 +1,16 @@
 //! `scan` as a counted loop, where it does more than work element by element.
 //!
 //! Problem: a scan whose computation is elementwise on its slices has a kernel of its own (`kernel/lower/scan.rs`); in
-//! all others the computation may hold anything, contractions and loops too. Invariant: as `interp/reduction.rs` has it, the computation takes a slice of each input, then the carries, and
-//! yields a slice of each output, then the next carries; `is_reverse` goes from the last slice to the first. Algorithm:
-//! a `while` whose state is a counter, the inputs, the outputs so far and the carries; the body takes its slices with
-//! `dynamic-slice` and stores with `dynamic-update-slice`, which happens in place, so that the work is linear.
+//! all others the computation may hold anything, contractions and loops too. Invariant: as `interp/reduction.rs` has it,
+//! the computation takes a slice of each input, then the carries, and yields a slice of each output, then the next
+//! carries; `is_reverse` goes from the last slice to the first. Algorithm: a `while` whose state is a counter, the inputs,
+//! the outputs so far and the carries; the body takes its slices with `dynamic-slice` and stores with
+//! `dynamic-update-slice`, which happens in place, so that the work is linear. Where the scanned dimension is dynamic
+//! arrays are at their bounds inside the loop, and the state ends with how many slices there are.
 
 use super::draft::Draft;
 use super::formula::scalar;
+use super::sizes::{at_bounds, resized, size};
 use crate::error::Result;
 use crate::fusion::is_splat;
 use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Opcode};
@@ -28,12 +31,12 @@ pub struct Scan {
     pub inputs: Vec<InstructionId>,
     /// The initial carries.
     pub carries: Vec<InstructionId>,
-    /// Shapes of the outputs.
+    /// Shapes of the outputs, as declared.
     pub outputs: Vec<ArrayShape>,
 }
 
 impl Scan {
-    /// Reads a scan; `None` where shapes are dynamic or the computation takes its arguments in another order.
+    /// Reads a scan; `None` where slices or carries are dynamic or the computation takes its arguments in another order.
     pub fn of(rw: &Rewriter<'_>, id: InstructionId) -> Option<Scan> {
         let instruction = rw.instruction(id);
         let attrs = &instruction.attrs;
@@ -62,7 +65,8 @@ impl Scan {
     /// Slice of an array across the scanned dimension.
     fn slice(&self, array: &ArrayShape) -> Option<Shape> {
         let mut dims = array.dims.clone();
-        (self.axis < dims.len() && dims[self.axis] == self.length && !array.is_dynamic()).then_some(())?;
+        let whole = array.dynamic.iter().enumerate().all(|(d, &dynamic)| d == self.axis || !dynamic);
+        (self.axis < dims.len() && dims[self.axis] == self.length && whole).then_some(())?;
         dims.remove(self.axis);
         Some(Shape::array(array.ty, dims))
     }
@@ -122,31 +126,38 @@ impl Scan {
 
 /// Expands `scan`; `None` where there is a kernel for it.
 pub fn scan(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
-    let Some(scan) = Scan::of(rw, id) else { return Ok(None) };
-    if scan.length > 0 && scan.is_elementwise(rw) {
+    let Some(mut scan) = Scan::of(rw, id) else { return Ok(None) };
+    let dynamic = scan.inputs.iter().copied().find(|&i| rw.array(i).is_some_and(ArrayShape::is_dynamic));
+    if dynamic.is_none() && scan.length > 0 && scan.is_elementwise(rw) {
         return Ok(None);
     }
     let index = if scan.length <= i64::from(i32::MAX) { ElementType::S32 } else { ElementType::S64 };
     let mut started = Vec::new();
     for output in &scan.outputs {
         let zero = scalar(rw, output.ty, Scalar::Int(0));
-        started.push(rw.broadcast_scalar(zero, output));
+        started.push(rw.broadcast_scalar(zero, &ArrayShape::new(output.ty, output.dims.clone())));
     }
-    if scan.length == 0 {
+    if scan.length == 0 && dynamic.is_none() {
         started.extend(&scan.carries);
         return Ok(Some(rw.tuple(started)));
     }
     let zero = scalar(rw, index, Scalar::Int(0));
-    let elements = [&[zero][..], &scan.inputs, &started, &scan.carries].concat();
+    let count = dynamic.map(|input| size(rw, input, scan.axis, index));
+    for input in &mut scan.inputs {
+        *input = at_bounds(rw, *input);
+    }
+    let elements = [&[zero][..], &scan.inputs, &started, &scan.carries, count.as_slice()].concat();
     let init = rw.tuple(elements);
     let state = rw.shape(init).clone();
     let condition = {
         let mut d = Draft::new(rw.instruction(id).location);
         let state = d.parameter(0, state.clone());
-        let attrs = Attrs::new().with(AttrKey::Index, AttrValue::Int(0));
-        let counter = d.push(Opcode::GetTupleElement, Shape::scalar(index), vec![state], attrs);
-        let length = d.scalar(index, Scalar::Int(scan.length));
-        let root = d.compare(counter, "LT", length);
+        let parts = d.parts(state);
+        let length = match (count, parts.last()) {
+            (Some(_), Some(&count)) => count,
+            _ => d.scalar(index, Scalar::Int(scan.length)),
+        };
+        let root = d.compare(parts[0], "LT", length);
         d.finish(rw.module, "scan_more", root)
     };
     let body = body(rw, id, &scan, index, &state)?;
@@ -155,7 +166,14 @@ pub fn scan(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instructi
         .with(AttrKey::Body, AttrValue::Computation(body));
     let last = rw.emit(Opcode::While, state, vec![init], attrs);
     let first = 1 + scan.inputs.len();
-    let results = (first..first + scan.outputs.len() + scan.carries.len()).map(|k| rw.element(last, k)).collect();
+    let mut results: Vec<InstructionId> =
+        (first..first + scan.outputs.len() + scan.carries.len()).map(|k| rw.element(last, k)).collect();
+    if let Some(count) = count {
+        let count = rw.convert(count, ElementType::S32);
+        for (result, output) in results.iter_mut().zip(&scan.outputs) {
+            *result = resized(rw, *result, scan.axis, count, output.dynamic[scan.axis]);
+        }
+    }
     Ok(Some(rw.tuple(results)))
 }
 
@@ -173,11 +191,14 @@ fn body(
         return Err(crate::Error::Internal("a loop without a counter".to_owned()));
     };
     let (inputs, rest) = arrays.split_at(scan.inputs.len());
-    let (outputs, carries) = rest.split_at(scan.outputs.len());
+    let (outputs, rest) = rest.split_at(scan.outputs.len());
+    let (carries, count) = rest.split_at(scan.carries.len());
     let zero = d.scalar(index, Scalar::Int(0));
     let at = if scan.reverse {
-        let last = d.scalar(index, Scalar::Int(scan.length - 1));
-        d.op(Opcode::Subtract, &[last, counter])
+        let length = count.first().copied().unwrap_or_else(|| d.scalar(index, Scalar::Int(scan.length)));
+        let after = d.op(Opcode::Subtract, &[length, counter]);
+        let one = d.scalar(index, Scalar::Int(1));
+        d.op(Opcode::Subtract, &[after, one])
     } else {
         counter
     };
@@ -211,6 +232,7 @@ fn body(
         elements.push(d.push(Opcode::DynamicUpdateSlice, shape, operands, Attrs::new()));
     }
     elements.extend(next);
+    elements.extend(count);
     let root = d.tuple(elements);
     Ok(d.finish(rw.module, "scan_step", root))
 }

@@ -5,13 +5,17 @@
 //! chosen, and a window without elements chooses nothing. Sources reach their places in row-major order of the
 //! windows. Algorithm: a variadic `reduce-window`, which goes through a window in row-major order, over the operand and
 //! each element's place; a place of -1 says «nothing yet», and as an index of the scatter it is outside and skipped.
+//! Places are those in the array at its bounds, so that nothing changes where dimensions are dynamic.
 
-use super::draft::Draft;
+use super::draft::{Draft, is_arithmetic};
+use super::element_loop;
+use super::flat_scatter::into_vector;
 use super::formula::{iota, scalar};
+use super::sizes::sized;
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Opcode, WindowDimension};
 use crate::passes::rewrite::Rewriter;
-use brolga_runtime::{ElementType, Scalar, Shape};
+use brolga_runtime::{ArrayShape, ElementType, Scalar, Shape};
 
 /// Expands `select-and-scatter`; `None` where types or sizes are out of the ordinary.
 pub fn select_and_scatter(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
@@ -28,20 +32,18 @@ pub fn select_and_scatter(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Op
         return Ok(None);
     };
     let Some(result) = rw.array(id).map(|a| a.with_type(a.ty)) else { return Ok(None) };
-    if whole.is_dynamic() || windows.is_dynamic() {
-        return Ok(None);
-    }
     if window.is_empty() {
         window = vec![WindowDimension::default(); whole.rank()];
     }
     let elements = |dims: &[i64]| dims.iter().try_fold(1i64, |product, &d| product.checked_mul(d));
     let (Some(places), Some(sources)) = (elements(&whole.dims), elements(&windows.dims)) else { return Ok(None) };
     let init = rw.reshape(init, &[]);
-    let started = rw.broadcast_scalar(init, &result);
+    let started = rw.broadcast_scalar(init, &ArrayShape::new(result.ty, [places]));
     if places == 0 || sources == 0 {
-        return Ok(Some(started));
+        let started = rw.reshape(started, &result.dims);
+        return Ok(Some(sized(rw, started, operand, &result)));
     }
-    let index_type = if places <= i64::from(i32::MAX) { ElementType::S32 } else { ElementType::S64 };
+    let index_type = element_loop::index_type(places);
     let Some(chooser) = chooser(rw, id, select, whole.ty, index_type)? else { return Ok(None) };
     if !scalars(rw, scatter, [result.ty; 2], result.ty) || windows.ty != result.ty {
         return Ok(None);
@@ -49,27 +51,25 @@ pub fn select_and_scatter(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Op
 
     let numbers = iota(rw, index_type, &[places], 0);
     let numbers = rw.reshape(numbers, &whole.dims);
+    let numbers = sized(rw, numbers, operand, &whole);
     let nothing = scalar(rw, index_type, Scalar::Int(-1));
     let unused = scalar(rw, whole.ty, Scalar::Int(0));
-    let shape = Shape::Tuple(vec![
-        Shape::array(whole.ty, windows.dims.clone()),
-        Shape::array(index_type, windows.dims.clone()),
-    ]);
+    let shape = Shape::Tuple(vec![windows.with_type(whole.ty).into(), windows.with_type(index_type).into()]);
     let attrs = Attrs::new()
         .with(AttrKey::Window, AttrValue::Window(window))
         .with(AttrKey::ToApply, AttrValue::Computation(chooser));
     let chosen = rw.emit(Opcode::ReduceWindow, shape, vec![operand, numbers, unused, nothing], attrs);
+    let chosen = element_loop::reduce_window(rw, chosen)?.unwrap_or(chosen);
     let chosen = rw.element(chosen, 1);
 
-    let flat = [rw.reshape(started, &[places]), rw.reshape(chosen, &[sources]), rw.reshape(source, &[sources])];
-    let attrs = Attrs::new()
-        .with(AttrKey::UpdateWindowDims, AttrValue::Ints(Vec::new()))
-        .with(AttrKey::InsertedWindowDims, AttrValue::Ints(vec![0]))
-        .with(AttrKey::ScatterDimsToOperandDims, AttrValue::Ints(vec![0]))
-        .with(AttrKey::IndexVectorDim, AttrValue::Int(1))
-        .with(AttrKey::ToApply, AttrValue::Computation(scatter));
-    let scattered = rw.emit(Opcode::Scatter, Shape::array(result.ty, [places]), flat.to_vec(), attrs);
-    Ok(Some(rw.reshape(scattered, &result.dims)))
+    // Without true sizes in the way one long loop does.
+    let dims = if windows.is_dynamic() { windows.dims.clone() } else { vec![sources] };
+    let operands = vec![started, rw.reshape(chosen, &dims), rw.reshape(source, &dims)];
+    let attrs = into_vector(dims.len()).with(AttrKey::ToApply, AttrValue::Computation(scatter));
+    let scattered = rw.emit(Opcode::Scatter, Shape::array(result.ty, [places]), operands, attrs);
+    let scattered = element_loop::scatter(rw, scattered)?.unwrap_or(scattered);
+    let scattered = rw.reshape(scattered, &result.dims);
+    Ok(Some(sized(rw, scattered, operand, &result)))
 }
 
 /// Whether a computation takes two scalars of these types and yields one.
@@ -96,10 +96,18 @@ fn chooser(
     let mut d = Draft::new(rw.instruction(id).location);
     let types = [ty, index_type, ty, index_type];
     let [best, place, value, number] = [0, 1, 2, 3].map(|n| d.parameter(n, Shape::scalar(types[n])));
-    let keep = d.inline(rw.module, select, &[best, value])?;
-    let zero = d.scalar(index_type, Scalar::Int(0));
+    let zero = d.beside(place, 0);
     let something = d.compare(place, "GE", zero);
-    let keep = d.op(Opcode::And, &[something, keep]);
+    let keep = if is_arithmetic(rw.module, select) {
+        let keep = d.inline(rw.module, select, &[best, value])?;
+        d.op(Opcode::And, &[something, keep])
+    } else {
+        let no = d.scalar(ElementType::Pred, Scalar::Pred(false));
+        match d.apply_if(rw.module, something, select, &[best, value], &[no])?[..] {
+            [keep] => keep,
+            _ => return Ok(None),
+        }
+    };
     let parts = vec![d.select(keep, best, value), d.select(keep, place, number)];
     let root = d.tuple(parts);
     Ok(Some(d.finish(rw.module, "chosen", root)))

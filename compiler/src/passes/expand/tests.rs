@@ -9,7 +9,7 @@ use brolga_runtime::{ArrayLiteral, ElementType, Literal, Program, RunOptions, Sc
 
 /// How near two answers must be.
 #[derive(Clone, Copy, PartialEq)]
-enum Near {
+pub(super) enum Near {
     Bits,
     /// Within this, absolutely or relatively.
     Within(f64),
@@ -98,7 +98,7 @@ fn agree_on(source: &str, args: &[Literal], near: Near) {
 }
 
 #[track_caller]
-fn agree(others: &str, body: &str, near: Near) {
+pub(super) fn agree(others: &str, body: &str, near: Near) {
     let source = format!("HloModule m\n{others}\nENTRY e {{\n{body}\n}}\n");
     let module = parsed(&source);
     agree_on(&source, &arguments(&module, false), near);
@@ -469,6 +469,171 @@ fn computations_of_any_kind_agree() {
     let body = "x = f32[3,4] parameter(0)\n y = f32[3,4] parameter(1)
         ROOT r = f32[3,4] map(x, y), dimensions={0,1}, to_apply=halves";
     agree(others, body, Near::Within(1e-6));
+}
+
+/// Computations with loops and branches in them: `slow` orders by a function that a loop computes and under which many
+/// are equal, `either` branches, `both` does it to pairs.
+const CONTROL_FLOW: &str = "
+    more { s = (s32[], s32[]) parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(3)
+      ROOT c = pred[] compare(i, n), direction=LT }
+    turn { s = (s32[], s32[]) parameter(0)  i = s32[] get-tuple-element(s), index=0
+      x = s32[] get-tuple-element(s), index=1  one = s32[] constant(1)  j = s32[] add(i, one)
+      y = s32[] multiply(x, x)  m = s32[] constant(5)  z = s32[] remainder(y, m)
+      ROOT t = (s32[], s32[]) tuple(j, z) }
+    slow { x = s32[] parameter(0)  y = s32[] parameter(1)  o = s32[] constant(0)
+      s = (s32[], s32[]) tuple(o, x)  u = (s32[], s32[]) while(s), condition=more, body=turn
+      t = (s32[], s32[]) tuple(o, y)  v = (s32[], s32[]) while(t), condition=more, body=turn
+      a = s32[] get-tuple-element(u), index=1  b = s32[] get-tuple-element(v), index=1
+      ROOT r = pred[] compare(a, b), direction=DIRECTION }
+    slow2 { x = s32[] parameter(0)  y = s32[] parameter(1)  f = f32[] parameter(2)  g = f32[] parameter(3)
+      ROOT r = pred[] map(x, y), to_apply=slow }
+    sum { p = (s32[], s32[]) parameter(0)  x = s32[] get-tuple-element(p), index=0
+      y = s32[] get-tuple-element(p), index=1  ROOT r = s32[] add(x, y) }
+    rest { p = (s32[], s32[]) parameter(0)  x = s32[] get-tuple-element(p), index=0
+      y = s32[] get-tuple-element(p), index=1  two = s32[] constant(2)  d = s32[] multiply(x, two)
+      ROOT r = s32[] subtract(d, y) }
+    either { x = s32[] parameter(0)  y = s32[] parameter(1)  p = pred[] compare(x, y), direction=LT
+      t = (s32[], s32[]) tuple(x, y)
+      ROOT r = s32[] conditional(p, t, t), true_computation=sum, false_computation=rest }
+    apart { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT r = f32[] subtract(x, y) }
+    both { x = s32[] parameter(0)  f = f32[] parameter(1)  y = s32[] parameter(2)  g = f32[] parameter(3)
+      a = s32[] call(x, y), to_apply=either  v = f32[3] broadcast(g), dimensions={}
+      z = f32[] constant(0)  s = f32[] reduce(v, z), dimensions={0}, to_apply=apart  h = f32[] subtract(f, s)
+      ROOT t = (s32[], f32[]) tuple(a, h) }
+    ";
+
+#[test]
+fn sorts_by_loops_agree() {
+    // `<=` is no order: the permutation is still the interpreter's.
+    for direction in ["LT", "GT", "LE"] {
+        let others = CONTROL_FLOW.replace("DIRECTION", direction);
+        for (dims, along) in [("17", 0), ("1", 0), ("4,9", 1), ("9,4", 0), ("2,5,3", 1), ("0,3", 1), ("3,0", 1)] {
+            let body = format!(
+                "x = s32[{dims}] parameter(0) ROOT r = s32[{dims}] sort(x), dimensions={{{along}}}, to_apply=slow"
+            );
+            agree(&others, &body, Near::Bits);
+            let body = format!(
+                "x = s32[{dims}] parameter(0)  y = f32[{dims}] parameter(1)
+                 ROOT r = (s32[{dims}], f32[{dims}]) sort(x, y), dimensions={{{along}}}, to_apply=slow2"
+            );
+            agree(&others, &body, Near::Bits);
+        }
+    }
+}
+
+#[test]
+fn windows_with_branches_agree() {
+    let others = CONTROL_FLOW.replace("DIRECTION", "LT");
+    for (dims, out, window) in [
+        ("7", "5", "size=3"),
+        ("7", "4", "size=3 stride=2 pad=1_1"),
+        ("6", "6", "size=6 pad=5_0"),
+        ("4,5", "4,5", "size=2x3 pad=1_0x1_1"),
+        ("5", "9", "size=3 lhs_dilate=2 pad=1_1"),
+        ("8", "4", "size=3 rhs_dilate=2"),
+        ("2,0", "2,2", "size=1x2 pad=0_0x2_1"),
+        ("3,4", "0,4", "size=4x1"),
+    ] {
+        let body = format!(
+            "x = s32[{dims}] parameter(0)  i = s32[] parameter(1)
+             ROOT r = s32[{out}] reduce-window(x, i), window={{{window}}}, to_apply=either"
+        );
+        agree(&others, &body, Near::Bits);
+        let body = format!(
+            "x = s32[{dims}] parameter(0)  y = f32[{dims}] parameter(1)  i = s32[] constant(2)  j = f32[] constant(-1)
+             ROOT r = (s32[{out}], f32[{out}]) reduce-window(x, y, i, j), window={{{window}}}, to_apply=both"
+        );
+        agree(&others, &body, Near::Bits);
+    }
+    // Arithmetic too where there is nothing to read.
+    let body = "x = f32[0] parameter(0)  i = f32[] constant(3)
+        ROOT r = f32[2] reduce-window(x, i), window={size=2 pad=1_2}, to_apply=apart";
+    agree(&others, body, Near::Bits);
+}
+
+#[test]
+fn scatters_with_branches_agree() {
+    let others = CONTROL_FLOW.replace("DIRECTION", "GE");
+    for (ty, operand, indices, updates, numbers) in [
+        (
+            "s32",
+            "9",
+            "6",
+            "6",
+            "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+        ),
+        (
+            "u64",
+            "5,3",
+            "4,1",
+            "4,3",
+            "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+        ),
+        (
+            "s8",
+            "5,6",
+            "2,3",
+            "2,4,3",
+            "update_window_dims={0,1}, inserted_window_dims={}, scatter_dims_to_operand_dims={1,0}, index_vector_dim=0",
+        ),
+        (
+            "s64",
+            "3,4",
+            "3,2,1",
+            "3,2",
+            "update_window_dims={}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2",
+        ),
+        (
+            "s32",
+            "4",
+            "0",
+            "0",
+            "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+        ),
+    ] {
+        let body = format!(
+            "x = s32[{operand}] parameter(0)  i = {ty}[{indices}] parameter(1)  u = s32[{updates}] parameter(2)
+             ROOT r = s32[{operand}] scatter(x, i, u), {numbers}, to_apply=either"
+        );
+        agree(&others, &body, Near::Bits);
+        let body = format!(
+            "x = s32[{operand}] parameter(0)  y = f32[{operand}] parameter(1)  i = {ty}[{indices}] parameter(2)
+             u = s32[{updates}] parameter(3)  v = f32[{updates}] parameter(4)
+             ROOT r = (s32[{operand}], f32[{operand}]) scatter(x, y, i, u, v), {numbers}, to_apply=both"
+        );
+        agree(&others, &body, Near::Bits);
+    }
+    for select in ["slow", "plain"] {
+        for scatter in ["either", "added"] {
+            let others = format!(
+                "{others} plain {{ x = s32[] parameter(0)  y = s32[] parameter(1)  ROOT r = pred[] compare(x, y), direction=GE }}
+                 added {{ x = s32[] parameter(0)  y = s32[] parameter(1)  ROOT r = s32[] add(x, y) }}"
+            );
+            let body = format!(
+                "p = s32[7,9] parameter(0)  s = s32[4,5] parameter(1)  i = s32[] constant(1)
+                 ROOT r = s32[7,9] select-and-scatter(p, s, i), window={{size=3x3 stride=2x2 pad=1_1x1_1}},
+                   select={select}, scatter={scatter}"
+            );
+            agree(&others, &body, Near::Bits);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_not_asked() {
+    // The comparator and the reducer loop for ever on a zero, which is what padding and what lies past a row would be.
+    let others = "
+        more { s = s32[] parameter(0)  n = s32[] constant(100)  ROOT c = pred[] compare(s, n), direction=LT }
+        turn { s = s32[] parameter(0)  ROOT r = s32[] add(s, s) }
+        grown { x = s32[] parameter(0)  y = s32[] parameter(1)  w = s32[] while(y), condition=more, body=turn
+          ROOT r = s32[] add(x, w) }
+        less { x = s32[] parameter(0)  y = s32[] parameter(1)  v = s32[] while(x), condition=more, body=turn
+          w = s32[] while(y), condition=more, body=turn  ROOT r = pred[] compare(v, w), direction=LT }";
+    let body = "x = s32[5] parameter(0)  a = s32[5] abs(x)  one = s32[] constant(1)
+        ones = s32[5] broadcast(one), dimensions={}  c = s32[5] add(a, ones)  i = s32[] constant(0)
+        w = s32[7] reduce-window(c, i), window={size=3 pad=2_2}, to_apply=grown
+        s = s32[5] sort(c), dimensions={0}, to_apply=less  ROOT t = (s32[7], s32[5]) tuple(w, s)";
+    agree(others, body, Near::Bits);
 }
 
 #[test]
