@@ -36,18 +36,15 @@ fn from_integer(negative: bool, magnitude: u64, to: ElementType) -> Scalar {
     Scalar::Float(if negative { -value } else { value }).round_to(to)
 }
 
-/// Exponent bits, mantissa bits and the code of a value of an IEEE-like type.
-fn encode(value: f64, ty: ElementType) -> Option<(u32, u32, u64)> {
-    Some(match ty {
-        ElementType::F64 => (11, 52, value.to_bits()),
-        ElementType::F32 => (8, 23, u64::from((value as f32).to_bits())),
-        ElementType::F16 => (5, 10, u64::from(narrow::encode_f16(value))),
-        ElementType::BF16 => (8, 7, u64::from(narrow::encode_bf16(value))),
-        ElementType::F8E5M2 => (5, 2, u64::from(narrow::encode(ty, value))),
-        ElementType::F8E4M3 => (4, 3, u64::from(narrow::encode(ty, value))),
-        ElementType::F8E3M4 => (3, 4, u64::from(narrow::encode(ty, value))),
-        _ => return None,
-    })
+/// The code of a value.
+fn encode(value: f64, ty: ElementType) -> u64 {
+    match ty {
+        ElementType::F64 => value.to_bits(),
+        ElementType::F32 => u64::from((value as f32).to_bits()),
+        ElementType::F16 => u64::from(narrow::encode_f16(value)),
+        ElementType::BF16 => u64::from(narrow::encode_bf16(value)),
+        _ => u64::from(narrow::encode(ty, value)),
+    }
 }
 
 fn decode(code: u64, ty: ElementType) -> f64 {
@@ -60,19 +57,28 @@ fn decode(code: u64, ty: ElementType) -> f64 {
     }
 }
 
+/// The type in whose code precision is reduced, its exponent bits and its mantissa bits: numbers below 16 bits are
+/// `f16`, but for the exponents of `f8e8m0fnu`, which only `f32` has.
+fn precise(ty: ElementType) -> (ElementType, u32, u32) {
+    match ty {
+        ElementType::F64 => (ty, 11, 52),
+        ElementType::F32 | ElementType::F8E8M0Fnu => (ElementType::F32, 8, 23),
+        ElementType::BF16 => (ty, 8, 7),
+        _ => (ElementType::F16, 5, 10),
+    }
+}
+
 /// The value as a format of fewer bits would hold it: the significand rounded to nearest even, past the exponent's
 /// range infinity, and below it (denormals included) zero.
 pub(super) fn reduce_precision(value: f64, ty: ElementType, exponent_bits: u32, mantissa_bits: u32) -> Option<f64> {
     if exponent_bits == 0 {
         return None;
     }
-    // A type without infinity cannot say what is past the range: it is rounded as an `f32`, which the caller converts.
-    let Some((e, m, mut code)) = encode(value, ty) else {
-        return reduce_precision(value, ElementType::F32, exponent_bits, mantissa_bits);
-    };
     if value.is_nan() {
         return Some(value);
     }
+    let (ty, e, m) = precise(ty);
+    let mut code = encode(value, ty);
     let sign = code & 1 << (e + m);
     let exponent_mask = ((1u64 << e) - 1) << m;
     if mantissa_bits < m && value.is_finite() {
@@ -93,30 +99,27 @@ pub(super) fn reduce_precision(value: f64, ty: ElementType, exponent_bits: u32, 
     Some(decode(code, ty))
 }
 
-/// Conversion that rounds away from zero with a probability of the part cut off: where `random`, an unsigned number
-/// as wide as the operand, is below that part as a binary fraction.
+/// Conversion that rounds away from zero with a probability of the part cut off: where `random` is below that part,
+/// as a fraction of as many bits as the operand has.
 pub(super) fn stochastic(value: Scalar, random: Scalar, from: ElementType, to: ElementType) -> Option<Scalar> {
     let (Scalar::Float(x), Scalar::UInt(random)) = (value, random) else { return None };
-    let threshold = random as f64 / 2f64.powi(i32::try_from(from.bits()).ok()?);
+    let scale = 2f64.powi(i32::try_from(from.bits()).ok()?);
+    let rounds_up = |part: f64| random < (part * scale) as u64;
     let magnitude = x.abs();
     match to.kind() {
         Kind::Signed | Kind::Unsigned => {
             let whole = magnitude.trunc();
-            let up = x.is_finite() && threshold < magnitude - whole;
+            let up = x.is_finite() && rounds_up(magnitude - whole);
             Some(convert(Scalar::Float((whole + f64::from(u8::from(up))).copysign(x)), to))
         }
         Kind::Float => {
-            let Scalar::Float(nearest) = Scalar::Float(x).round_to(to) else { return None };
-            if nearest == x || !x.is_finite() {
-                return Some(Scalar::Float(nearest));
-            }
-            // The neighbour on the other side of `x` is the nearest to a point as far away again.
-            let Scalar::Float(other) = Scalar::Float(x + (x - nearest) * (1.0 + 1e-9)).round_to(to) else {
-                return None;
-            };
-            let (low, high) = if nearest.abs() < other.abs() { (nearest, other) } else { (other, nearest) };
-            let part = (x - low) / (high - low);
-            Some(Scalar::Float(if threshold < part { high } else { low }))
+            // The codes of positive numbers are in their order.
+            let nearest = encode(magnitude, to);
+            let code = nearest.wrapping_sub(u64::from(decode(nearest, to) > magnitude));
+            let (low, high) = (decode(code, to), decode(code.wrapping_add(1), to));
+            let between = low <= magnitude && magnitude < high && high.is_finite();
+            let rounded = if rounds_up((magnitude - low) / (high - low)) { high } else { low };
+            Some(Scalar::Float(if between { rounded.copysign(x) } else { x }).round_to(to))
         }
         Kind::Pred | Kind::Complex => None,
     }
@@ -157,7 +160,33 @@ mod tests {
         assert_eq!(reduce_precision(0.1f32.into(), E::F32, 8, 0), Some(0.125));
         assert_eq!(reduce_precision(100.0, E::F16, 3, 4), Some(f64::INFINITY));
         assert_eq!(reduce_precision(0.01, E::F16, 3, 4), Some(0.0));
-        assert_eq!(reduce_precision(2.0, E::F8E4M3Fn, 1, 13), Some(f64::INFINITY));
-        assert_eq!(reduce_precision(1.25, E::F8E5M2Fnuz, 5, 1), Some(1.0));
+        // As XLA, which has no arithmetic on narrower floats: a subnormal number of theirs is a normal one there.
+        assert_eq!(reduce_precision(2f64.powi(-9), E::F8E4M3Fn, 4, 3), Some(0.0));
+        assert_eq!(reduce_precision(2f64.powi(-17), E::F8E5M2Fnuz, 5, 10), Some(2f64.powi(-17)));
+        assert_eq!(reduce_precision(2f64.powi(-15), E::F8E8M0Fnu, 5, 10), Some(0.0));
+        assert_eq!(reduce_precision(3.0, E::F4E2M1Fn, 2, 0), Some(f64::INFINITY));
+    }
+
+    #[test]
+    fn random_bits_choose_between_neighbours() {
+        let of = |x: f64, random: u64, from, to| stochastic(Scalar::Float(x), Scalar::UInt(random), from, to);
+        // An eighth of the way from 1 to the next number of bf16.
+        let x = 1.0 + 2f64.powi(-10);
+        assert_eq!(of(x, (1 << 29) - 1, E::F32, E::BF16), Some(Scalar::Float(1.0 + 2f64.powi(-7))));
+        assert_eq!(of(x, 1 << 29, E::F32, E::BF16), Some(Scalar::Float(1.0)));
+        assert_eq!(of(-x, 0, E::F32, E::BF16), Some(Scalar::Float(-1.0 - 2f64.powi(-7))));
+        assert_eq!(of(1.0 + 2f64.powi(-52), 1 << 34, E::F64, E::F32), Some(Scalar::Float(1.0 + 2f64.powi(-23))));
+        assert_eq!(of(1.0 + 2f64.powi(-52), 1 << 35, E::F64, E::F32), Some(Scalar::Float(1.0)));
+        assert_eq!(of(5.0, 0x7fff_ffff, E::F32, E::F4E2M1Fn), Some(Scalar::Float(6.0)));
+        assert_eq!(of(5.0, 0x8000_0000, E::F32, E::F4E2M1Fn), Some(Scalar::Float(4.0)));
+        // Past the last number, below the first exponent, and where there is nothing to round: as `convert` does.
+        assert_eq!(of(65519.0, 0, E::F32, E::F16), Some(Scalar::Float(65504.0)));
+        assert_eq!(of(-1e9, 0, E::F32, E::F4E2M1Fn), Some(Scalar::Float(-6.0)));
+        assert_eq!(of(2f64.powi(-130), 0, E::F32, E::F8E8M0Fnu), Some(Scalar::Float(2f64.powi(-127))));
+        assert_eq!(of(f64::NEG_INFINITY, 0, E::F32, E::F16), Some(Scalar::Float(f64::NEG_INFINITY)));
+        assert_eq!(of(0.1, 0, E::F16, E::F64), Some(Scalar::Float(0.1)));
+        // A part that the random bits cannot express is none, as in XLA.
+        assert_eq!(of(1e-12, 0, E::F32, E::S32), Some(Scalar::Int(0)));
+        assert_eq!(of(-1.25, (1 << 30) - 1, E::F32, E::S32), Some(Scalar::Int(-2)));
     }
 }

@@ -4,7 +4,7 @@
 //! the nearest, ties to even, rounded once even where the way leads through a wider float; to `pred`: whether not zero.
 
 use super::super::body::{Body, FloatCond, IntCond, Lane, NodeId, Op};
-use super::super::storage;
+use super::super::{math, storage};
 use super::{Lowered, Unsupported, integer};
 use brolga_runtime::{ElementType, Kind};
 
@@ -121,8 +121,7 @@ fn float_to_integer(b: &mut Body, to: ElementType, x: NodeId) -> NodeId {
     b.convert(op, x, Lane::I32)
 }
 
-/// Rounds a float to an integer up with a probability of its fraction: where the random bits, as a fraction of one,
-/// are less than it.
+/// Conversion that rounds away from zero with a probability of the part cut off.
 pub(super) fn stochastic(
     b: &mut Body,
     from: ElementType,
@@ -131,28 +130,92 @@ pub(super) fn stochastic(
     x: NodeId,
     random: NodeId,
 ) -> Lowered {
-    if !from.is_float() || !to.is_integer() || !random_type.is_unsigned_integer() {
+    if !from.is_float() || !random_type.is_unsigned_integer() {
         return Err(Unsupported(format!("'stochastic-convert' from {from} to {to} with {random_type}")));
     }
+    let random = RandomBits { value: random, bits: random_type.bits() };
+    match to.kind() {
+        Kind::Signed | Kind::Unsigned => Ok(stochastic_integer(b, to, x, &random)),
+        Kind::Float => Ok(stochastic_float(b, from, to, x, &random)),
+        _ => Err(Unsupported(format!("'stochastic-convert' to {to}"))),
+    }
+}
+
+/// The random operand and the width of its type.
+struct RandomBits {
+    value: NodeId,
+    bits: u32,
+}
+
+impl RandomBits {
+    /// Whether the bits are below a part of one, cut to as many bits.
+    fn below(&self, b: &mut Body, part: NodeId) -> NodeId {
+        let lane = b.lane(part);
+        let scale = b.float(lane, 2f64.powi(self.bits as i32));
+        let scaled = b.fmul(part, scale);
+        let random_lane = b.lane(self.value);
+        let threshold = b.convert(Op::FToU, scaled, random_lane);
+        b.icmp(IntCond::ULt, self.value, threshold)
+    }
+}
+
+fn stochastic_integer(b: &mut Body, to: ElementType, x: NodeId, random: &RandomBits) -> NodeId {
     let lane = b.lane(x);
     let size = b.fabs(x);
     let whole = b.floor(size);
     let fraction = b.fsub(size, whole);
-    let bits = random_type.bits();
-    let scale = b.float(lane, 2f64.powi(bits as i32));
-    let scaled = b.fmul(fraction, scale);
-    let scaled = b.ceil(scaled);
-    let random_lane = b.lane(random);
-    let threshold = b.convert(Op::FToU, scaled, random_lane);
-    let up = b.icmp(IntCond::ULt, random, threshold);
+    let up = random.below(b, fraction);
     let (one, zero) = (b.float(lane, 1.0), b.float(lane, 0.0));
     let step = b.select(up, one, zero);
     let rounded = b.fadd(whole, step);
-    let minus = b.fneg(rounded);
-    let negative = b.fcmp(FloatCond::Lt, x, zero);
-    let value = b.select(negative, minus, rounded);
+    let value = math::copysign(b, rounded, x);
     // Infinity less itself is no fraction: what is not finite converts as it is.
-    let finite = super::super::math::is_finite(b, x);
+    let finite = math::is_finite(b, x);
     let value = b.select(finite, value, x);
-    Ok(float_to_integer(b, to, value))
+    float_to_integer(b, to, value)
+}
+
+/// Strictly between two finite numbers of the type the random bits choose; elsewhere it is the plain conversion.
+fn stochastic_float(b: &mut Body, from: ElementType, to: ElementType, x: NodeId, random: &RandomBits) -> NodeId {
+    let plain = convert(b, from, to, x);
+    if from == to || to == ElementType::F64 {
+        return plain;
+    }
+    let lane = b.lane(x);
+    let widen = |b: &mut Body, v: NodeId| if lane == Lane::F64 { b.convert(Op::Promote, v, lane) } else { v };
+    let size = b.fabs(x);
+    // The codes of positive numbers are in their order.
+    let nearest = convert(b, from, to, size);
+    let code = storage::to_bits(b, to, nearest);
+    let nearest = widen(b, nearest);
+    let above = b.fcmp(FloatCond::Gt, nearest, size);
+    let above = b.mask_cast(above, Lane::M32);
+    let (one, zero) = (b.i32(1), b.i32(0));
+    let step = b.select(above, one, zero);
+    let code = b.isub(code, step);
+    let low = storage::from_bits(b, to, code);
+    let code = b.iadd(code, one);
+    let high = storage::from_bits(b, to, code);
+    let (wide_low, wide_high) = (widen(b, low), widen(b, high));
+    let rest = b.fsub(size, wide_low);
+    let gap = b.fsub(wide_high, wide_low);
+    let part = b.fdiv(rest, gap);
+    let up = random.below(b, part);
+    let up = b.mask_cast(up, Lane::M32);
+    let rounded = b.select(up, high, low);
+    let from_low = b.fcmp(FloatCond::Lt, wide_low, size);
+    let to_high = b.fcmp(FloatCond::Lt, size, wide_high);
+    let infinity = b.float(lane, f64::INFINITY);
+    let finite = b.fcmp(FloatCond::Lt, wide_high, infinity);
+    let between = b.and(from_low, to_high);
+    let between = b.and(between, finite);
+    let between = b.mask_cast(between, Lane::M32);
+    let negative = b.float(lane, 0.0);
+    let negative = b.fcmp(FloatCond::Lt, x, negative);
+    let negative = b.mask_cast(negative, Lane::M32);
+    let minus = b.fneg(rounded);
+    let rounded = b.select(negative, minus, rounded);
+    // Formats without negative numbers or without a negative zero.
+    let rounded = storage::round_to(b, to, rounded);
+    b.select(between, rounded, plain)
 }

@@ -66,28 +66,21 @@ pub(super) fn lower(
     })
 }
 
-/// Exponent and mantissa bits of a float type with an IEEE-like code.
-fn fields(ty: ElementType) -> Option<(i64, i64)> {
-    use ElementType as E;
-    Some(match ty {
-        E::F64 => (11, 52),
-        E::F32 => (8, 23),
-        E::F16 => (5, 10),
-        E::BF16 => (8, 7),
-        E::F8E3M4 => (3, 4),
-        E::F8E4M3 => (4, 3),
-        E::F8E5M2 => (5, 2),
-        _ => return None,
-    })
+/// The type in whose code precision is reduced, its exponent bits and its mantissa bits: numbers below 16 bits are
+/// `f16`, but for the exponents of `f8e8m0fnu`, which only `f32` has.
+fn precise(ty: ElementType) -> (ElementType, i64, i64) {
+    match ty {
+        ElementType::F64 => (ty, 11, 52),
+        ElementType::F32 | ElementType::F8E8M0Fnu => (ElementType::F32, 8, 23),
+        ElementType::BF16 => (ty, 8, 7),
+        _ => (ElementType::F16, 5, 10),
+    }
 }
 
 /// Rounds to a format of so many exponent and mantissa bits: past its range to infinity, below its normal numbers to
-/// zero. All on the type's own code, so that its subnormal numbers keep fewer digits.
+/// zero. All on a code, so that subnormal numbers of that type keep fewer digits.
 fn reduce_precision(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId) -> NodeId {
-    // A type without infinity cannot say what is past the range: it is rounded as an `f32`, which the caller converts.
-    let Some((type_exponent, type_mantissa)) = fields(ty) else {
-        return reduce_precision(b, attrs, ElementType::F32, x);
-    };
+    let (ty, type_exponent, type_mantissa) = precise(ty);
     let exponent = attrs.int(AttrKey::ExponentBits).unwrap_or(type_exponent).clamp(1, 64);
     let mantissa = attrs.int(AttrKey::MantissaBits).unwrap_or(type_mantissa).clamp(0, 64);
     let lane = b.lane(x);

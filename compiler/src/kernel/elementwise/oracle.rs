@@ -332,6 +332,7 @@ fn precision_is_reduced_in_every_type() {
             ", exponent_bits=8, mantissa_bits=3",
             ", exponent_bits=3, mantissa_bits=30",
             ", exponent_bits=1, mantissa_bits=1",
+            ", exponent_bits=4, mantissa_bits=0",
         ] {
             cases.push(Case { attrs, ..case(Opcode::ReducePrecision, ty, None) });
         }
@@ -365,6 +366,18 @@ fn conversions_agree() {
     for from in ElementType::ALL.iter().copied() {
         for to in ElementType::ALL.iter().copied() {
             cases.push(Case { operands: vec![from], ..case(Opcode::Convert, to, None) });
+        }
+    }
+    run(cases);
+}
+
+#[test]
+fn stochastic_conversions_agree() {
+    let mut cases = Vec::new();
+    for from in real_types().filter(|t| t.is_float()) {
+        let Some(random) = real_types().find(|t| t.is_unsigned_integer() && t.bits() == from.bits()) else { continue };
+        for to in real_types().filter(|t| t.is_float() || t.is_integer()) {
+            cases.push(Case { operands: vec![from, random], ..case(Opcode::StochasticConvert, to, None) });
         }
     }
     run(cases);
