@@ -1,7 +1,6 @@
 //! How far the expansions are from the functions.
 
-use super::super::body::Op;
-use super::super::eval::{apply, eval};
+use super::super::eval::eval;
 use super::*;
 
 /// Distance in units of the last place of the lane: `want` is more precise than the lane for f32.
@@ -224,63 +223,4 @@ fn binary_functions_keep_their_bounds() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
-}
-
-/// The values of one node for many values of the body's only argument.
-fn column(b: &Body, root: NodeId, arguments: &[u64]) -> Vec<u64> {
-    let mut columns: Vec<Vec<u64>> = Vec::new();
-    for node in b.nodes() {
-        let lanes: Vec<Lane> = node.args.iter().map(|a| b.lane(*a)).collect();
-        let values = match (&node.op, &node.args[..]) {
-            (Op::Arg(_), _) => arguments.to_vec(),
-            (Op::Const(bits), _) => vec![*bits; arguments.len()],
-            (op, args) => (0..arguments.len())
-                .map(|i| {
-                    let mut known = [0; 3];
-                    args.iter().zip(&mut known).for_each(|(a, k)| *k = columns[a.0 as usize][i]);
-                    apply(op, node.lane, &lanes, &known[..args.len()]).unwrap_or(0)
-                })
-                .collect(),
-        };
-        columns.push(values);
-    }
-    columns.swap_remove(root.0 as usize)
-}
-
-/// Every `f32`, or one in BROLGA_STRIDE of them; BROLGA_FUNCTION names one function:
-/// `cargo test --release -p brolga-compiler every_float -- --ignored --nocapture`.
-#[test]
-#[ignore = "takes an hour"]
-fn every_float_keeps_the_bound() {
-    let stride = std::env::var("BROLGA_STRIDE").ok().and_then(|s| s.parse().ok()).unwrap_or(1usize);
-    let only = std::env::var("BROLGA_FUNCTION").ok();
-    for (name, f, want, bound, _) in UNARY {
-        if only.as_deref().is_some_and(|o| o != *name) {
-            continue;
-        }
-        let mut b = Body::new();
-        let x = b.arg(0, Lane::F32);
-        let y = f(&mut b, Variant::Fma, x);
-        let (mut worst, mut at, mut sum, mut n) = (0.0, 0.0, 0.0, 0u64);
-        let mut bits = (0u64..1 << 32).step_by(stride);
-        loop {
-            let chunk: Vec<u64> = bits.by_ref().take(4096).collect();
-            if chunk.is_empty() {
-                break;
-            }
-            for (&x, got) in chunk.iter().zip(column(&b, y, &chunk)) {
-                let x = value(Lane::F32, x);
-                let error = ulps(Lane::F32, value(Lane::F32, got), want(x));
-                if error > worst {
-                    (worst, at) = (error, x);
-                }
-                if error > 0.0 && error.is_finite() {
-                    sum += error;
-                    n += 1;
-                }
-            }
-        }
-        println!("{name:10} {worst:.4} ULP at {at:e}, {:.3} on average", sum / n as f64);
-        assert!(worst <= *bound, "{name}: {worst} at {at:e}");
-    }
 }
