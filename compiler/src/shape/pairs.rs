@@ -51,7 +51,7 @@ fn follows(computation: &Computation, instruction: &Instruction, operand: &Instr
         );
     }
     ensure!(
-        instruction.opcode != Opcode::AsyncUpdate || compatible(&instruction.shape, &operand.shape, false),
+        instruction.opcode != Opcode::AsyncUpdate || compatible(&instruction.shape, &operand.shape, None),
         "async.chain",
         "expected the result {:#} of async-update, as its operand has, found {:#}",
         operand.shape,

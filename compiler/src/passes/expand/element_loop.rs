@@ -51,18 +51,24 @@ fn product(dims: impl IntoIterator<Item = i64>) -> Option<i64> {
     dims.into_iter().try_fold(1i64, i64::checked_mul)
 }
 
-/// The computation, where no kernel has it inside, and arrays and initial values, none of them dynamic.
-fn fold(
-    rw: &Rewriter<'_>,
-    id: InstructionId,
-) -> Option<(ComputationId, Vec<InstructionId>, Vec<InstructionId>, Vec<i64>)> {
+/// A reduction of static arrays.
+struct Fold {
+    callee: ComputationId,
+    inputs: Vec<InstructionId>,
+    inits: Vec<InstructionId>,
+    /// The sizes of each array.
+    dims: Vec<i64>,
+}
+
+/// What a reduction folds, and how; `None` where an array is dynamic.
+fn fold(rw: &Rewriter<'_>, id: InstructionId) -> Option<Fold> {
     let instruction = rw.instruction(id);
     let callee = instruction.attrs.computation(AttrKey::ToApply)?;
     let (inputs, inits) = instruction.operands.split_at(instruction.operands.len() / 2);
     let mut arrays = instruction.operands.iter().map(|&i| rw.array(i));
     let is_static = arrays.all(|a| a.is_some_and(|a| !a.is_dynamic()));
     let dims = rw.dims(*inputs.first()?).to_vec();
-    is_static.then(|| (callee, inputs.to_vec(), inits.to_vec(), dims))
+    is_static.then(|| Fold { callee, inputs: inputs.to_vec(), inits: inits.to_vec(), dims })
 }
 
 /// One vector of `count` initial values a result.
@@ -87,7 +93,7 @@ fn finished(rw: &mut Rewriter<'_>, id: InstructionId, results: Vec<InstructionId
 
 /// Expands `reduce`; `None` where kernels have its computation.
 pub fn reduce(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
-    let Some((callee, inputs, inits, dims)) = fold(rw, id) else { return Ok(None) };
+    let Some(Fold { callee, inputs, inits, dims }) = fold(rw, id) else { return Ok(None) };
     if is_arithmetic(rw.module, callee) {
         return Ok(None);
     }
@@ -130,7 +136,7 @@ pub fn map(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instructio
 
 /// Expands `reduce-window`; `None` where kernels have its computation. Of nothing there are initial values only.
 pub fn reduce_window(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
-    let Some((callee, inputs, inits, dims)) = fold(rw, id) else { return Ok(None) };
+    let Some(Fold { callee, inputs, inits, dims }) = fold(rw, id) else { return Ok(None) };
     let mut window = rw.instruction(id).attrs.window(AttrKey::Window).unwrap_or(&[]).to_vec();
     if window.is_empty() {
         window = vec![WindowDimension::default(); dims.len()];
