@@ -359,7 +359,7 @@ fn literals_as_attributes_say_their_shapes() {
         ("(f32[], s32[2]) (1, {2, 3})", "(f32[] 1, s32[2]{0} {2, 3})"),
     ] {
         let m = entry(&format!("ROOT r = f32[] custom-call(), custom_call_target=\"x\", literal={text}"));
-        assert!(print(&m, &PrintOptions::default()).ends_with(&format!("literal={printed}\n}}\n")), "{text}");
+        assert!(print(&m, &PrintOptions::default()).contains(&format!("literal={printed}, custom_call")), "{text}");
     }
 }
 

@@ -44,4 +44,4 @@ pub const UNARY: &[Unary] = &[
     ("tanh", libm::tanh),
 ];
 
-pub const BINARY: &[Binary] = &[("atan2", libm::atan2), ("power", libm::pow), ("remainder", |x, y| x % y)];
+pub const BINARY: &[Binary] = &[("atan2", libm::atan2), ("power", f64::powf), ("remainder", |x, y| x % y)];

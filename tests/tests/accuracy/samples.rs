@@ -104,7 +104,10 @@ pub fn pairs(format: &Format) -> Vec<(u64, u64)> {
             0 => argument(format, &mut rng),
             // Quotients near one, and near other integers.
             1 => near(format, &mut rng, v),
-            2 => near(format, &mut rng, v / rng.between(1, 1 << 20) as f64),
+            2 => {
+                let quotient = v / rng.between(1, 1 << 20) as f64;
+                near(format, &mut rng, quotient)
+            }
             // A power somewhere in the range.
             _ => format.code((rng.unit() * 2.2 - 1.1) * libm::log(format.max) / libm::log(v.abs())),
         };

@@ -164,7 +164,9 @@ mod tests {
         assert_eq!(reduce_precision(2f64.powi(-9), E::F8E4M3Fn, 4, 3), Some(0.0));
         assert_eq!(reduce_precision(2f64.powi(-17), E::F8E5M2Fnuz, 5, 10), Some(2f64.powi(-17)));
         assert_eq!(reduce_precision(2f64.powi(-15), E::F8E8M0Fnu, 5, 10), Some(0.0));
-        assert_eq!(reduce_precision(3.0, E::F4E2M1Fn, 2, 0), Some(f64::INFINITY));
+        // A tie goes to the even exponent.
+        assert_eq!(reduce_precision(3.0, E::F4E2M1Fn, 2, 0), Some(2.0));
+        assert_eq!(reduce_precision(6.0, E::F4E2M1Fn, 2, 0), Some(f64::INFINITY));
     }
 
     #[test]
