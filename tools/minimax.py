@@ -104,25 +104,27 @@ def fit(name, f, powers, weight, lo, hi, bits, fixed=(), unit=None):
     return known, worst
 
 
-def fit_quotient(name, f, p_terms, q_terms, weight, lo, hi, bits, rounds=40, points=160):
+def fit_quotient(name, f, p_terms, q_terms, weight, lo, hi, bits, p_fixed=None, rounds=40, points=160):
     """Fits P(x) / Q(x), Q(0) = 1, to f: least squares, weighted again and again by the error until it is level."""
     lo, hi = mpf(lo), mpf(hi)
     xs = [(lo + hi) / 2 - (hi - lo) / 2 * m.cos(m.pi * (mpf(i) + mpf("0.5")) / points) for i in range(points)]
     fs, ws = [f(x) for x in xs], [weight(x) for x in xs]
     q, level, best = [mpf(1)] * points, [mpf(1)] * points, None
+    first = 0 if p_fixed is None else 1
     powers = [[x ** k for k in range(max(p_terms, q_terms + 1))] for x in xs]
     for _ in range(rounds):
-        n = p_terms + q_terms
+        n = p_terms - first + q_terms
         a, b = matrix(points, n), matrix(points, 1)
         for i in range(points):
             s = ws[i] * level[i] / q[i]
-            for k in range(p_terms):
-                a[i, k] = powers[i][k] * s
+            for k in range(first, p_terms):
+                a[i, k - first] = powers[i][k] * s
             for k in range(q_terms):
-                a[i, p_terms + k] = -fs[i] * powers[i][k + 1] * s
-            b[i] = fs[i] * s
+                a[i, p_terms - first + k] = -fs[i] * powers[i][k + 1] * s
+            b[i] = (fs[i] - (p_fixed or 0)) * s
         c = list(lu_solve(a.T * a, a.T * b))
-        ps, qs = c[:p_terms], [mpf(1)] + c[p_terms:]
+        ps = ([mpf(p_fixed)] if first else []) + c[: p_terms - first]
+        qs = [mpf(1)] + c[p_terms - first :]
         q = [sum(ck * xk for ck, xk in zip(qs, row)) for row in powers]
         errors = [
             abs(ws[i] * (sum(ck * xk for ck, xk in zip(ps, powers[i])) / q[i] - fs[i])) for i in range(points)
@@ -216,9 +218,13 @@ def erf_tables():
     g = lambda x: m.exp(x * x) * m.erfc(x)
     w = lambda x: m.exp(-x * x) / m.erf(x)
     fit_quotient("erf: exp(x^2) erfc(x) from 0.9 to 6", g, 6, 6, w, "0.899", 6, 53)
-    g = lambda x: -m.log(m.erfc(x)) / x - 1
-    w = lambda x: x * m.erfc(x) / m.erf(x)
-    fit("erf: -log(erfc(x)) / x - 1 up to 3.93, 10 terms", g, range(10), w, mpf("1e-9"), mpf("3.93"), 24)
+    g = lambda z: m.erf(m.sqrt(z)) / m.sqrt(z)
+    fit_quotient("erf(x) / x in x^2 up to 3.93", g, 6, 5, lambda z: 1 / g(z), mpf("1e-9"), mpf("3.93") ** 2, 24)
+
+
+def tanh_tables():
+    g = lambda z: m.tanh(m.sqrt(z)) / m.sqrt(z)
+    fit_quotient("tanh(x) / x in x^2 up to 9.02", g, 5, 4, lambda z: 1 / g(z), mpf("1e-9"), mpf("9.02") ** 2, 24, 1)
 
 
 def pow_tables():
@@ -248,6 +254,7 @@ TABLES = {
     "inverse_trig": inverse_trig_tables,
     "hyperbolic": hyperbolic_tables,
     "erf": erf_tables,
+    "tanh": tanh_tables,
     "pow": pow_tables,
     "pow_double": pow_double_tables,
 }

@@ -2,20 +2,24 @@
 
 use super::super::body::{Body, FloatCond, NodeId, Variant};
 use super::Fx;
-use super::exp::{one_minus_exp, parts};
+use super::exp::parts;
 
-/// -log(erfc(x)) / x - 1 up to 3.93.
-const EXPONENT_F32: &[f64] = &[
-    0.12837916612625122,
-    0.636618971824646,
-    0.10278572887182236,
-    -0.019186267629265785,
-    -0.00010982294043060392,
-    0.001643177936784923,
-    -0.0006454536342062056,
-    0.0001348721416434273,
-    -1.551985951664392e-05,
-    7.70981614550692e-07,
+/// erf(x) = x P(x^2) / Q(x^2) up to 3.93, for f32.
+const P_F32: &[f64] = &[
+    1.1283791065216064,
+    0.19076763093471527,
+    0.052787866443395615,
+    0.0037788436748087406,
+    0.0002847796422429383,
+    2.041938842012314e-06,
+];
+const Q_F32: &[f64] = &[
+    1.0,
+    0.5023961067199707,
+    0.11425057798624039,
+    0.014995906502008438,
+    0.0011650054948404431,
+    3.8002235669409856e-05,
 ];
 /// erf(x) / x - 1 in powers of x^2, up to 0.9.
 const NEAR_F64: &[f64] = &[
@@ -51,31 +55,28 @@ const Q_F64: &[f64] = &[
     0.014938651938313598,
 ];
 
-/// The error function, at most 4 ULP; for `F32` 3.
+/// The error function, at most 4 ULP; for `F32` 7, for the reason given at [`super::tanh`].
 pub fn erf(b: &mut Body, v: Variant, x: NodeId) -> NodeId {
     let mut fx = Fx::new(b, v, x);
+    if !fx.double() {
+        let x = fx.at_most(x, 3.93);
+        let x = fx.at_least(x, -3.93);
+        let z = fx.mul(x, x);
+        let p = fx.poly(z, P_F32);
+        let q = fx.poly(z, Q_F32);
+        let top = fx.mul(x, p);
+        let value = fx.div(top, q);
+        // A unit more than one would make 1 + erf(-inf) negative.
+        let value = fx.at_most(value, 1.0);
+        return fx.at_least(value, -1.0);
+    }
     let size = fx.b.fabs(x);
-    let value = if fx.double() { in_two_pieces(&mut fx, size) } else { as_exponential(&mut fx, size) };
-    let sign = fx.sign_bits(x);
-    fx.flip(value, sign)
-}
-
-/// erf of a positive number as 1 - exp(log(erfc(x))): log(erfc(x)) is smooth from 0 on, and small where x is.
-fn as_exponential(fx: &mut Fx<'_>, size: NodeId) -> NodeId {
-    let a = fx.at_most(size, 3.93);
-    let p = fx.poly(a, EXPONENT_F32);
-    let y = fx.fma(a, p, a);
-    one_minus_exp(fx, y)
-}
-
-/// erf of a positive number: a polynomial up to 0.9, and 1 - exp(-x^2) P(x) / Q(x) from there.
-fn in_two_pieces(fx: &mut Fx<'_>, size: NodeId) -> NodeId {
     let a = fx.at_most(size, 6.0);
     let z = fx.mul(a, a);
     let near = fx.poly(z, NEAR_F64);
     let near = fx.fma(a, near, a);
     let minus = fx.b.fneg(z);
-    let (e, s) = parts(fx, minus);
+    let (e, s) = parts(&mut fx, minus);
     let e = fx.mul(e, s);
     let e = fx.mul(e, s);
     let p = fx.poly(a, P_F64);
@@ -85,5 +86,7 @@ fn in_two_pieces(fx: &mut Fx<'_>, size: NodeId) -> NodeId {
     let one = fx.c(1.0);
     let far = fx.sub(one, rest);
     let is_near = fx.is(a, FloatCond::Lt, 0.9);
-    fx.b.select(is_near, near, far)
+    let value = fx.b.select(is_near, near, far);
+    let sign = fx.sign_bits(x);
+    fx.flip(value, sign)
 }

@@ -108,7 +108,7 @@ const UNARY: &[Unary] = &[
     ("expm1", expm1, libm::expm1, 2.0, 2.0),
     ("log", log, libm::log, 2.0, 2.0),
     ("log1p", log1p, libm::log1p, 2.0, 2.5),
-    ("tanh", tanh, libm::tanh, 3.0, 3.0),
+    ("tanh", tanh, libm::tanh, 6.0, 4.0),
     ("sin", sin, libm::sin, 2.0, 2.0),
     ("cos", cos, libm::cos, 2.0, 2.0),
     ("tan", tan, libm::tan, 3.0, 3.0),
@@ -120,7 +120,7 @@ const UNARY: &[Unary] = &[
     ("atan", atan, libm::atan, 2.5, 2.0),
     ("asin", asin, libm::asin, 3.0, 3.0),
     ("acos", acos, libm::acos, 3.0, 3.0),
-    ("erf", erf, libm::erf, 3.0, 4.0),
+    ("erf", erf, libm::erf, 7.0, 4.0),
     ("cbrt", cbrt, libm::cbrt, 2.0, 2.0),
     ("logistic", logistic, reference_logistic, 3.0, 4.0),
 ];
