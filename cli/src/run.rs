@@ -94,18 +94,8 @@ fn run_module(args: &RunArgs, options: &RunOptions, module: &Module, source: &Ar
 fn run_compiled(options: &RunOptions, module: &Module, object: &[u8], inputs: &[Literal]) -> Result<Literal, Failure> {
     let program = Program::from_object(object).map_err(|e| Failure::Run(e.to_string()))?;
     let mut leaves = call(&program, inputs, options)?.into_iter();
-    nest(module.entry().result_shape(), &mut leaves)
+    Literal::from_arrays(module.entry().result_shape(), &mut leaves)
         .ok_or_else(|| Failure::Run("the compiled program has other results than the module".to_owned()))
-}
-
-/// Builds a value of the given shape from its array leaves.
-fn nest(shape: &Shape, leaves: &mut dyn Iterator<Item = ArrayLiteral>) -> Option<Literal> {
-    Some(match shape {
-        Shape::Array(_) | Shape::Buffer(_) => Literal::Array(leaves.next()?),
-        Shape::Tuple(elements) => Literal::Tuple(elements.iter().map(|s| nest(s, leaves)).collect::<Option<_>>()?),
-        Shape::Token => Literal::Token,
-        Shape::Opaque => return None,
-    })
 }
 
 /// Writes an object to a file and reads it back.

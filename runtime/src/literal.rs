@@ -193,6 +193,20 @@ impl Literal {
         })
     }
 
+    /// The value of the given shape whose arrays, depth first, are `arrays`: what [`Literal::arrays`] takes apart. `None` for
+    /// opaque shapes, and where arrays are missing.
+    pub fn from_arrays(shape: &Shape, arrays: &mut dyn Iterator<Item = ArrayLiteral>) -> Option<Literal> {
+        Some(match shape {
+            Shape::Array(_) | Shape::Buffer(_) => Literal::Array(arrays.next()?),
+            Shape::Tuple(elements) => {
+                let elements = elements.iter().map(|s| Literal::from_arrays(s, arrays));
+                Literal::Tuple(elements.collect::<Option<_>>()?)
+            }
+            Shape::Token => Literal::Token,
+            Shape::Opaque => return None,
+        })
+    }
+
     /// The value's shape, without layouts.
     pub fn shape(&self) -> Shape {
         match self {

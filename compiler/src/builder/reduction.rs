@@ -64,10 +64,8 @@ impl Builder {
         padding: &Padding,
     ) -> Op {
         let at = Location::caller();
-        self.finish(self.window_at(at, operand, window_dimensions, window_strides, padding, &[], &[]).and_then(|w| {
-            let attrs = self.to_apply(computation).with(AttrKey::Window, AttrValue::Window(w));
-            self.add_at(at, Opcode::ReduceWindow, &[operand, init_value], attrs, None)
-        }))
+        let windows = (window_dimensions, window_strides, padding);
+        self.fold_windows(at, &[operand], &[init_value], computation, windows, (&[], &[]))
     }
 
     /// `reduce_window_many(operands, init_values, computation, window_dimensions, window_strides, padding)`: the fold of
@@ -84,14 +82,8 @@ impl Builder {
         padding: &Padding,
     ) -> Op {
         let at = Location::caller();
-        let window = match operands.first() {
-            Some(&first) => self.window_at(at, first, window_dimensions, window_strides, padding, &[], &[]),
-            None => Ok(Vec::new()),
-        };
-        self.finish(window.and_then(|w| {
-            let attrs = self.to_apply(computation).with(AttrKey::Window, AttrValue::Window(w));
-            self.add_at(at, Opcode::ReduceWindow, &[operands, init_values].concat(), attrs, None)
-        }))
+        let windows = (window_dimensions, window_strides, padding);
+        self.fold_windows(at, operands, init_values, computation, windows, (&[], &[]))
     }
 
     /// `reduce_window_with_general_padding(operands, init_values, computation, window_dimensions, window_strides,
@@ -111,11 +103,23 @@ impl Builder {
         padding: &[(i64, i64)],
     ) -> Op {
         let at = Location::caller();
-        let padding = Padding::Explicit(padding.to_vec());
+        let windows = (window_dimensions, window_strides, &Padding::Explicit(padding.to_vec()));
+        self.fold_windows(at, operands, init_values, computation, windows, (base_dilations, window_dilations))
+    }
+
+    /// A `reduce-window` called from `at`: its windows are sizes, strides and padding; the dilations are the base's and the
+    /// window's.
+    fn fold_windows(
+        &self,
+        at: At,
+        operands: &[Op],
+        init_values: &[Op],
+        computation: &Module,
+        (sizes, strides, padding): (&[i64], &[i64], &Padding),
+        (base_dilations, window_dilations): (&[i64], &[i64]),
+    ) -> Op {
         let window = match operands.first() {
-            Some(&first) => {
-                self.window_at(at, first, window_dimensions, window_strides, &padding, base_dilations, window_dilations)
-            }
+            Some(&first) => self.window_at(at, first, sizes, strides, padding, base_dilations, window_dilations),
             None => Ok(Vec::new()),
         };
         self.finish(window.and_then(|w| {

@@ -14,7 +14,7 @@
 //! are nests, emitted by [`NestEmitter`]. The tile is the one that the context offers or, without one, the program's
 //! own ([`super::tile`]).
 
-use super::flow::{Flow, Point};
+use super::flow::{Flow, Point, enter};
 use super::lanes::{Lanes, flags};
 use super::nest::NestEmitter;
 use super::target::Target;
@@ -162,11 +162,8 @@ pub fn function(index: u32, signature: Signature, c: &Contraction, around: &Surr
     let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
-    let entry = b.create_block();
-    b.append_block_params_for_function_params(entry);
-    b.switch_to_block(entry);
-    b.seal_block(entry);
-    let [buffers, begin, end, scratch, cx] = [0, 1, 2, 3, 4].map(|i| b.block_params(entry)[i]);
+    let values = enter(&mut b);
+    let [buffers, begin, end, scratch, cx] = [0, 1, 2, 3, 4].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..around.kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
     let plan = Plan::new(c);
@@ -275,9 +272,7 @@ impl Emitter<'_, '_> {
 
     /// Address of the element that an index map gives for the current axes.
     fn address(&mut self, buffer: u32, ix: &Ix) -> Value {
-        let axes = std::mem::take(&mut self.axes);
-        let index = self.index(ix, None, Point { axes: &axes, values: &HashMap::new() });
-        self.axes = axes;
+        let index = self.b.index(ix, None, Point { axes: &self.axes, values: &HashMap::new() });
         self.element(self.bases[buffer as usize], index, self.plan.mem.bytes())
     }
 

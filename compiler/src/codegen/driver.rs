@@ -2,6 +2,7 @@
 
 use super::calls::Calls;
 use super::contraction::{self, Plan, Surroundings};
+use super::flow::enter;
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, scratch_bytes};
 use super::parallel::{self, Tasks};
@@ -250,11 +251,8 @@ fn phase_function(index: u32, kernel: &Kernel, phase: &Phase, target: &Target) -
         Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(5, false));
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
-    let entry = b.create_block();
-    b.append_block_params_for_function_params(entry);
-    b.switch_to_block(entry);
-    b.seal_block(entry);
-    let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| b.block_params(entry)[i]);
+    let values = enter(&mut b);
+    let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
     emit_phase(&mut b, target, phase, &bases, (begin, end), scratch);
@@ -315,11 +313,8 @@ impl Driver<'_, '_> {
             Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(4, true));
         let mut context = FunctionBuilderContext::new();
         let mut b = FunctionBuilder::new(&mut function, &mut context);
-        let entry = b.create_block();
-        b.append_block_params_for_function_params(entry);
-        b.switch_to_block(entry);
-        b.seal_block(entry);
-        let [parameters, results, workspace, context_pointer] = [0, 1, 2, 3].map(|i| b.block_params(entry)[i]);
+        let values = enter(&mut b);
+        let [parameters, results, workspace, context_pointer] = [0, 1, 2, 3].map(|i| values[i]);
         let table = |b: &mut FunctionBuilder<'_>, base, n: usize, places: &[LeafPlace]| -> Vec<Value> {
             let own = |i: usize| LeafPlace { leaf: i as u32, offset: 0 };
             let places = (0..n).map(|i| places.get(i).copied().unwrap_or(own(i)));

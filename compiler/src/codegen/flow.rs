@@ -165,6 +165,15 @@ impl<'b> Flow<'b> for FunctionBuilder<'b> {
     }
 }
 
+/// Starts a function's code in its entry block; the parameters.
+pub fn enter(b: &mut FunctionBuilder<'_>) -> Vec<Value> {
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    b.seal_block(entry);
+    b.block_params(entry).to_vec()
+}
+
 /// The turns of a loop that has been entered.
 fn turns<'b, E: Flow<'b>>(
     e: &mut E,

@@ -11,6 +11,7 @@
 //! works out the points of its task and its worker's scratch, and calls the phase.
 
 use super::driver::{Driver, import_function, signature};
+use super::flow::enter;
 use super::lanes::flags;
 use super::target::Target;
 use crate::kernel::ir::{Contraction, Nest};
@@ -96,11 +97,8 @@ pub(super) fn task_function(index: u32, per_worker: u64, target: &Target) -> Fun
     let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), task_signature());
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
-    let entry = b.create_block();
-    b.append_block_params_for_function_params(entry);
-    b.switch_to_block(entry);
-    b.seal_block(entry);
-    let [argument, task, worker] = [0, 1, 2].map(|i| b.block_params(entry)[i]);
+    let values = enter(&mut b);
+    let [argument, task, worker] = [0, 1, 2].map(|i| values[i]);
     let [buffers, scratch, cx, phase, chunk, points] =
         [Argument::BUFFERS, Argument::SCRATCH, Argument::CONTEXT, Argument::PHASE, Argument::CHUNK, Argument::POINTS]
             .map(|offset| b.ins().load(types::I64, flags(), argument, offset));

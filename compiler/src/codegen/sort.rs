@@ -214,10 +214,7 @@ impl Emitter<'_, '_, '_> {
     }
 
     fn at(&mut self, ix: &Ix, values: &HashMap<NodeId, Value>) -> Value {
-        let axes = std::mem::take(&mut self.axes);
-        let v = self.index(ix, None, Point { axes: &axes, values });
-        self.axes = axes;
-        v
+        self.lanes.b.index(ix, None, Point { axes: &self.axes, values })
     }
 
     /// The scalars of some nodes of a body.

@@ -11,7 +11,7 @@
 //! for each `k` loads one row of `b` and spreads one element of `a` a row. The two operands are never written while the
 //! function runs, so their loads may move: the code generator then loads late enough to spill nothing.
 
-use super::flow::Flow;
+use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::target::Target;
 use crate::kernel::body::Variant;
@@ -56,11 +56,7 @@ pub fn function(index: u32, ty: ElementType, target: &Target) -> Function {
     let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature());
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
-    let entry = b.create_block();
-    b.append_block_params_for_function_params(entry);
-    b.switch_to_block(entry);
-    b.seal_block(entry);
-    let p: Vec<Value> = b.block_params(entry).to_vec();
+    let p = enter(&mut b);
     let ty = scalar(ty);
     let bytes = i64::from(ty.bytes());
     let mut scale = |v: Value| b.ins().imul_imm_s(v, bytes);

@@ -4,7 +4,7 @@ use super::views::CustomCall;
 use super::{Description, call};
 use crate::abi::{Leaf, array_leaves};
 use crate::program::memory::{AlignedBytes, load, store};
-use crate::{ArrayLiteral, Literal, Shape};
+use crate::{ArrayLiteral, Literal};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::c_void;
@@ -158,15 +158,5 @@ fn call_literals(handler: &Handler, d: &Description, operands: &[&Literal]) -> R
         values.push(load(k, &leaf(shape), buffer.bytes()).map_err(|e| e.to_string())?);
     }
     debug_assert_eq!(values.len(), array_leaves(&d.result).len());
-    nest(&d.result, &mut values.into_iter()).ok_or_else(|| format!("a result of shape {}", d.result))
-}
-
-/// Builds a value of the given shape from its arrays.
-fn nest(shape: &Shape, leaves: &mut dyn Iterator<Item = ArrayLiteral>) -> Option<Literal> {
-    Some(match shape {
-        Shape::Array(_) | Shape::Buffer(_) => Literal::Array(leaves.next()?),
-        Shape::Tuple(elements) => Literal::Tuple(elements.iter().map(|s| nest(s, leaves)).collect::<Option<_>>()?),
-        Shape::Token => Literal::Token,
-        Shape::Opaque => return None,
-    })
+    Literal::from_arrays(&d.result, &mut values.into_iter()).ok_or_else(|| format!("a result of shape {}", d.result))
 }

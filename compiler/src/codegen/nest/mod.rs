@@ -73,10 +73,7 @@ impl NestEmitter<'_, '_, '_> {
 
     /// The value of an index expression; linear occurrences of `without` count as 0.
     fn at(&mut self, ix: &Ix, without: Option<Axis>, values: &HashMap<NodeId, Value>) -> Value {
-        let axes = std::mem::take(&mut self.axes);
-        let v = self.index(ix, without, Point { axes: &axes, values });
-        self.axes = axes;
-        v
+        self.lanes.b.index(ix, without, Point { axes: &self.axes, values })
     }
 
     fn row_pointer(&mut self, row: u32) -> (Value, Lane) {

@@ -36,46 +36,15 @@ use crate::error::Result;
 use crate::hlo::{Attrs, InstructionId, Module, Opcode};
 use brolga_runtime::{ArrayShape, Shape};
 
-/// Expands what has no lowering of its own.
-pub fn run(module: &mut Module) -> Result<Stats> {
+/// Replaces instructions of every computation, and counts what is replaced.
+fn each(
+    module: &mut Module,
+    mut expand: impl FnMut(&mut Rewriter<'_>, InstructionId) -> Result<Option<InstructionId>>,
+) -> Result<Stats> {
     let mut stats = Stats::default();
-    let effects = Effects::of(module);
-    let mut sums = batch_norm::Sums::default();
     for id in module.order.clone() {
         rewrite(module, id, |rw, i| {
-            let new = match rw.opcode(i) {
-                Opcode::BatchNormTraining => batch_norm::training(rw, i, &mut sums)?,
-                Opcode::BatchNormInference => batch_norm::inference(rw, i, &mut sums)?,
-                Opcode::BatchNormGrad => batch_norm::grad(rw, i, &mut sums)?,
-                Opcode::Map if !effects.of_instruction(rw.instruction(i)) => match map::map(rw, i)? {
-                    None => element_loop::map(rw, i)?,
-                    whole => whole,
-                },
-                Opcode::Map => element_loop::map(rw, i)?,
-                Opcode::Reduce => match widen::operands(rw, i)? {
-                    None => element_loop::reduce(rw, i)?,
-                    wide => wide,
-                },
-                Opcode::ReduceWindow => match widen::operands(rw, i)? {
-                    None => element_loop::reduce_window(rw, i)?,
-                    wide => wide,
-                },
-                Opcode::Scatter => match widen::operands(rw, i)? {
-                    None => element_loop::scatter(rw, i)?,
-                    wide => wide,
-                },
-                Opcode::Sort => element_sort::sort(rw, i)?,
-                Opcode::RngBitGenerator => random_bits::bits(rw, i)?,
-                Opcode::Rng => rng::rng(rw, i)?,
-                Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
-                Opcode::Scan => scan::scan(rw, i)?,
-                Opcode::Dot | Opcode::Convolution => complex::contraction(rw, i)?,
-                Opcode::RaggedDot => ragged_dot::ragged(rw, i, &mut sums)?,
-                Opcode::ScaledDot => ragged_dot::scaled(rw, i)?,
-                Opcode::Clamp => clamp(rw, i)?,
-                Opcode::Select => select(rw, i)?,
-                _ => None,
-            };
+            let new = expand(rw, i)?;
             if new.is_some() {
                 stats.add(rw.opcode(i).name(), 1);
             }
@@ -86,33 +55,65 @@ pub fn run(module: &mut Module) -> Result<Stats> {
     Ok(stats)
 }
 
+/// Expands what has no lowering of its own.
+pub fn run(module: &mut Module) -> Result<Stats> {
+    let effects = Effects::of(module);
+    let mut sums = batch_norm::Sums::default();
+    each(module, |rw, i| {
+        Ok(match rw.opcode(i) {
+            Opcode::BatchNormTraining => batch_norm::training(rw, i, &mut sums)?,
+            Opcode::BatchNormInference => batch_norm::inference(rw, i, &mut sums)?,
+            Opcode::BatchNormGrad => batch_norm::grad(rw, i, &mut sums)?,
+            Opcode::Map if !effects.of_instruction(rw.instruction(i)) => match map::map(rw, i)? {
+                None => element_loop::map(rw, i)?,
+                whole => whole,
+            },
+            Opcode::Map => element_loop::map(rw, i)?,
+            Opcode::Reduce => match widen::operands(rw, i)? {
+                None => element_loop::reduce(rw, i)?,
+                wide => wide,
+            },
+            Opcode::ReduceWindow => match widen::operands(rw, i)? {
+                None => element_loop::reduce_window(rw, i)?,
+                wide => wide,
+            },
+            Opcode::Scatter => match widen::operands(rw, i)? {
+                None => element_loop::scatter(rw, i)?,
+                wide => wide,
+            },
+            Opcode::Sort => element_sort::sort(rw, i)?,
+            Opcode::RngBitGenerator => random_bits::bits(rw, i)?,
+            Opcode::Rng => rng::rng(rw, i)?,
+            Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
+            Opcode::Scan => scan::scan(rw, i)?,
+            Opcode::Dot | Opcode::Convolution => complex::contraction(rw, i)?,
+            Opcode::RaggedDot => ragged_dot::ragged(rw, i, &mut sums)?,
+            Opcode::ScaledDot => ragged_dot::scaled(rw, i)?,
+            Opcode::Clamp => clamp(rw, i)?,
+            Opcode::Select => select(rw, i)?,
+            _ => None,
+        })
+    })
+}
+
 /// Expands, while dimensions still are dynamic, what [`super::dynamic`] has no rule for.
 pub fn run_dynamic(module: &mut Module) -> Result<Stats> {
-    let mut stats = Stats::default();
     let mut sums = batch_norm::Sums::default();
     let marked = |shape: &Shape| shape.leaves().iter().any(|s| s.as_array().is_some_and(ArrayShape::is_dynamic));
-    for id in module.order.clone() {
-        rewrite(module, id, |rw, i| {
-            let instruction = rw.instruction(i);
-            if !marked(&instruction.shape) && !instruction.operands.iter().any(|&o| marked(rw.shape(o))) {
-                return Ok(None);
-            }
-            let new = match rw.opcode(i) {
-                Opcode::BatchNormTraining => batch_norm::training(rw, i, &mut sums)?,
-                Opcode::BatchNormGrad => batch_norm::grad(rw, i, &mut sums)?,
-                Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
-                Opcode::Scan => scan::scan(rw, i)?,
-                Opcode::Scatter => flat_scatter::dynamic(rw, i),
-                _ => None,
-            };
-            if new.is_some() {
-                stats.add(rw.opcode(i).name(), 1);
-            }
-            Ok(new)
-        })?;
-    }
-    sort_computations(module)?;
-    Ok(stats)
+    each(module, |rw, i| {
+        let instruction = rw.instruction(i);
+        if !marked(&instruction.shape) && !instruction.operands.iter().any(|&o| marked(rw.shape(o))) {
+            return Ok(None);
+        }
+        Ok(match rw.opcode(i) {
+            Opcode::BatchNormTraining => batch_norm::training(rw, i, &mut sums)?,
+            Opcode::BatchNormGrad => batch_norm::grad(rw, i, &mut sums)?,
+            Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
+            Opcode::Scan => scan::scan(rw, i)?,
+            Opcode::Scatter => flat_scatter::dynamic(rw, i),
+            _ => None,
+        })
+    })
 }
 
 /// Scalar bounds become arrays of the operand's shape.
