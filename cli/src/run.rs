@@ -71,7 +71,8 @@ pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
 fn run_module(args: &RunArgs, options: &RunOptions, module: &Module, source: &Arc<Source>) -> Result<Literal, Failure> {
     let inputs = input::gather(&args.input, &parameter_shapes(module))?;
     if args.engine != Engine::Interp {
-        let compile = CompileOptions { parallel_grain: args.parallel_grain, ..CompileOptions::default() };
+        let (parallel_grain, wide_work) = (args.parallel_grain, args.wide_work);
+        let compile = CompileOptions { parallel_grain, wide_work, ..CompileOptions::default() };
         match brolga_compiler::compile(module, &compile) {
             Ok(artifact) if args.engine == Engine::Aot => {
                 return run_compiled(options, module, &by_disk(&artifact.object)?, &inputs);

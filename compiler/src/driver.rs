@@ -1,7 +1,7 @@
 //! From a module to an artifact: the rooms, one after another.
 
 use crate::codegen::DEFAULT_GRAIN;
-use crate::codegen::driver::{CodegenOptions, compile as generate};
+use crate::codegen::driver::{CodegenOptions, WIDE_WORK, compile as generate};
 use crate::codegen::target::{Target, TargetOptions};
 use crate::error::Result;
 use crate::hlo::Module;
@@ -29,6 +29,9 @@ pub struct CompileOptions {
     /// Phases that compute fewer elements are not split among workers; `None` for
     /// [`DEFAULT_GRAIN`](crate::codegen::DEFAULT_GRAIN). Results do not depend on it.
     pub parallel_grain: Option<u64>,
+    /// Rows of loops with less work, in elements times operations, are not given 256-bit code; `None` for
+    /// [`WIDE_WORK`](crate::codegen::driver::WIDE_WORK). Results do not depend on it.
+    pub wide_work: Option<u64>,
     /// Round 16-bit and 8-bit floats after every operation.
     pub strict_rounding: bool,
     /// Keep CLIF and assembly as text.
@@ -118,7 +121,8 @@ pub fn compile_with(
         n => n,
     };
     let grain = options.parallel_grain.unwrap_or(DEFAULT_GRAIN);
-    let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain };
+    let wide_work = options.wide_work.unwrap_or(WIDE_WORK);
+    let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain, wide_work };
     let code = generate(&symbol, &schedule, &assignment, &target, codegen)?;
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&symbol, object::architecture(&*target.isa)?);

@@ -155,6 +155,21 @@ fn same(a: f64, b: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan())
 }
 
+/// The first element that has other bits, NaN aside: which of its operands' payloads a sum keeps is up to the processor.
+pub fn first_other_bits(got: &ArrayLiteral, want: &ArrayLiteral) -> Option<usize> {
+    let ty = want.ty();
+    if got.bytes().len() != want.bytes().len() {
+        return Some(0);
+    }
+    let part = ty.real_part();
+    let parts = if ty.is_complex() { 2 } else { 1 };
+    let size = part.byte_size();
+    let nan = |bytes: &[u8]| part.is_float() && component(part, bytes).0.is_nan();
+    let pairs = got.bytes().chunks(size).zip(want.bytes().chunks(size));
+    let other = pairs.into_iter().position(|(a, b)| a != b && !(nan(a) && nan(b)));
+    other.map(|at| at / parts)
+}
+
 /// Compares; the error says how many elements differ and shows the first.
 pub fn compare(got: &ArrayLiteral, want: &ArrayLiteral, tolerance: &Tolerance) -> Result<(), String> {
     if got.ty() != want.ty() || got.dims() != want.dims() {

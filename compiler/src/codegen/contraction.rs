@@ -267,7 +267,7 @@ impl Emitter<'_, '_> {
         let scratch = self.scratch[0];
         let axes = self.axes.clone();
         let lanes = Lanes { b: &mut self.b, x86 };
-        NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest }.run(begin, end);
+        NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest, wide: None }.run(begin, end);
     }
 
     /// Address of the element that an index map gives for the current axes.

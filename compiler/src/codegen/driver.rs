@@ -4,7 +4,7 @@ use super::calls::Calls;
 use super::contraction::{self, Plan, Surroundings};
 use super::flow::enter;
 use super::lanes::{Lanes, flags};
-use super::nest::{NestEmitter, scratch_bytes};
+use super::nest::{NestEmitter, WideRows, scratch_bytes};
 use super::parallel::{self, Tasks};
 use super::registers::emit_loop;
 use super::sort;
@@ -46,6 +46,24 @@ pub struct Code {
     pub custom_calls: Vec<CustomCallInfo>,
 }
 
+/// A function before it is machine code, or as such.
+enum Source {
+    /// For Cranelift.
+    Clif(Box<Function>),
+    /// Done.
+    Machine(Vec<u8>),
+}
+
+impl Source {
+    fn clif(function: Function) -> Source {
+        Source::Clif(Box::new(function))
+    }
+}
+
+/// Rows of less work, in elements times nodes of the body, stay in 128-bit registers: a call and the frame it is handed
+/// cost some tens of cycles.
+pub const WIDE_WORK: u64 = 512;
+
 /// How to compile.
 #[derive(Clone, Copy, Debug)]
 pub struct CodegenOptions {
@@ -55,6 +73,8 @@ pub struct CodegenOptions {
     pub keep_clif: bool,
     /// Phases that compute fewer elements are not split among workers.
     pub grain: u64,
+    /// Rows of less work are not given 256-bit code; see [`WIDE_WORK`].
+    pub wide_work: u64,
 }
 
 /// Phases whose whole work is at most this many elements become part of the driver.
@@ -73,7 +93,7 @@ pub fn compile(
     target: &Target,
     options: CodegenOptions,
 ) -> Result<Code> {
-    let mut functions: Vec<(String, Function)> = Vec::new();
+    let mut functions: Vec<(String, Source)> = Vec::new();
     let mut phases: HashMap<(KernelId, usize), PhaseCode> = HashMap::new();
     let mut per_worker = 0;
     let mut inlined = 0;
@@ -94,7 +114,7 @@ pub fn compile(
                 Phase::Registers(_) => {
                     let index = functions.len() as u32;
                     let name = format!("{symbol}.{}.{}", k.as_u32(), kernel.name);
-                    functions.push((name, phase_function(index, kernel, phase, target)));
+                    functions.push((name, Source::clif(phase_function(index, kernel, phase, target, None))));
                     phases.insert((k, p), PhaseCode::Function(index, 1, None));
                     continue;
                 }
@@ -102,7 +122,7 @@ pub fn compile(
                     per_worker = per_worker.max(sort::scratch_bytes(sort));
                     let index = functions.len() as u32;
                     let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
-                    functions.push((name, phase_function(index, kernel, phase, target)));
+                    functions.push((name, Source::clif(phase_function(index, kernel, phase, target, None))));
                     let tasks = Tasks::of_sort(sort, options.grain);
                     split |= tasks.is_some();
                     phases.insert((k, p), PhaseCode::Function(index, sort.points(), tasks));
@@ -113,13 +133,14 @@ pub fn compile(
                     per_worker = per_worker.max(plan.scratch_bytes());
                     let tile = *tiles.entry(c.ty).or_insert_with(|| {
                         let index = functions.len() as u32;
-                        functions.push((format!("{symbol}.tile.{}", c.ty), tile::function(index, c.ty, target)));
+                        let tile = Source::clif(tile::function(index, c.ty, target));
+                        functions.push((format!("{symbol}.tile.{}", c.ty), tile));
                         index
                     });
                     let index = functions.len() as u32;
                     let around = Surroundings { kernel, target, tile };
                     let function = contraction::function(index, signature(5, false), c, &around);
-                    functions.push((format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name), function));
+                    functions.push((format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name), Source::clif(function)));
                     let tasks = Tasks::of_contraction(c, plan.points(), options.grain);
                     split |= tasks.is_some();
                     phases.insert((k, p), PhaseCode::Function(index, plan.points(), tasks));
@@ -134,8 +155,17 @@ pub fn compile(
             }
             let index = functions.len() as u32;
             let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
-            let function = phase_function(index, kernel, phase, target);
-            functions.push((name, function));
+            let mut wide = target.has_avx2().then(|| WideRows {
+                first: index + 1,
+                functions: Vec::new(),
+                fma: target.variant == Variant::Fma,
+                least_work: i64::try_from(options.wide_work).unwrap_or(i64::MAX),
+            });
+            let function = phase_function(index, kernel, phase, target, wide.as_mut());
+            let rows = wide.into_iter().flat_map(|w| w.functions).enumerate();
+            let rows: Vec<_> = rows.map(|(i, f)| (format!("{name}.row{i}"), Source::Machine(f.code))).collect();
+            functions.push((name, Source::clif(function)));
+            functions.extend(rows);
             let tasks = Tasks::of_nest(nest, options.grain);
             split |= tasks.is_some();
             phases.insert((k, p), PhaseCode::Function(index, nest.points(), tasks));
@@ -143,13 +173,14 @@ pub fn compile(
     }
     let task = split.then(|| {
         let index = functions.len() as u32;
-        functions.push((format!("{symbol}.task"), parallel::task_function(index, per_worker, target)));
+        let task = Source::clif(parallel::task_function(index, per_worker, target));
+        functions.push((format!("{symbol}.task"), task));
         index
     });
     let index = functions.len() as u32;
     let calls = Calls::of(schedule);
     let driver = Driver::build(index, (schedule, assignment), &phases, target, &calls, task)?;
-    functions.push((symbol.to_owned(), driver));
+    functions.push((symbol.to_owned(), Source::clif(driver)));
     let mut data: Vec<DataObject> = schedule
         .constants
         .iter()
@@ -160,7 +191,13 @@ pub fn compile(
         DataObject::constant(format!("{symbol}.call.{i}"), 8, bytes)
     }));
     let clif = if options.keep_clif {
-        functions.iter().map(|(name, f)| format!("; {name}\n{}", f.display())).collect()
+        functions
+            .iter()
+            .filter_map(|(name, f)| match f {
+                Source::Clif(f) => Some(format!("; {name}\n{}", f.display())),
+                Source::Machine(_) => None,
+            })
+            .collect()
     } else {
         Vec::new()
     };
@@ -177,12 +214,19 @@ pub fn compile(
 
 /// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.
 fn compile_all(
-    functions: Vec<(String, Function)>,
+    functions: Vec<(String, Source)>,
     target: &Target,
     threads: usize,
     exported: usize,
 ) -> Result<Vec<CompiledFunction>> {
-    let one = |(i, (name, function)): (usize, (String, Function))| -> Result<CompiledFunction> {
+    let one = |(i, (name, source)): (usize, (String, Source))| -> Result<CompiledFunction> {
+        let function = match source {
+            Source::Clif(function) => *function,
+            Source::Machine(code) => {
+                let alignment = WIDE_ALIGNMENT;
+                return Ok(CompiledFunction { symbol: name, exported: false, alignment, code, relocs: Vec::new() });
+            }
+        };
         let mut context = Context::for_function(function);
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             context.compile(&*target.isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
@@ -221,6 +265,9 @@ fn compile_all(
     done.into_iter().map(|(_, r)| r).collect()
 }
 
+/// Constants of 256-bit code are read a register at a time.
+const WIDE_ALIGNMENT: u64 = 32;
+
 enum PhaseCode {
     Inline,
     /// Its function, its points, and how they are cut into tasks.
@@ -246,7 +293,13 @@ pub(super) fn signature(parameters: usize, returns: bool) -> Signature {
 }
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
-fn phase_function(index: u32, kernel: &Kernel, phase: &Phase, target: &Target) -> Function {
+fn phase_function(
+    index: u32,
+    kernel: &Kernel,
+    phase: &Phase,
+    target: &Target,
+    wide: Option<&mut WideRows>,
+) -> Function {
     let mut function =
         Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(5, false));
     let mut context = FunctionBuilderContext::new();
@@ -255,7 +308,7 @@ fn phase_function(index: u32, kernel: &Kernel, phase: &Phase, target: &Target) -
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
-    emit_phase(&mut b, target, phase, &bases, (begin, end), scratch);
+    emit_phase(&mut b, target, phase, &bases, (begin, end), scratch, wide);
     b.ins().return_(&[]);
     b.finalize(target.isa.frontend_config());
     function
@@ -268,12 +321,13 @@ fn emit_phase(
     bases: &[Value],
     (begin, end): (Value, Value),
     scratch: Value,
+    wide: Option<&mut WideRows>,
 ) {
     let mut lanes = Lanes { b, x86: target.is_x86() };
     match phase {
         Phase::Nest(nest) => {
             let (axes, results) = (HashMap::new(), HashMap::new());
-            NestEmitter { lanes, bases, scratch, axes, results, nest }.run(begin, end);
+            NestEmitter { lanes, bases, scratch, axes, results, nest, wide }.run(begin, end);
         }
         Phase::Registers(l) => emit_loop(&mut lanes, l, bases),
         Phase::Sort(s) => sort::emit(lanes, s, bases, (begin, end), scratch),
@@ -502,7 +556,7 @@ impl Driver<'_, '_> {
             }
             let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
             let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
-            emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch);
+            emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch, None);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! call: the object writer refuses such code. Every function is compiled on its own, so threads cannot change a byte.
 //!
 //! **Algorithm.** [`driver`] builds the driver; [`nest`], [`contraction`] and [`sort`] build phases out of blocks of
-//! [`lanes`] and of register [`tile`]s; [`target`] finds the machine.
+//! [`lanes`] and of register [`tile`]s; rows worth it are machine code of our own ([`wide`]); [`target`] finds the machine.
 
 mod calls;
 pub mod contraction;
@@ -21,5 +21,6 @@ pub mod registers;
 pub mod sort;
 pub mod target;
 pub mod tile;
+mod wide;
 
 pub use parallel::DEFAULT_GRAIN;

@@ -108,6 +108,11 @@ impl Target {
         matches!(self.isa.triple().architecture, Architecture::X86_64 | Architecture::Aarch64(_))
     }
 
+    /// Whether vectors of 256 bits are there for integers and floats alike.
+    pub fn has_avx2(&self) -> bool {
+        self.is_x86() && self.features.contains(&"avx") && self.features.contains(&"avx2")
+    }
+
     /// Whether this is x86-64.
     pub fn is_x86(&self) -> bool {
         self.isa.triple().architecture == Architecture::X86_64

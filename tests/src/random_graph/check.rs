@@ -5,6 +5,7 @@
 //! the interpreter finds for them in the whole graph.
 
 use super::Graph;
+use crate::compare::first_other_bits;
 use brolga_compiler::hlo::{Attrs, Instruction, Module, Opcode};
 use brolga_compiler::reduce::{ReduceOptions, leading_array, reduce as search};
 use brolga_compiler::{CompileOptions, Error, compile, interp};
@@ -25,6 +26,8 @@ pub enum Stage {
     Run,
     /// A result is not near enough.
     Result,
+    /// 256-bit rows give other bits than 128-bit ones.
+    Wide,
     /// More threads give other bits.
     Threads,
     /// The object depends on how many threads compiled it, or is not the same from disk.
@@ -103,6 +106,16 @@ pub fn check(graph: &Graph) -> Outcome {
         Ok(again) if again.iter().zip(&got).all(|(a, b)| a.bytes() == b.bytes()) => {}
         Ok(_) => return fails(Stage::Threads, "three threads give other bits than one"),
         Err(e) => return fails(Stage::Threads, e),
+    }
+    let wide = CompileOptions { wide_work: Some(0), ..options.clone() };
+    let again = compile(&graph.module, &wide)
+        .map_err(|e| e.to_string())
+        .and_then(|artifact| Program::from_object(&artifact.object).map_err(|e| e.to_string()))
+        .and_then(|program| program.run(&inputs).map_err(|e| e.to_string()));
+    match again {
+        Ok(again) if again.iter().zip(&got).all(|(a, b)| first_other_bits(a, b).is_none()) => {}
+        Ok(_) => return fails(Stage::Wide, "256-bit rows give other bits than 128-bit ones"),
+        Err(e) => return fails(Stage::Wide, e),
     }
     match compile(&graph.module, &CompileOptions { threads: 2, ..options }) {
         Ok(again) if again.object == artifact.object => Outcome::Agrees,

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::Value;
 use std::collections::HashMap;
 
 /// What a stage's nodes need while it is emitted.
-pub(super) struct StageInfo {
+pub struct StageInfo {
     /// Nodes that something stored or folded needs.
     pub needed: Vec<bool>,
     /// Nodes that differ along the vector axis.
@@ -63,13 +63,13 @@ pub fn reachable(body: &Body, roots: impl Iterator<Item = NodeId>) -> Vec<bool> 
 }
 
 /// The elements from one turn of the vector axis to the next, where that is the same everywhere.
-pub(super) fn linear_stride(ix: &Ix, axis: Axis, info: &StageInfo) -> Option<i64> {
+pub fn linear_stride(ix: &Ix, axis: Axis, info: &StageInfo) -> Option<i64> {
     let mut uniform = true;
     ix.for_each_value(&mut |n| uniform &= !info.varies[n.0 as usize]);
     if uniform { ix.stride(axis) } else { None }
 }
 
 /// Whether a store happens along the vector axis.
-pub(super) fn store_varies(stage: &Stage, info: &StageInfo, s: &Store) -> bool {
+pub fn store_varies(stage: &Stage, info: &StageInfo, s: &Store) -> bool {
     info.varies[s.value.0 as usize] || s.index.mentions(stage.vector.axis)
 }

@@ -268,6 +268,6 @@ fn block_registers(v: Val) -> Vec<Value> {
 }
 
 /// Virtual lanes of a reduction: 32 where every component has 32 bits, 16 otherwise.
-pub(super) fn lane_count(lanes: &[Lane]) -> i64 {
+pub fn lane_count(lanes: &[Lane]) -> i64 {
     if lanes.iter().any(|l| l.bits() == 64) { 16 } else { 32 }
 }

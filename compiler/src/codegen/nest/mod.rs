@@ -13,18 +13,22 @@
 mod analysis;
 mod elements;
 mod fold;
+mod wide_rows;
 
 pub use analysis::reachable;
+pub(super) use analysis::{StageInfo, linear_stride, store_varies};
+pub(super) use fold::lane_count;
+pub use wide_rows::WideRows;
 
 use super::flow::{Flow, Point};
 use super::lanes::{BLOCK, Lanes, Val};
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Place, Stage};
-use analysis::{StageInfo, analyse, linear_stride, store_varies};
+use analysis::analyse;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::FunctionBuilder;
-use fold::{Mode, lane_count};
+use fold::Mode;
 use std::collections::HashMap;
 
 /// Bytes of row buffers that a worker needs for a nest: each starts on a 64-byte line.
@@ -50,6 +54,8 @@ pub struct NestEmitter<'f, 'b, 'k> {
     pub results: HashMap<u32, Value>,
     /// What is emitted.
     pub nest: &'k Nest,
+    /// Where rows may go that are worth 256-bit registers.
+    pub wide: Option<&'k mut WideRows>,
 }
 
 impl<'b> Flow<'b> for NestEmitter<'_, 'b, '_> {
@@ -133,7 +139,7 @@ impl NestEmitter<'_, '_, '_> {
                 stage.accumulators.iter().flat_map(|a| a.init.iter().map(|&n| stage.body.lane(n))).collect();
             let in_lanes = modes.iter().any(|m| matches!(m, Some(Mode::Blocks(_))));
             let chained = modes.iter().any(|m| matches!(m, Some(Mode::Few(_) | Mode::Chain(_))));
-            let width = if in_lanes { lane_count(&lanes) } else { unroll(stage, &info) * BLOCK };
+            let mut width = if in_lanes { lane_count(&lanes) } else { unroll(stage, &info) * BLOCK };
             // A peeled first step gives accumulators without an identity their start.
             let peel = in_lanes && stage.accumulators.iter().any(|a| a.identity.is_none());
             let mut done = 0;
@@ -158,6 +164,12 @@ impl NestEmitter<'_, '_, '_> {
                 }
                 done = width;
             }
+            let wide = self.wide_rows(stage, &mut info, modes, done);
+            if wide > done && !in_lanes {
+                // Few elements are left.
+                width = BLOCK;
+            }
+            done = wide;
             let whole = done + (n - done) / width * width;
             self.count_constant(done, whole, width, &mut |this, i| {
                 for block in 0..width / BLOCK {

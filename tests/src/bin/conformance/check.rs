@@ -108,14 +108,15 @@ pub fn case(program: &Path, case: &Case, engine: &str, dir: &Path, limit: Durati
     Ok(Outcome { status, why, seconds: start.elapsed().as_secs_f64() })
 }
 
-/// Runs compiled code on 1, 2, 4 and 8 threads, and compares the bytes of the results.
+/// Runs compiled code on 1, 2, 4 and 8 threads, every row that can be in 256-bit registers, and compares the bytes of the
+/// results.
 pub fn threads(program: &Path, case: &Case, dir: &Path, limit: Duration) -> std::io::Result<Outcome> {
     let start = Instant::now();
     let log = dir.join("stderr.txt");
     let results = |threads: &str| -> std::io::Result<(End, Vec<Option<Vec<u8>>>)> {
         let out = dir.join(format!("out{threads}"));
         let mut command = run_command(program, case, "jit", dir, &out);
-        command.args(["--parallel-grain", "1", "--threads", threads]);
+        command.args(["--parallel-grain", "1", "--wide-work", "0", "--threads", threads]);
         let end = process::run(&mut command, &log, limit)?;
         Ok((end, case.outputs.iter().map(|o| std::fs::read(out.join(&o.file)).ok()).collect()))
     };

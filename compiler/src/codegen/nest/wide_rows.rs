@@ -1,0 +1,114 @@
+//! Row loops handed to 256-bit code: its frame is filled, the function called, the accumulators taken back.
+
+use super::NestEmitter;
+use super::analysis::StageInfo;
+use super::fold::Mode;
+use crate::codegen::driver::{import_function, signature};
+use crate::codegen::flow::Flow;
+use crate::codegen::lanes::{Val, flags};
+use crate::codegen::wide::{Frame, Pointer, WideFunction, select};
+use crate::kernel::body::{Lane, Op};
+use crate::kernel::ir::Stage;
+use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
+use cranelift_frontend::Variable;
+
+/// The 256-bit functions of a kernel's phase.
+pub struct WideRows {
+    /// Number of the first one among the functions of the program.
+    pub first: u32,
+    /// The functions.
+    pub functions: Vec<WideFunction>,
+    /// Whether fused multiply-add is there.
+    pub fma: bool,
+    /// Rows with less work, in elements times nodes, stay in 128-bit registers.
+    pub least_work: i64,
+}
+
+impl NestEmitter<'_, '_, '_> {
+    /// Runs as many whole turns as fit from element `done` of the row on in 256-bit code; the element behind them.
+    pub(super) fn wide_rows(&mut self, stage: &Stage, info: &mut StageInfo, modes: &[Option<Mode>], done: i64) -> i64 {
+        let n = stage.vector.extent;
+        let nodes = info.varies.iter().zip(&info.needed).filter(|(v, n)| **v && **n).count() as i64;
+        let Some(wide) = self.wide.as_deref_mut() else { return done };
+        // A chain goes through one element after another.
+        let chained = modes.iter().any(|m| matches!(m, Some(Mode::Few(_) | Mode::Chain(_))));
+        if chained || (n - done).saturating_mul(nodes + 1) < wide.least_work {
+            return done;
+        }
+        let Some((function, turn)) = select(self.nest, stage, info, wide.fma) else { return done };
+        let whole = done + (n - done) / turn * turn;
+        if whole == done {
+            return done;
+        }
+        let frame = function.frame.clone();
+        let index = wide.first + wide.functions.len() as u32;
+        wide.functions.push(function);
+        let at = self.frame(&frame);
+        self.fill(stage, info, &frame, at);
+        let variables = lane_variables(modes);
+        for (k, &variable) in variables.iter().enumerate() {
+            let v = self.b().use_var(variable);
+            // A register of CLIF is half a register here; those of a component follow each other.
+            self.b().ins().store(flags(), v, at, 16 * k as i32);
+        }
+        let (begin, end) = (self.iconst(done), self.iconst(whole));
+        let signature = self.b().func.import_signature(signature(3, false));
+        let f = import_function(self.b().func, index, signature);
+        self.b().ins().call(f, &[at, begin, end]);
+        for (k, &variable) in variables.iter().enumerate() {
+            let old = self.b().use_var(variable);
+            let ty = self.b().func.dfg.value_type(old);
+            let v = self.b().ins().load(ty, flags(), at, 16 * k as i32);
+            self.b().def_var(variable, v);
+        }
+        debug_assert_eq!(variables.len() as u32, 2 * frame.accumulators, "{:?}", stage.accumulators.len());
+        whole
+    }
+
+    /// Memory of the stack for a frame, on a line of 32 bytes.
+    fn frame(&mut self, frame: &Frame) -> Value {
+        let size = frame.bytes() + 32;
+        let slot = self.b().create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 4));
+        let start = self.b().ins().stack_addr(types::I64, slot, 0);
+        let up = self.b().ins().iadd_imm_s(start, 31);
+        self.b().ins().band_imm_s(up, -32)
+    }
+
+    fn fill(&mut self, stage: &Stage, info: &mut StageInfo, frame: &Frame, at: Value) {
+        for (k, &id) in (0..).zip(&frame.uniforms) {
+            let lane = stage.body.lane(id);
+            let v = match &stage.body.node(id).op {
+                // Of an index, what it is at the row's first element.
+                Op::Index(ix) if info.varies[id.0 as usize] => {
+                    let v = self.at(ix, Some(stage.vector.axis), &info.uniform);
+                    if lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
+                }
+                _ => self.uniform_node(stage, info, id),
+            };
+            let (Val::One(v) | Val::Four(v) | Val::Pair([v, _])) = self.lanes.splat(lane, v);
+            for half in [0, 16] {
+                self.b().ins().store(flags(), v, at, frame.uniform(k) as i32 + half);
+            }
+        }
+        for (k, p) in (0..).zip(&frame.pointers) {
+            let pointer = match p {
+                Pointer::Load(id) => info.loads.get(id).map(|l| l.0),
+                Pointer::Store(number) => info.stores.get(number).map(|s| s.0),
+                Pointer::Row(row) => Some(self.row_pointer(*row).0),
+            };
+            // Selection has seen that each is linear, and so has a pointer.
+            if let Some(pointer) = pointer {
+                self.b().ins().store(flags(), pointer, at, frame.pointer(k) as i32);
+            }
+        }
+    }
+}
+
+/// The variables of accumulators in lanes: accumulator, component, block, register.
+fn lane_variables(modes: &[Option<Mode>]) -> Vec<Variable> {
+    let blocks = modes.iter().filter_map(|m| match m {
+        Some(Mode::Blocks(all)) => Some(all),
+        _ => None,
+    });
+    blocks.flatten().flatten().flatten().copied().collect()
+}

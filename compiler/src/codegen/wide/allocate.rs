@@ -1,0 +1,425 @@
+//! Registers for a turn: straight-line code, so that the distance to the next use is known.
+
+use super::select::{Access, Definition, Inst, Turn};
+use super::{Frame, Reg};
+use iced_x86::Code;
+use std::collections::HashMap;
+
+/// An operand with its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operand {
+    /// A register, or its low half.
+    Register { number: u8, half: bool },
+    /// A constant of the pool.
+    Pool(u32),
+    /// A register's worth of the frame.
+    Frame(u32),
+    /// Memory of the row.
+    Row(Access),
+    /// An immediate.
+    Imm(u8),
+}
+
+/// An instruction with its places.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// One machine instruction.
+    Plain(Code, Vec<Operand>),
+    /// The turn's first index times a stride, in every element of a register.
+    Spread { register: u8, stride: i32, wide: bool },
+}
+
+/// A turn with places.
+pub(super) struct Allocated {
+    /// What is loaded before the loop.
+    pub before: Vec<Step>,
+    /// The turn.
+    pub body: Vec<Step>,
+    /// What is stored after the loop.
+    pub after: Vec<Step>,
+}
+
+const REGISTERS: usize = 16;
+
+/// Gives a turn its registers; spilled ones are added to the frame.
+pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
+    let plain = Allocator::run(turn, frame, &[]);
+    let spare = REGISTERS.saturating_sub(plain.peak + turn.accumulators.len());
+    let mut memory: Vec<(usize, Reg)> = (0..turn.definitions.len() as u32)
+        .map(Reg)
+        .filter(|r| matches!(turn.definitions[r.0 as usize], Definition::Constant(_) | Definition::Uniform(_)))
+        .map(|r| (plain.counts[r.0 as usize], r))
+        .filter(|(count, _)| *count > 0)
+        .collect();
+    memory.sort_by_key(|(count, r)| (std::cmp::Reverse(*count), r.0));
+    let kept: Vec<Reg> = memory.into_iter().take(spare).map(|(_, r)| r).collect();
+    let done = if kept.is_empty() { plain } else { Allocator::run(turn, frame, &kept) };
+    let Allocator { before: kept, steps: body, spills, .. } = done;
+    frame.spills = spills;
+    let mut before = Vec::new();
+    let mut after = Vec::new();
+    for k in 0..turn.accumulators.len() {
+        let (register, home) = (whole(k as u8), Operand::Frame(frame.accumulator(k as u32)));
+        before.push(Step::Plain(LOAD, vec![register, home]));
+        after.push(Step::Plain(STORE, vec![home, register]));
+    }
+    before.extend(kept);
+    Allocated { before, body, after }
+}
+
+const LOAD: Code = Code::VEX_Vmovups_ymm_ymmm256;
+const STORE: Code = Code::VEX_Vmovups_ymmm256_ymm;
+
+fn whole(number: u8) -> Operand {
+    Operand::Register { number, half: false }
+}
+
+/// Whether the last register operand of an instruction may be memory instead.
+fn takes_memory(code: Code) -> bool {
+    use Code::*;
+    !matches!(
+        code,
+        VEX_Vextractf128_xmmm128_ymm_imm8
+            | VEX_Vpslld_ymm_ymm_imm8
+            | VEX_Vpsllq_ymm_ymm_imm8
+            | VEX_Vpsrld_ymm_ymm_imm8
+            | VEX_Vpsrlq_ymm_ymm_imm8
+            | VEX_Vpsrad_ymm_ymm_imm8
+    )
+}
+
+struct Allocator<'t> {
+    turn: &'t Turn,
+    frame: &'t Frame,
+    /// Positions of the uses of each virtual register, the next one last.
+    uses: Vec<Vec<u32>>,
+    counts: Vec<usize>,
+    /// The register that holds each virtual register.
+    place: Vec<Option<u8>>,
+    /// Where each was spilled to.
+    slot: Vec<Option<u32>>,
+    held: [Option<Reg>; REGISTERS],
+    /// Registers that belong to an accumulator, or to a value for the whole loop.
+    reserved: [bool; REGISTERS],
+    locked: [bool; REGISTERS],
+    /// Where the final value of an accumulator belongs.
+    wanted: HashMap<Reg, u8>,
+    before: Vec<Step>,
+    steps: Vec<Step>,
+    spills: u32,
+    peak: usize,
+}
+
+impl<'t> Allocator<'t> {
+    fn run(turn: &'t Turn, frame: &'t Frame, kept: &[Reg]) -> Allocator<'t> {
+        let n = turn.definitions.len();
+        let mut uses = vec![Vec::new(); n];
+        let mut counts = vec![0; n];
+        for &(_, end) in &turn.accumulators {
+            uses[end.0 as usize].push(turn.insts.len() as u32);
+        }
+        for (at, inst) in turn.insts.iter().enumerate().rev() {
+            for r in operands(inst) {
+                counts[r.0 as usize] += 1;
+                let list: &mut Vec<u32> = &mut uses[r.0 as usize];
+                if list.last() != Some(&(at as u32)) {
+                    list.push(at as u32);
+                }
+            }
+        }
+        let mut a = Allocator {
+            turn,
+            frame,
+            uses,
+            counts,
+            place: vec![None; n],
+            slot: vec![None; n],
+            held: [None; REGISTERS],
+            reserved: [false; REGISTERS],
+            locked: [false; REGISTERS],
+            wanted: HashMap::new(),
+            before: Vec::new(),
+            steps: Vec::new(),
+            spills: 0,
+            peak: 0,
+        };
+        for (k, &(start, end)) in turn.accumulators.iter().enumerate() {
+            a.reserved[k] = true;
+            a.hold(k as u8, start);
+            a.wanted.insert(end, k as u8);
+            a.release_unused(start);
+        }
+        for (k, &r) in kept.iter().enumerate() {
+            let number = (REGISTERS - 1 - k) as u8;
+            a.reserved[usize::from(number)] = true;
+            a.hold(number, r);
+            if let Some(home) = a.home(r) {
+                a.before.push(Step::Plain(LOAD, vec![whole(number), home]));
+            }
+        }
+        for (at, inst) in turn.insts.iter().enumerate() {
+            a.inst(at as u32, inst);
+        }
+        a.close();
+        a
+    }
+
+    fn hold(&mut self, number: u8, r: Reg) {
+        self.held[usize::from(number)] = Some(r);
+        self.place[r.0 as usize] = Some(number);
+    }
+
+    /// Where the value lies in memory, if it does.
+    fn home(&self, r: Reg) -> Option<Operand> {
+        match self.turn.definitions[r.0 as usize] {
+            Definition::Constant(k) => Some(Operand::Pool(k)),
+            Definition::Uniform(k) => Some(Operand::Frame(self.frame.uniform(k))),
+            _ => self.slot[r.0 as usize].map(|k| Operand::Frame(self.frame.spill(k))),
+        }
+    }
+
+    /// A register that is free, made so if need be; it stays locked until the instruction is done.
+    fn take(&mut self) -> u8 {
+        let general = |a: &Self, i: usize| !a.reserved[i] && !a.locked[i];
+        let free = (0..REGISTERS).find(|&i| general(self, i) && self.held[i].is_none());
+        let i = free.unwrap_or_else(|| {
+            let next = |r: Reg| self.uses[r.0 as usize].last().copied().unwrap_or(u32::MAX);
+            let last = (0..REGISTERS)
+                .filter(|&i| general(self, i))
+                .filter_map(|i| self.held[i].map(|r| (next(r), i)))
+                .max()
+                .map_or(REGISTERS - 1, |(_, i)| i);
+            self.evict(last);
+            last
+        });
+        self.locked[i] = true;
+        i as u8
+    }
+
+    fn evict(&mut self, i: usize) {
+        let Some(r) = self.held[i].take() else { return };
+        self.place[r.0 as usize] = None;
+        if self.home(r).is_none() {
+            self.slot[r.0 as usize] = Some(self.spills);
+            self.steps.push(Step::Plain(STORE, vec![Operand::Frame(self.frame.spill(self.spills)), whole(i as u8)]));
+            self.spills += 1;
+        }
+    }
+
+    /// The value in a register.
+    fn register(&mut self, r: Reg) -> u8 {
+        if let Some(number) = self.place[r.0 as usize] {
+            self.locked[usize::from(number)] = true;
+            return number;
+        }
+        let number = self.take();
+        if let Some(home) = self.home(r) {
+            self.steps.push(Step::Plain(LOAD, vec![whole(number), home]));
+        }
+        self.hold(number, r);
+        number
+    }
+
+    /// The value in a register, or where it lies in memory.
+    fn anywhere(&mut self, r: Reg) -> Operand {
+        match (self.place[r.0 as usize], self.home(r)) {
+            (None, Some(home)) => home,
+            _ => whole(self.register(r)),
+        }
+    }
+
+    /// Whether the instruction at `at` is the last that needs `r`.
+    fn dies(&self, r: Reg, at: u32) -> bool {
+        self.uses[r.0 as usize].first().is_none_or(|&last| last <= at)
+    }
+
+    /// Whether `r` is in a register that its last use may overwrite.
+    fn given(&self, r: Reg, at: u32, to: Reg) -> bool {
+        self.place[r.0 as usize]
+            .is_some_and(|p| self.dies(r, at) && (!self.reserved[usize::from(p)] || self.wanted.get(&to) == Some(&p)))
+    }
+
+    fn release_unused(&mut self, r: Reg) {
+        if self.uses[r.0 as usize].is_empty()
+            && let Some(p) = self.place[r.0 as usize]
+            && self.wanted_or_general(p)
+        {
+            self.held[usize::from(p)] = None;
+            self.place[r.0 as usize] = None;
+        }
+    }
+
+    /// Whether a register may lose its value: not where a value is kept for the whole loop.
+    fn wanted_or_general(&self, p: u8) -> bool {
+        usize::from(p) < self.turn.accumulators.len() || !self.reserved[usize::from(p)]
+    }
+
+    /// Ends the uses at an instruction.
+    fn done(&mut self, at: u32, regs: &[Reg]) {
+        for &r in regs {
+            let list = &mut self.uses[r.0 as usize];
+            while list.last().is_some_and(|&p| p <= at) {
+                list.pop();
+            }
+            self.release_unused(r);
+        }
+    }
+
+    /// A register for a result: where it is wanted, or `near`, or one whose value has just died.
+    fn result(&mut self, to: Reg, near: Option<u8>) -> u8 {
+        let empty = |a: &Self, p: u8| a.held[usize::from(p)].is_none();
+        let wanted = self.wanted.get(&to).copied().filter(|&p| empty(self, p));
+        let near = near.filter(|&p| empty(self, p) && !self.reserved[usize::from(p)]);
+        let any = (0..REGISTERS as u8).find(|&p| empty(self, p) && !self.reserved[usize::from(p)]);
+        let number = wanted.or(near).or(any).unwrap_or_else(|| self.take());
+        self.hold(number, to);
+        number
+    }
+
+    fn inst(&mut self, at: u32, inst: &Inst) {
+        let regs = operands(inst);
+        match inst {
+            Inst::Plain { code, to, from, half, imm } => {
+                let mut places = Vec::new();
+                for (k, &r) in from.iter().enumerate() {
+                    let half = half >> (k + 1) & 1 == 1;
+                    let last = k + 1 == from.len();
+                    places.push(if last && !half && takes_memory(*code) {
+                        self.anywhere(r)
+                    } else {
+                        Operand::Register { number: self.register(r), half }
+                    });
+                }
+                self.done(at, &regs);
+                let number = self.result(*to, None);
+                let mut all = vec![Operand::Register { number, half: half & 1 == 1 }];
+                all.extend(places);
+                all.extend(imm.map(Operand::Imm));
+                self.steps.push(Step::Plain(*code, all));
+            }
+            Inst::Blend { code, to, mask, then, otherwise } => {
+                let (mask, otherwise) = (whole(self.register(*mask)), whole(self.register(*otherwise)));
+                let then = self.anywhere(*then);
+                self.done(at, &regs);
+                let number = self.result(*to, None);
+                self.steps.push(Step::Plain(*code, vec![whole(number), otherwise, then, mask]));
+            }
+            Inst::Fma { wide, to, a, b, c } => self.multiply_add(at, *wide, *to, [*a, *b, *c]),
+            Inst::Load { code, to, from } => {
+                let number = self.result(*to, None);
+                self.steps.push(Step::Plain(*code, vec![whole(number), Operand::Row(*from)]));
+            }
+            Inst::Store { code, to, from, half } => {
+                let number = self.register(*from);
+                self.steps.push(Step::Plain(*code, vec![Operand::Row(*to), Operand::Register { number, half: *half }]));
+                self.done(at, &regs);
+            }
+            Inst::Spread { to, stride, wide } => {
+                let register = self.result(*to, None);
+                self.steps.push(Step::Spread { register, stride: *stride, wide: *wide });
+            }
+        }
+        // A result that nobody needs gives its register back at once.
+        if let Inst::Plain { to, .. }
+        | Inst::Blend { to, .. }
+        | Inst::Fma { to, .. }
+        | Inst::Load { to, .. }
+        | Inst::Spread { to, .. } = inst
+        {
+            self.release_unused(*to);
+        }
+        let busy = (0..REGISTERS).filter(|&i| !self.reserved[i] && (self.held[i].is_some() || self.locked[i])).count();
+        self.peak = self.peak.max(busy);
+        self.locked = [false; REGISTERS];
+    }
+
+    /// The result takes the place of an operand: of the addend (231), of a factor (213), or of a copy.
+    fn multiply_add(&mut self, at: u32, wide: bool, to: Reg, [a, b, c]: [Reg; 3]) {
+        use Code::*;
+        let (form_213, form_231) = if wide {
+            (VEX_Vfmadd213pd_ymm_ymm_ymmm256, VEX_Vfmadd231pd_ymm_ymm_ymmm256)
+        } else {
+            (VEX_Vfmadd213ps_ymm_ymm_ymmm256, VEX_Vfmadd231ps_ymm_ymm_ymmm256)
+        };
+        let regs = [a, b, c];
+        let distinct = |x: Reg, others: [Reg; 2]| others[0] != x && others[1] != x;
+        let (code, tied, second, third) = if self.given(c, at, to) && distinct(c, [a, b]) {
+            (form_231, c, a, b)
+        } else if self.given(a, at, to) && distinct(a, [b, c]) {
+            (form_213, a, b, c)
+        } else if self.given(b, at, to) && distinct(b, [a, c]) {
+            (form_213, b, a, c)
+        } else {
+            // Copied: an addend that lies in memory by a load, a factor otherwise.
+            let in_memory = self.place[c.0 as usize].is_none();
+            if in_memory { (form_231, c, a, b) } else { (form_213, a, b, c) }
+        };
+        // The last operand may lie in memory; of two factors, that one.
+        let (second, third) =
+            if code == form_231 && self.place[second.0 as usize].is_none() { (third, second) } else { (second, third) };
+        let second = whole(self.register(second));
+        let third = self.anywhere(third);
+        let from = self.anywhere(tied);
+        let near = self.place[tied.0 as usize];
+        self.done(at, &regs);
+        let number = self.result(to, near);
+        if from != whole(number) {
+            // Registers of the other operands may have been given up to the result by now.
+            let clash = second == whole(number) || third == whole(number);
+            let number = if clash { self.elsewhere(to) } else { number };
+            self.steps.push(Step::Plain(LOAD, vec![whole(number), from]));
+            self.steps.push(Step::Plain(code, vec![whole(number), second, third]));
+        } else {
+            self.steps.push(Step::Plain(code, vec![whole(number), second, third]));
+        }
+    }
+
+    /// Moves a result that was just given a register to another one.
+    fn elsewhere(&mut self, to: Reg) -> u8 {
+        if let Some(p) = self.place[to.0 as usize].take() {
+            self.held[usize::from(p)] = None;
+            self.locked[usize::from(p)] = true;
+        }
+        let number = self.take();
+        self.hold(number, to);
+        number
+    }
+
+    /// Brings the accumulators' final values to their registers.
+    fn close(&mut self) {
+        let own = |number: u8| usize::from(number) < self.turn.accumulators.len();
+        let mut late = Vec::new();
+        let mut moves = Vec::new();
+        for (k, &(_, end)) in self.turn.accumulators.iter().enumerate() {
+            let k = k as u8;
+            match self.place[end.0 as usize] {
+                Some(p) if p == k => {}
+                // Another accumulator's register will be overwritten: by way of memory.
+                Some(p) if own(p) => {
+                    let slot = Operand::Frame(self.frame.spill(self.spills + late.len() as u32));
+                    late.push((k, slot, p));
+                }
+                Some(p) => moves.push((k, whole(p))),
+                None => moves.extend(self.home(end).map(|home| (k, home))),
+            }
+        }
+        self.spills += late.len() as u32;
+        for &(_, slot, p) in &late {
+            self.steps.push(Step::Plain(STORE, vec![slot, whole(p)]));
+        }
+        for (k, from) in moves.into_iter().chain(late.into_iter().map(|(k, slot, _)| (k, slot))) {
+            self.steps.push(Step::Plain(LOAD, vec![whole(k), from]));
+        }
+    }
+}
+
+/// The registers that an instruction reads.
+fn operands(inst: &Inst) -> Vec<Reg> {
+    match inst {
+        Inst::Plain { from, .. } => from.clone(),
+        Inst::Blend { mask, then, otherwise, .. } => vec![*mask, *then, *otherwise],
+        Inst::Fma { a, b, c, .. } => vec![*a, *b, *c],
+        Inst::Store { from, .. } => vec![*from],
+        Inst::Load { .. } | Inst::Spread { .. } => Vec::new(),
+    }
+}

@@ -1,0 +1,79 @@
+//! Row loops in 256-bit registers: machine code for x86-64 with AVX2, which CLIF has no types for.
+//!
+//! **Problem.** CLIF ends at 128 bits, and a loop that computes is twice as slow as the machine allows. The body of a row
+//! loop is straight-line, without a call and without a trap, so that encoding it takes no compiler.
+//!
+//! **Invariant.** A turn computes what the 128-bit loop computes for the same elements: the same operations with the same
+//! roundings, each element of a reduction in the same lane. What has no 256-bit form here leaves the whole row to CLIF.
+//!
+//! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight elements) in instructions over virtual registers,
+//! [`table`] knowing the instruction of each operation. [`allocate`] gives them the sixteen registers, the value that is
+//! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
+//! those used most stay in the registers that are left over. [`encode`] makes bytes of it: a function
+//! `fn(frame: *mut u8, begin: i64, end: i64)`, constants behind its last instruction. The frame, which
+//! `nest/wide_rows.rs` fills, holds accumulators, spread values, pointers, and room for spilled registers.
+
+mod allocate;
+mod encode;
+mod select;
+mod table;
+
+pub use select::{Pointer, select};
+
+/// Elements of a block.
+pub const BLOCK: i64 = 8;
+
+/// Bytes of a register.
+const REGISTER: u32 = 32;
+
+/// A virtual register: eight elements of 32 bits, or four of 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Reg(u32);
+
+/// The finished function, and what its frame holds.
+#[derive(Clone, Debug)]
+pub struct WideFunction {
+    /// Machine code, constants at its end.
+    pub code: Vec<u8>,
+    /// Where things lie.
+    pub frame: Frame,
+}
+
+/// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Registers of accumulators.
+    pub accumulators: u32,
+    /// Values that are the same along the row, each in every element of a register.
+    pub uniforms: Vec<crate::kernel::body::NodeId>,
+    /// Pointers to element 0 of the row.
+    pub pointers: Vec<Pointer>,
+    /// Spilled registers.
+    pub spills: u32,
+}
+
+impl Frame {
+    /// Offset of a register of the accumulators.
+    pub fn accumulator(&self, k: u32) -> u32 {
+        k * REGISTER
+    }
+
+    /// Offset of a spread value.
+    pub fn uniform(&self, k: u32) -> u32 {
+        self.accumulator(self.accumulators) + k * REGISTER
+    }
+
+    /// Offset of a pointer.
+    pub fn pointer(&self, k: u32) -> u32 {
+        self.uniform(self.uniforms.len() as u32) + 8 * k
+    }
+
+    fn spill(&self, k: u32) -> u32 {
+        self.pointer(self.pointers.len() as u32).next_multiple_of(REGISTER) + k * REGISTER
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u32 {
+        self.spill(self.spills)
+    }
+}

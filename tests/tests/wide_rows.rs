@@ -1,0 +1,270 @@
+//! Rows in 256-bit registers give the bits that 128-bit ones give: operation by operation, type by type, and where rows
+//! are read, reduced and written by parts.
+//!
+//! Each program is compiled twice, every row in 256-bit code that can be, and none. Where an operation has no 256-bit form
+//! the two objects are the same, so the tests also say which do.
+#![allow(clippy::unwrap_used)]
+
+use brolga_compiler::codegen::target::TargetOptions;
+use brolga_compiler::{CompileOptions, compile, shape, text};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Program};
+use brolga_tests::compare::first_other_bits;
+
+/// A reproducible sequence (xorshift).
+struct Bits(u64);
+
+impl Bits {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Values of every kind: small ones, and any bits at all, which hold NaN, infinities, denormals and limits.
+fn input(shape: &ArrayShape, bits: &mut Bits) -> ArrayLiteral {
+    let mut a = ArrayLiteral::zeros(shape);
+    let size = a.bytes().len() / a.elements().max(1);
+    let ty = a.ty();
+    for (k, chunk) in a.bytes_mut().chunks_exact_mut(size.max(1)).enumerate() {
+        let random = bits.next();
+        let value = match ty {
+            ElementType::Pred => random & 1,
+            ElementType::F32 if k % 3 != 0 => u64::from(((random >> 40) as f32 / 1e6 - 8.0).to_bits()),
+            ElementType::F64 if k % 3 != 0 => ((random >> 40) as f64 / 1e6 - 8.0).to_bits(),
+            _ if k % 3 == 0 && size < 8 => random >> 13,
+            _ => random >> (bits.next() % 60),
+        };
+        chunk.copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+    a
+}
+
+/// Whether a program has 256-bit code; its results must not depend on that.
+#[track_caller]
+fn is_wide(source: &str, features: &[&str]) -> bool {
+    let module = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let features = features.iter().map(|f| f.to_string()).collect();
+    let target = TargetOptions { features, ..TargetOptions::default() };
+    let entry = module.entry();
+    let mut bits = Bits(0x9e37_79b9_7f4a_7c15);
+    let inputs: Vec<ArrayLiteral> =
+        entry.parameters().iter().map(|&p| input(entry.instructions[p].shape.as_array().unwrap(), &mut bits)).collect();
+    let run = |wide_work: u64| {
+        let options =
+            CompileOptions { wide_work: Some(wide_work), target: target.clone(), ..CompileOptions::default() };
+        let artifact = compile(&module, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let results = program.run(&inputs.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        (artifact.object, results)
+    };
+    let ((wide, got), (narrow, want)) = (run(0), run(u64::MAX));
+    for (got, want) in got.iter().zip(&want) {
+        if let Some(element) = first_other_bits(got, want) {
+            let size = (got.bytes().len() / got.elements()).max(1);
+            let at = element * size;
+            let (g, w) = (&got.bytes()[at..at + size], &want.bytes()[at..at + size]);
+            let from: Vec<&[u8]> = inputs.iter().filter_map(|a| a.bytes().get(at..at + size)).collect();
+            panic!("element {element}: {g:02x?}, and {w:02x?} in 128 bits, of {from:02x?}\n{source}");
+        }
+    }
+    wide != narrow
+}
+
+/// `op` of `arity` operands of `from`, giving `to`; some lengths, one of them without any 256-bit turn.
+#[track_caller]
+fn elementwise(op: &str, arity: usize, from: &str, to: &str, attributes: &str) -> bool {
+    let mut wide = false;
+    for n in [5, 64, 101] {
+        let parameters: String = (0..arity).map(|k| format!("  p{k} = {from}[{n}] parameter({k})\n")).collect();
+        let operands: Vec<String> = (0..arity).map(|k| format!("p{k}")).collect();
+        let operands = operands.join(", ");
+        let source =
+            format!("HloModule m\n\nENTRY e {{\n{parameters}  ROOT r = {to}[{n}] {op}({operands}){attributes}\n}}\n");
+        wide |= is_wide(&source, &[]);
+    }
+    wide
+}
+
+const FLOATS: [&str; 4] = ["f32", "f64", "bf16", "f16"];
+const INTEGERS: [&str; 8] = ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"];
+
+#[test]
+fn float_operations() {
+    let unary = [
+        "abs",
+        "negate",
+        "sqrt",
+        "rsqrt",
+        "floor",
+        "ceil",
+        "round-nearest-even",
+        "round-nearest-afz",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "tanh",
+        "erf",
+        "sine",
+        "cosine",
+        "tan",
+        "cbrt",
+        "sign",
+    ];
+    let mut narrow = Vec::new();
+    for ty in FLOATS {
+        for op in unary {
+            if !elementwise(op, 1, ty, ty, "") {
+                narrow.push(format!("{op} {ty}"));
+            }
+        }
+        for op in ["add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "atan2", "remainder"] {
+            if !elementwise(op, 2, ty, ty, "") {
+                narrow.push(format!("{op} {ty}"));
+            }
+        }
+        for direction in ["EQ", "NE", "LT", "LE", "GT", "GE"] {
+            assert!(elementwise("compare", 2, ty, "pred", &format!(", direction={direction}")), "{direction} {ty}");
+            elementwise("compare", 2, ty, "pred", &format!(", direction={direction}, type=TOTALORDER"));
+        }
+        assert!(elementwise("is-finite", 1, ty, "pred", ""), "{ty}");
+        assert!(elementwise("clamp", 3, ty, ty, ""), "{ty}");
+    }
+    assert_eq!(narrow, [""; 0], "operations in 128 bits");
+}
+
+#[test]
+fn integer_operations() {
+    for ty in INTEGERS {
+        for op in ["add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor"] {
+            assert!(elementwise(op, 2, ty, ty, ""), "{op} {ty}");
+        }
+        for op in ["shift-left", "shift-right-logical", "shift-right-arithmetic", "divide", "remainder", "power"] {
+            elementwise(op, 2, ty, ty, "");
+        }
+        for op in ["not", "negate", "abs", "sign", "count-leading-zeros", "popcnt"] {
+            if !(ty.starts_with('u') && matches!(op, "abs" | "sign")) {
+                elementwise(op, 1, ty, ty, "");
+            }
+        }
+        for direction in ["EQ", "NE", "LT", "LE", "GT", "GE"] {
+            assert!(elementwise("compare", 2, ty, "pred", &format!(", direction={direction}")), "{direction} {ty}");
+        }
+    }
+    for op in ["and", "or", "xor"] {
+        assert!(elementwise(op, 2, "pred", "pred", ""), "{op}");
+    }
+}
+
+#[test]
+fn conversions() {
+    let all: Vec<&str> = FLOATS.into_iter().chain(INTEGERS).chain(["pred"]).collect();
+    for from in &all {
+        for to in &all {
+            elementwise("convert", 1, from, to, "");
+        }
+    }
+    for (from, to) in [("f32", "f64"), ("f64", "f32"), ("s32", "f32"), ("u32", "f32"), ("f32", "s32"), ("s16", "f32")] {
+        assert!(elementwise("convert", 1, from, to, ""), "{from} to {to}");
+    }
+    for (from, to) in [("f32", "s32"), ("f64", "u64"), ("s16", "bf16")] {
+        elementwise("bitcast-convert", 1, from, to, "");
+    }
+}
+
+#[test]
+fn rows_that_are_reduced() {
+    for (op, ty, init) in [
+        ("add", "f32", "0"),
+        ("maximum", "f32", "-inf"),
+        ("minimum", "f64", "inf"),
+        ("add", "f64", "0"),
+        ("multiply", "s32", "1"),
+        ("add", "s64", "0"),
+        ("and", "pred", "true"),
+        ("xor", "u8", "0"),
+        ("add", "bf16", "0"),
+    ] {
+        for (shape, dims, result) in
+            [("3,199", "1", "3"), ("70,5", "0", "5"), ("97,64", "0", "64"), ("4,40,33", "0,2", "40")]
+        {
+            let source = format!(
+                "HloModule m\n\nc {{\n  a = {ty}[] parameter(0)\n  b = {ty}[] parameter(1)\n  ROOT r = {ty}[] {op}(a, b)\n}}\n
+ENTRY e {{\n  x = {ty}[{shape}] parameter(0)\n  i = {ty}[] constant({init})
+  ROOT r = {ty}[{result}] reduce(x, i), dimensions={{{dims}}}, to_apply=c\n}}\n"
+            );
+            let wide = is_wide(&source, &[]);
+            assert!(wide || !dims.ends_with('1'), "{op} {ty} over {dims}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_normalization_and_of_an_arg_max() {
+    let softmax = "HloModule m\n
+max { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT m = f32[] maximum(a, b) }
+sum { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[7,150] parameter(0)
+  low = f32[] constant(-inf)
+  m = f32[7] reduce(x, low), dimensions={1}, to_apply=max
+  mb = f32[7,150] broadcast(m), dimensions={0}
+  d = f32[7,150] subtract(x, mb)
+  e = f32[7,150] exponential(d)
+  zero = f32[] constant(0)
+  s = f32[7] reduce(e, zero), dimensions={1}, to_apply=sum
+  sb = f32[7,150] broadcast(s), dimensions={0}
+  ROOT out = f32[7,150] divide(e, sb)
+}";
+    assert!(is_wide(softmax, &[]));
+    assert!(is_wide(softmax, &["-fma"]));
+    let arg_max = "HloModule m\n
+best {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  gt = pred[] compare(a, b), direction=GT
+  eq = pred[] compare(a, b), direction=EQ
+  lt = pred[] compare(i, j), direction=LT
+  tie = pred[] and(eq, lt)
+  first = pred[] or(gt, tie)
+  v = f32[] select(first, a, b)
+  k = s32[] select(first, i, j)
+  ROOT t = (f32[], s32[]) tuple(v, k)
+}
+ENTRY main {
+  x = f32[6,130] parameter(0)
+  at = s32[6,130] iota(), iota_dimension=1
+  low = f32[] constant(-inf)
+  zero = s32[] constant(0)
+  ROOT r = (f32[6], s32[6]) reduce(x, at, low, zero), dimensions={1}, to_apply=best
+}";
+    assert!(is_wide(arg_max, &[]));
+}
+
+#[test]
+fn long_bodies_spill_and_stay_right() {
+    // Sixty values that live until the end, and more pointers than caller-saved registers.
+    let mut body: String = (0..9).map(|k| format!("  p{k} = f32[80] parameter({k})\n")).collect();
+    for k in 0..60 {
+        body += &format!("  a{k} = f32[80] multiply(p{}, p{})\n", k % 9, (k * 7 + k / 9 + 1) % 9);
+    }
+    body += "  s0 = f32[80] add(a0, a59)\n";
+    for k in 1..60 {
+        body += &format!("  s{k} = f32[80] subtract(s{}, a{})\n", k - 1, (k * 37) % 60);
+    }
+    body += "  ROOT r = f32[80] divide(s59, a17)\n";
+    assert!(is_wide(&format!("HloModule m\n\nENTRY e {{\n{body}}}\n"), &[]));
+}
+
+#[test]
+fn machines_without_avx2_have_no_256_bit_code() {
+    let source = "HloModule m\n\nENTRY e {\n  x = f32[256] parameter(0)\n  ROOT r = f32[256] exponential(x)\n}\n";
+    assert!(is_wide(source, &[]));
+    assert!(!is_wide(source, &["-avx2"]));
+}
