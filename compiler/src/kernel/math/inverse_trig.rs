@@ -112,6 +112,9 @@ pub fn atan2(b: &mut Body, v: Variant, y: NodeId, x: NodeId) -> NodeId {
     let (pi, pi_rest) = (fx.c(PI), fx.c(pi_rest));
     let other = fx.sub(value, pi_rest);
     let other = fx.sub(pi, other);
+    // A right angle is one from the other side, too.
+    let right = fx.is(value, FloatCond::Eq, FRAC_PI_2);
+    let other = fx.b.select(right, value, other);
     let bits = fx.bits(x);
     let no_bits = fx.int(0);
     let left = fx.b.icmp(IntCond::SLt, bits, no_bits);
