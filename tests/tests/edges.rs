@@ -88,3 +88,38 @@ fn an_arg_max_finds_the_first_nan_in_any_lane() {
         }
     }
 }
+
+#[test]
+fn right_angles_are_right_from_both_sides() {
+    let (inf, quarter) = (f64::INFINITY, std::f64::consts::FRAC_PI_2);
+    let (y, x) = ([inf, inf, inf, -inf, 2.0, -3.0], [-0.0, 0.0, -2.5, -1.0, -0.0, -0.0]);
+    let want = y.map(|y| quarter.copysign(y));
+    let inputs = [ArrayLiteral::from_elements(&[6], &y), ArrayLiteral::from_elements(&[6], &x)];
+    let body = "y = f64[6] parameter(0)\n x = f64[6] parameter(1)\n a = f64[6] atan2(y, x)
+        ys = f32[6] convert(y)\n xs = f32[6] convert(x)\n as = f32[6] atan2(ys, xs)
+        ROOT r = (f64[6], f32[6]) tuple(a, as)";
+    let single = want.map(|v| v as f32);
+    check(
+        Kind::Exact,
+        body,
+        &inputs,
+        &[ArrayLiteral::from_elements(&[6], &want), ArrayLiteral::from_elements(&[6], &single)],
+    );
+}
+
+#[test]
+fn sums_over_windows_of_narrow_floats_round_at_each_step() {
+    // A unit in the last place of 100 is a half in bf16: 100.3 is 100.5, another 0.3 makes 101, and -100 leaves 1.
+    for (pad, want) in [("3_0", [100.0, 100.5, 101.0, 1.0]), ("0_3", [1.0, -99.5, -99.5, -100.0])] {
+        let body = format!(
+            "p = f32[4] parameter(0)\n x = bf16[4] convert(p)\n z = bf16[] constant(0)
+            w = bf16[4] reduce-window(x, z), window={{size=4 pad={pad}}}, to_apply=add\n ROOT r = f32[4] convert(w)"
+        );
+        let source = format!(
+            "add {{ a = bf16[] parameter(0)\n b = bf16[] parameter(1)\n ROOT s = bf16[] add(a, b) }}
+            ENTRY main {{\n{body}\n}}"
+        );
+        let inputs = [ArrayLiteral::from_elements(&[4], &[100f32, 0.3, 0.3, -100.0])];
+        check_module(Kind::Exact, &source, &inputs, &[ArrayLiteral::from_elements(&[4], &want.map(|v: f32| v))]);
+    }
+}

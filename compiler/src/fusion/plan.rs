@@ -272,9 +272,13 @@ pub(crate) struct CumulativeWindow {
     pub reverse: bool,
 }
 
+/// Running folds of narrow floats from the last element on that are no longer than this are taken window by window, each
+/// from its first element.
+const SHORT_SUM: i64 = 1024;
+
 /// Whether a `reduce-window` is a running fold along one dimension. From the first element on, each window is the one
 /// before and an element more; from the last one on, elements come in the other order, which only folds of one known
-/// operation allow.
+/// operation allow, and of floats that round at each step only long ones.
 pub(crate) fn cumulative_window(
     module: &Module,
     computation: &Computation,
@@ -306,7 +310,11 @@ pub(crate) fn cumulative_window(
         let root = &reducer.instructions[reducer.root];
         let [a, b] = root.operands[..] else { return None };
         let plain = a != b && [a, b].iter().all(|&o| reducer.instructions[o].opcode == Opcode::Parameter);
-        (plain && root.opcode.is_commutative() && root.opcode.is_elementwise()).then_some(())
+        let narrow = root.shape.as_array().is_some_and(|a| a.ty.is_float() && a.ty.bits() < 32);
+        let rounds = narrow && matches!(root.opcode, Opcode::Add | Opcode::Multiply);
+        let axis = found.map_or(0, |f| f.axis);
+        let short = dims.get(axis).is_some_and(|&d| d <= SHORT_SUM);
+        (plain && root.opcode.is_commutative() && root.opcode.is_elementwise() && !(rounds && short)).then_some(())
     };
     found.filter(|f| !f.reverse || any_order().is_some())
 }

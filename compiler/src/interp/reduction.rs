@@ -40,6 +40,14 @@ impl<'c, 'm> Reducer<'c, 'm> {
         Ok(Reducer { region, plain, arguments: Vec::new(), results: Vec::new() })
     }
 
+    /// Rounds sums of types narrower than `f32` at each step, too.
+    fn rounding_each_step(mut self) -> Self {
+        if let Some((_, ty, round)) = &mut self.plain {
+            *round |= ty.is_float() && ty.bits() < 32;
+        }
+        self
+    }
+
     /// One value taken into one running value.
     fn step_one(&mut self, accumulator: &mut Scalar, value: Scalar) -> Result<()> {
         if let Some((op, ty, round)) = self.plain {
@@ -205,7 +213,7 @@ impl<'a> Windows<'a> {
 
 fn reduce_window(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     let (inputs, inits) = inputs_and_inits(inst, operands)?;
-    let mut reducer = Reducer::new(cx, inst, AttrKey::ToApply)?;
+    let mut reducer = Reducer::new(cx, inst, AttrKey::ToApply)?.rounding_each_step();
     let windows = Windows::new(inst, inputs[0].dims())?;
     let n = inputs.len();
     let outputs = ArrayShape::new(ElementType::Pred, &*windows.counts).elements();

@@ -384,6 +384,16 @@ impl<'a> Lowerer<'a> {
         // A fold with one operation is one operation: it is rounded when it is done, or a sum in a narrow float would stop
         // growing where a step is below half a unit of it.
         let strict_rounding = self.numerics.strict_rounding && identity(&self.module.computations[id]).is_none();
+        self.combiner_rounding(inst, components, strict_rounding)
+    }
+
+    /// The combiner of a window, whose steps are few: each of them is rounded, as the computation says.
+    fn window_combiner(&self, inst: &Instruction, components: usize) -> Result<Combiner> {
+        self.combiner_rounding(inst, components, true)
+    }
+
+    fn combiner_rounding(&self, inst: &Instruction, components: usize, strict_rounding: bool) -> Result<Combiner> {
+        let id = inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| internal(inst, "no to_apply"))?;
         let mut combiner = region(self.module, id, inst, Numerics { strict_rounding, ..self.numerics })?;
         if combiner.roots.len() != components {
             return Err(internal(inst, "the combiner yields another number of values"));

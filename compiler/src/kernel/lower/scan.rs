@@ -77,14 +77,14 @@ impl Lowerer<'_> {
         let components = self.components(&inst.operands[..n])?;
         let dims = self.leaf_shape((id, 0))?.dims.clone();
         let l = self.scan_loops(&dims, window.axis, window.reverse);
-        let combiner = self.combiner(inst, components.len())?;
+        let combiner = self.window_combiner(inst, components.len())?;
         let ty = self.leaf_shape((id, 0))?.ty;
         let mut lanes = Vec::with_capacity(components.len());
         for &(k, _) in &components {
             lanes.push(self.compute_lane((id, k))?);
         }
         // Only a sum has -0 for its identity.
-        let sum = ty.is_float() && lanes[..] == [Lane::F32] && combiner.identity == Some(vec![0x8000_0000]);
+        let sum = ty == ElementType::F32 && lanes[..] == [Lane::F32] && combiner.identity == Some(vec![0x8000_0000]);
         if sum {
             lanes[0] = Lane::F64;
         }
