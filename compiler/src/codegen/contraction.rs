@@ -16,7 +16,7 @@
 
 use super::flow::{Flow, Point, enter};
 use super::lanes::{Lanes, flags};
-use super::nest::NestEmitter;
+use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
 use super::tile;
 use crate::kernel::body::{Body, Mem, NodeId, Op, Variant};
@@ -45,6 +45,13 @@ const PACK_BYTES: i64 = 1 << 19;
 /// ... and serves at least this many rows.
 const PACK_ROWS: i64 = 96;
 
+/// Rows and steps of a block of an operand that is linear in runs only, as the base of a convolution is, at most ...
+const RUN_ROWS: i64 = 192;
+const RUN_STEPS: i64 = 512;
+/// ... and at least, lest the operand be packed.
+const LEAST_ROWS: i64 = 4;
+const LEAST_STEPS: i64 = 3;
+
 /// Axes of the nests made here are numbered from these on.
 const PANEL_AXIS: Axis = Axis(1 << 24);
 const COLUMN_AXIS: Axis = Axis((1 << 24) + 1);
@@ -60,11 +67,18 @@ enum Sums {
     Scratch,
 }
 
+/// A block of a run: the run, or its largest divisor up to `most`.
+fn of_run(run: i64, most: i64, usual: i64) -> i64 {
+    if run <= most { run } else { (1..=usual).rev().find(|d| run % d == 0).unwrap_or(1) }
+}
+
 /// How a contraction is cut.
 #[derive(Clone, Debug)]
 pub struct Plan {
     mem: Mem,
     pack_lhs: bool,
+    /// Strides of the left operand along rows and steps, within a block.
+    lhs: (i64, i64),
     pack_rhs: bool,
     sums: Sums,
     /// Columns of a panel.
@@ -98,7 +112,18 @@ impl Plan {
         let bytes = mem.bytes();
         let (m, n, k) = (c.m.extent, c.n.extent, c.k.extent);
         let panel = PANEL_BYTES / bytes;
-        let pack_lhs = c.lhs.index.stride(c.m.axis).is_none() || c.lhs.index.stride(c.k.axis).is_none();
+        // Blocks of rows and of steps in which the left operand is linear.
+        let (mut rows, mut steps) = (cut(m, ROW_BLOCK, 12), cut(k, K_BLOCK, 8));
+        let mut lhs = None;
+        if let (Some((m_run, row)), Some((k_run, step))) = (c.lhs.index.run(c.m.axis, m), c.lhs.index.run(c.k.axis, k))
+        {
+            let run_rows = if m_run == m { rows } else { of_run(m_run, RUN_ROWS, ROW_BLOCK) };
+            let run_steps = if k_run == k { steps } else { of_run(k_run, RUN_STEPS, K_BLOCK) };
+            if run_rows >= LEAST_ROWS.min(m) && run_steps >= LEAST_STEPS.min(k) {
+                (rows, steps, lhs) = (run_rows, run_steps, Some((row, step)));
+            }
+        }
+        let pack_lhs = lhs.is_none();
         let unit = |stride: Option<i64>, extent: i64| extent == 1 || stride == Some(1);
         let walks = unit(c.rhs.index.stride(c.n.axis), n) && c.rhs.index.stride(c.k.axis).is_some();
         let large = k.saturating_mul(n).saturating_mul(bytes) >= PACK_BYTES && m >= PACK_ROWS;
@@ -113,13 +138,12 @@ impl Plan {
             Some(i) => Sums::Store(i),
             None => Sums::Scratch,
         };
-        let rows = cut(m, ROW_BLOCK, 12);
         let strips = pack_rhs || sums == Sums::Scratch || m < 4 * ROW_BLOCK;
         let strip = if strips && n > STRIP { cut(n, STRIP, panel) } else { n };
         let group = if pack_rhs { parts(m.min(ROW_GROUP), rows) * rows } else { rows };
-        let steps = cut(k, K_BLOCK, 8);
         let batch = c.batch.iter().map(|l| l.extent).product();
-        Plan { mem, pack_lhs, pack_rhs, sums, panel, strip, group, rows, steps, batch, m, n, k }
+        let lhs = lhs.unwrap_or_default();
+        Plan { mem, pack_lhs, lhs, pack_rhs, sums, panel, strip, group, rows, steps, batch, m, n, k }
     }
 
     /// Points of the parallel space.
@@ -158,7 +182,13 @@ pub struct Surroundings<'a> {
 }
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
-pub fn function(index: u32, signature: Signature, c: &Contraction, around: &Surroundings<'_>) -> Function {
+pub fn function(
+    index: u32,
+    signature: Signature,
+    c: &Contraction,
+    around: &Surroundings<'_>,
+    rows: Option<&mut WideRows>,
+) -> Function {
     let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
@@ -185,6 +215,7 @@ pub fn function(index: u32, signature: Signature, c: &Contraction, around: &Surr
         wide,
         own,
         signature,
+        rows,
     };
     emitter.run(begin, end);
     emitter.b.ins().return_(&[]);
@@ -229,6 +260,8 @@ struct Emitter<'a, 'b> {
     wide: Option<Value>,
     own: FuncRef,
     signature: SigRef,
+    /// Where the rows of packing and epilogue may go.
+    rows: Option<&'a mut WideRows>,
 }
 
 /// A matrix as the tile walks it: start, row stride, column or `k` stride, in elements.
@@ -267,7 +300,8 @@ impl Emitter<'_, '_> {
         let scratch = self.scratch[0];
         let axes = self.axes.clone();
         let lanes = Lanes { b: &mut self.b, x86 };
-        NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest, wide: None }.run(begin, end);
+        let wide = self.rows.as_deref_mut();
+        NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest, wide }.run(begin, end);
     }
 
     /// Address of the element that an index map gives for the current axes.
@@ -336,8 +370,7 @@ impl Emitter<'_, '_> {
                 Walk { start: this.scratch[0], row: plan.steps, along: 1 }
             } else {
                 let start = this.address(c.lhs.buffer, &c.lhs.index);
-                let stride = |axis| c.lhs.index.stride(axis).unwrap_or(0);
-                Walk { start, row: stride(c.m.axis), along: stride(c.k.axis) }
+                Walk { start, row: plan.lhs.0, along: plan.lhs.1 }
             };
             let sums = match plan.sums {
                 Sums::Store(i) => {

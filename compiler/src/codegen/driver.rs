@@ -99,6 +99,14 @@ pub fn compile(
     let mut inlined = 0;
     let mut split = false;
     let mut tiles: HashMap<ElementType, u32> = HashMap::new();
+    let wide_rows = |index: u32| {
+        target.has_avx2().then(|| WideRows {
+            first: index + 1,
+            functions: Vec::new(),
+            fma: target.variant == Variant::Fma,
+            least_work: i64::try_from(options.wide_work).unwrap_or(i64::MAX),
+        })
+    };
     for (k, kernel) in schedule.kernels.iter() {
         for (p, phase) in kernel.phases.iter().enumerate() {
             let nest = match phase {
@@ -139,8 +147,9 @@ pub fn compile(
                     });
                     let index = functions.len() as u32;
                     let around = Surroundings { kernel, target, tile };
-                    let function = contraction::function(index, signature(5, false), c, &around);
-                    functions.push((format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name), Source::clif(function)));
+                    let mut rows = wide_rows(index);
+                    let function = contraction::function(index, signature(5, false), c, &around, rows.as_mut());
+                    push(&mut functions, format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name), function, rows);
                     let tasks = Tasks::of_contraction(c, plan.points(), options.grain);
                     split |= tasks.is_some();
                     phases.insert((k, p), PhaseCode::Function(index, plan.points(), tasks));
@@ -155,17 +164,9 @@ pub fn compile(
             }
             let index = functions.len() as u32;
             let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
-            let mut wide = target.has_avx2().then(|| WideRows {
-                first: index + 1,
-                functions: Vec::new(),
-                fma: target.variant == Variant::Fma,
-                least_work: i64::try_from(options.wide_work).unwrap_or(i64::MAX),
-            });
-            let function = phase_function(index, kernel, phase, target, wide.as_mut());
-            let rows = wide.into_iter().flat_map(|w| w.functions).enumerate();
-            let rows: Vec<_> = rows.map(|(i, f)| (format!("{name}.row{i}"), Source::Machine(f.code))).collect();
-            functions.push((name, Source::clif(function)));
-            functions.extend(rows);
+            let mut rows = wide_rows(index);
+            let function = phase_function(index, kernel, phase, target, rows.as_mut());
+            push(&mut functions, name, function, rows);
             let tasks = Tasks::of_nest(nest, options.grain);
             split |= tasks.is_some();
             phases.insert((k, p), PhaseCode::Function(index, nest.points(), tasks));
@@ -210,6 +211,14 @@ pub fn compile(
         .fold(if split { Services::PARALLEL_FOR } else { Services::NONE }, |all, (_, s)| all.union(s));
     let (needed, custom_calls) = (calls.services, calls.functions);
     Ok(Code { functions, data, per_worker, clif, services, needed, custom_calls })
+}
+
+/// Adds a function and, behind it, the 256-bit rows that it calls.
+fn push(functions: &mut Vec<(String, Source)>, name: String, function: Function, rows: Option<WideRows>) {
+    let rows = rows.into_iter().flat_map(|w| w.functions).enumerate();
+    let rows: Vec<_> = rows.map(|(i, f)| (format!("{name}.row{i}"), Source::Machine(f.code))).collect();
+    functions.push((name, Source::clif(function)));
+    functions.extend(rows);
 }
 
 /// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.

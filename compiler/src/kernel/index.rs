@@ -98,12 +98,23 @@ impl Ix {
         }
     }
 
-    /// Folds `k*n*(x/n) + k*(x%n)` into `k*x`, until nothing more folds.
+    /// Folds `k*n*(x/n) + k*(x%n)` into `k*x` and `k*n*((x/n)%m) + k*(x%n)` into `k*(x%(n*m))`, until nothing more folds.
     fn fold_div_mod(&mut self) {
         'again: loop {
             for (i, (atom, k)) in self.terms.iter().enumerate() {
                 let Atom::Mod(x, n) = atom else { continue };
                 let wanted = k.wrapping_mul(*n);
+                let next = self.terms.iter().enumerate().find_map(|(j, (a, c))| match a {
+                    Atom::Mod(y, m) if *c == wanted && y.is_quotient(x, *n) => Some((j, n.checked_mul(*m)?)),
+                    _ => None,
+                });
+                if let Some((j, both)) = next {
+                    let (atom, k) = (Atom::Mod(x.clone(), both), *k);
+                    self.terms.remove(i.max(j));
+                    self.terms.remove(i.min(j));
+                    self.add_term(&atom, k);
+                    continue 'again;
+                }
                 let partner = self
                     .terms
                     .iter()
@@ -122,6 +133,11 @@ impl Ix {
             }
             return;
         }
+    }
+
+    /// Whether this is `x / n`.
+    fn is_quotient(&self, x: &Ix, n: i64) -> bool {
+        self.constant == 0 && matches!(self.terms.as_slice(), [(Atom::Div(y, m), 1)] if **y == *x && *m == n)
     }
 
     /// Smallest and largest value, from the extents.
@@ -240,6 +256,48 @@ impl Ix {
                 Atom::Div(x, _) | Atom::Mod(x, _) if x.mentions(axis) => return None,
                 _ => {}
             }
+        }
+        Some(stride)
+    }
+
+    /// The length of the aligned runs of `axis`, dividing one another and `extent`, in each of which the expression is linear
+    /// in it, and the coefficient there; `None` where there is no such length.
+    pub fn run(&self, axis: Axis, extent: i64) -> Option<(i64, i64)> {
+        let mut run = extent;
+        self.visit_parts(&mut |x, n| {
+            if x.is_axis(axis) {
+                run = gcd(run, n);
+            }
+        });
+        self.stride_in_run(axis, run).map(|stride| (run, stride))
+    }
+
+    fn is_axis(&self, axis: Axis) -> bool {
+        self.constant == 0 && matches!(self.terms.as_slice(), [(Atom::Axis(a, _), 1)] if *a == axis)
+    }
+
+    /// Calls `visit` for what is divided anywhere, and the divisor.
+    fn visit_parts(&self, visit: &mut impl FnMut(&Ix, i64)) {
+        for (atom, _) in &self.terms {
+            if let Atom::Div(x, n) | Atom::Mod(x, n) = atom {
+                visit(x, *n);
+                x.visit_parts(visit);
+            }
+        }
+    }
+
+    /// The coefficient of `axis` as long as it stays in one aligned run.
+    fn stride_in_run(&self, axis: Axis, run: i64) -> Option<i64> {
+        let mut stride = 0;
+        for (atom, c) in &self.terms {
+            stride += c * match atom {
+                Atom::Axis(a, _) => i64::from(*a == axis),
+                Atom::Value(..) => 0,
+                Atom::Div(x, n) if x.is_axis(axis) && n % run == 0 => 0,
+                Atom::Mod(x, n) if x.is_axis(axis) && n % run == 0 => 1,
+                Atom::Div(x, _) | Atom::Mod(x, _) if x.stride_in_run(axis, run) == Some(0) => 0,
+                Atom::Div(..) | Atom::Mod(..) => return None,
+            };
         }
         Some(stride)
     }
@@ -482,5 +540,30 @@ mod tests {
         assert_eq!(transposed.stride(Axis(0)), Some(1));
         assert_eq!(transposed.stride(Axis(1)), Some(8));
         assert_eq!(index[1].div(3).stride(Axis(1)), None);
+    }
+    #[test]
+    fn runs_are_where_parts_of_an_axis_are_linear() {
+        // Three of the dimensions that were one axis, as the base of a convolution is walked.
+        let k = Ix::axis(Axis(0), 3 * 5 * 8);
+        let parts = delinearize(&k, &[3, 5, 8]);
+        let index = linearize(&parts, &[3, 9, 8]);
+        assert_eq!(index.run(Axis(0), 120), Some((40, 1)), "{index}");
+        assert_eq!(parts[0].scale(100).run(Axis(0), 120), Some((40, 0)));
+        assert_eq!(parts[2].scale(-3).run(Axis(0), 120), Some((8, -3)));
+        assert_eq!(k.scale(7).run(Axis(0), 120), Some((120, 7)));
+        assert_eq!(k.offset(1).div(8).run(Axis(0), 120), None);
+        for i in 0..120 {
+            let at = |ix: &Ix| ix.eval(&|_| i, &|_| 0);
+            assert_eq!(at(&index), i / 40 * 72 + i % 40);
+        }
+    }
+
+    #[test]
+    fn neighbouring_remainders_are_one() {
+        let x = Ix::axis(Axis(0), 1000);
+        let joined = x.div(4).rem(5).scale(8).add(&x.rem(4).scale(2));
+        assert_eq!(joined, x.rem(20).scale(2));
+        assert_eq!(x.rem(4).scale(2).add(&x.div(4).rem(5).scale(8)), joined);
+        assert_ne!(x.div(4).rem(5).scale(9).add(&x.rem(4).scale(2)), joined);
     }
 }

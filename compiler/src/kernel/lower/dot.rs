@@ -14,16 +14,18 @@ use crate::kernel::storage;
 use brolga_runtime::ElementType;
 
 /// Products of fewer multiply-adds than this are not worth blocking.
-const MIN_BLOCKED: i64 = 4096;
+pub(super) const MIN_BLOCKED: i64 = 4096;
 
 /// The loops of a contraction and the index of each operand in them.
-struct Loops {
-    batch: Vec<Loop>,
-    m: Vec<Loop>,
-    n: Vec<Loop>,
-    k: Vec<Loop>,
-    lhs: Vec<Ix>,
-    rhs: Vec<Ix>,
+pub(super) struct Loops {
+    pub batch: Vec<Loop>,
+    pub m: Vec<Loop>,
+    pub n: Vec<Loop>,
+    pub k: Vec<Loop>,
+    pub lhs: Vec<Ix>,
+    pub rhs: Vec<Ix>,
+    /// The index of the result.
+    pub out: Vec<Ix>,
 }
 
 impl Lowerer<'_> {
@@ -45,6 +47,7 @@ impl Lowerer<'_> {
             k: Vec::new(),
             lhs: vec![Ix::default(); lhs.rank()],
             rhs: vec![Ix::default(); rhs.rank()],
+            out: Vec::new(),
         };
         for (&a, &b) in lb.iter().zip(&rb) {
             let new = self.new_loop(lhs.dims[a]);
@@ -66,6 +69,7 @@ impl Lowerer<'_> {
             l.rhs[d] = new.ix();
             l.n.push(new);
         }
+        l.out = l.batch.iter().chain(&l.m).chain(&l.n).map(Loop::ix).collect();
         let product = |loops: &[Loop]| loops.iter().map(|l| l.extent).product::<i64>();
         let (m, n, k) = (product(&l.m), product(&l.n), product(&l.k));
         let plain = matches!(out, ElementType::F32 | ElementType::F64) && lhs.ty == out && rhs.ty == out;
@@ -182,7 +186,7 @@ impl Lowerer<'_> {
         }
     }
 
-    fn blocked(
+    pub(super) fn blocked(
         &mut self,
         id: InstructionId,
         l: Loops,
@@ -213,14 +217,11 @@ impl Lowerer<'_> {
         }
         let (rhs_panel, lhs_panel) = (panels.pop(), panels.pop());
         let (Some(lhs), Some(rhs)) = (lhs_panel, rhs_panel) else { return Err(internal(inst, "no operands")) };
-        let outer: Vec<Loop> = l.batch.iter().copied().chain([m, n]).collect();
-        let dims: Vec<i64> = outer.iter().map(|x| x.extent).collect();
-        let index: Vec<Ix> = outer.iter().map(Loop::ix).collect();
-        let offset = linearize(&index, &dims);
+        let own_dims = self.leaf_shape((id, 0))?.dims.clone();
+        let offset = linearize(&l.out, &own_dims).substitute(&replace);
         let mut stage = Stage::default();
         let sum = stage.body.push(Op::Arg(0), &[], storage::compute_lane(ty));
         // The sum is known at its own index, whatever form the epilogue's walk gives it.
-        let own_dims = self.leaf_shape((id, 0))?.dims.clone();
         let own_index = delinearize(&offset, &own_dims);
         stage.memo.insert((((id, 0), 0), own_index), sum);
         let mut stores = Vec::new();

@@ -4,14 +4,16 @@
 //! Where a window may reach past the operand, or between its elements where the base is dilated, the index is clamped
 //! and the value replaced by the one that changes nothing.
 
+use super::dot::{Loops, MIN_BLOCKED};
 use super::scatter::{both, is_zero};
 use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
 use crate::error::Result;
-use crate::hlo::{AttrKey, InstructionId, WindowDimension, resolve};
+use crate::hlo::{AttrKey, ConvolutionDims, InstructionId, WindowDimension, resolve};
 use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
 use crate::kernel::storage;
+use brolga_runtime::{ArrayShape, ElementType};
 
 /// The index into one dimension of the base, and whether it is an element of it (`None` where it always is).
 fn base_index(body: &mut Body, w: &WindowDimension, size: i64, output: &Ix, window: &Ix) -> (Ix, Option<NodeId>) {
@@ -60,7 +62,7 @@ impl Lowerer<'_> {
             init.push(self.part(&mut stage, &known, ((inst.operands[n + k], 0), part), &[])?);
             values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
         }
-        let combiner = self.combiner(inst, components.len())?;
+        let combiner = self.window_combiner(inst, components.len())?;
         let (mut combine, mut roots) = (combiner.body, combiner.roots);
         if let Some(valid) = valid {
             // The accumulator stays as it is where the window has no element: one more value says so.
@@ -87,6 +89,12 @@ impl Lowerer<'_> {
         let batches = inst.attrs.int(AttrKey::BatchGroupCount).unwrap_or(1).max(1);
         if window.len() != labels.input_spatial.len() || lhs.dims.contains(&0) || rhs.dims.contains(&0) {
             return Err(super::unsupported(inst, "compiling this convolution"));
+        }
+        if batches == 1
+            && (lhs.ty, rhs.ty) == (out.ty, out.ty)
+            && let Some(product) = self.convolution_product(&labels, &window, groups, (&lhs, &rhs, &out))
+        {
+            return self.blocked(id, product, out.ty, (&lhs.dims, &rhs.dims));
         }
         let outputs: Vec<Loop> = out.dims.iter().map(|&d| self.new_loop(d)).collect();
         let mut windows: Vec<Loop> = window.iter().map(|w| self.new_loop(w.size)).collect();
@@ -132,6 +140,61 @@ impl Lowerer<'_> {
         let init = vec![stage.body.bits(lane, 0)];
         let folded = Folded { components: vec![(0, 0)], init, values: vec![x, y], combine, roots: vec![root] };
         self.window_nest(id, stage, (outputs, windows), folded)
+    }
+
+    /// The loops of a convolution that is a matrix product: its rows are the positions of the window, its columns the
+    /// features of a group, what is contracted the elements of the window and the channels of a group.
+    fn convolution_product(
+        &mut self,
+        labels: &ConvolutionDims,
+        window: &[WindowDimension],
+        groups: i64,
+        (lhs, rhs, out): (&ArrayShape, &ArrayShape, &ArrayShape),
+    ) -> Option<Loops> {
+        let plain = |w: &WindowDimension| w.padding_low == 0 && w.padding_high == 0 && w.base_dilation == 1;
+        if !matches!(out.ty, ElementType::F32 | ElementType::F64) || !window.iter().all(plain) {
+            return None;
+        }
+        let features = out.dims[labels.output_feature] / groups;
+        let channels = rhs.dims[labels.kernel_input_feature];
+        let positions =
+            out.dims[labels.output_batch] * labels.output_spatial.iter().map(|&d| out.dims[d]).product::<i64>();
+        let depth = channels * window.iter().map(|w| w.size).product::<i64>();
+        if positions < 2 || features < 2 || positions.saturating_mul(features).saturating_mul(depth) < MIN_BLOCKED {
+            return None;
+        }
+        let group = self.new_loop(groups);
+        let batch = self.new_loop(out.dims[labels.output_batch]);
+        let feature = self.new_loop(features);
+        let channel = self.new_loop(channels);
+        let mut l = Loops {
+            batch: vec![group],
+            m: vec![batch],
+            n: vec![feature],
+            k: Vec::new(),
+            lhs: vec![Ix::default(); lhs.rank()],
+            rhs: vec![Ix::default(); rhs.rank()],
+            out: vec![Ix::default(); out.rank()],
+        };
+        let of_group = group.ix().scale(features).add(&feature.ix());
+        l.lhs[labels.input_batch] = batch.ix();
+        l.lhs[labels.input_feature] = group.ix().scale(channels).add(&channel.ix());
+        l.rhs[labels.kernel_input_feature] = channel.ix();
+        l.rhs[labels.kernel_output_feature] = of_group.clone();
+        l.out[labels.output_batch] = batch.ix();
+        l.out[labels.output_feature] = of_group;
+        for (d, w) in window.iter().enumerate() {
+            let position = self.new_loop(out.dims[labels.output_spatial[d]]);
+            let element = self.new_loop(w.size);
+            let within = if w.reversal { element.ix().scale(-1).offset(w.size - 1) } else { element.ix() };
+            l.lhs[labels.input_spatial[d]] = position.ix().scale(w.stride).add(&within.scale(w.window_dilation));
+            l.rhs[labels.kernel_spatial[d]] = element.ix();
+            l.out[labels.output_spatial[d]] = position.ix();
+            l.m.push(position);
+            l.k.push(element);
+        }
+        l.k.push(channel);
+        Some(l)
     }
 
     /// One accumulator for each output element: the last output dimension is the vector axis.

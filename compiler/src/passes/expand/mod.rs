@@ -6,11 +6,12 @@
 //! `map` over an elementwise computation becomes that computation on whole arrays, scalar predicates and bounds
 //! become arrays, a selection between tuples becomes a tuple of selections; random numbers become arithmetic on
 //! counters, `select-and-scatter` a window reduction and a scatter, a `scan` that is not elementwise a loop,
-//! contractions of complex numbers contractions of their parts; whatever has a computation that is no arithmetic on
+//! contractions of complex numbers contractions of their parts, the padding of a convolution a `pad`; whatever has a computation that is no arithmetic on
 //! scalars a loop over elements; operands of a computation that takes wider integers are converted.
 
 mod batch_norm;
 mod complex;
+mod convolution;
 mod counter_based;
 mod draft;
 mod element_loop;
@@ -86,7 +87,11 @@ pub fn run(module: &mut Module) -> Result<Stats> {
             Opcode::Rng => rng::rng(rw, i)?,
             Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
             Opcode::Scan => scan::scan(rw, i)?,
-            Opcode::Dot | Opcode::Convolution => complex::contraction(rw, i)?,
+            Opcode::Dot => complex::contraction(rw, i)?,
+            Opcode::Convolution => match complex::contraction(rw, i)? {
+                None => convolution::padding(rw, i)?,
+                parts => parts,
+            },
             Opcode::RaggedDot => ragged_dot::ragged(rw, i, &mut sums)?,
             Opcode::ScaledDot => ragged_dot::scaled(rw, i)?,
             Opcode::Clamp => clamp(rw, i)?,

@@ -1,0 +1,101 @@
+//! Convolutions that are blocked matrix products: strides, dilations, padding, groups, reversal and any order of
+//! dimensions, against the interpreter.
+#![allow(clippy::unwrap_used)]
+
+use brolga_compiler::{CompileOptions, compile, interp, shape, text};
+use brolga_runtime::{ArrayLiteral, Literal, Program, RunOptions};
+use brolga_tests::compare::{Kind, Tolerance, compare};
+
+/// Quarters between -2 and 2: their products and sums are exact in `f32`, in whatever order they are added.
+fn quarters(dims: &[i64], seed: u32) -> ArrayLiteral {
+    let mut state = seed;
+    let n = dims.iter().product::<i64>() as usize;
+    let elements: Vec<f32> = (0..n)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((state >> 24) % 17) as f32 / 4.0 - 2.0
+        })
+        .collect();
+    ArrayLiteral::from_elements(dims, &elements)
+}
+
+fn dims(text: &str) -> Vec<i64> {
+    text.split(',').map(|d| d.parse().unwrap()).collect()
+}
+
+/// Compares `f32[out] convolution(f32[lhs], f32[rhs]), attributes`, then a bias and a maximum with zero; whether a blocked
+/// contraction is what it became.
+#[track_caller]
+fn check(lhs: &str, rhs: &str, out: &str, feature: usize, attributes: &str) {
+    let features = dims(out)[feature];
+    let source = format!(
+        "HloModule m
+
+ENTRY main {{
+  x = f32[{lhs}] parameter(0)
+  k = f32[{rhs}] parameter(1)
+  b = f32[{features}] parameter(2)
+  c = f32[{out}] convolution(x, k), {attributes}
+  bb = f32[{out}] broadcast(b), dimensions={{{feature}}}
+  s = f32[{out}] add(c, bb)
+  z = f32[] constant(0)
+  zb = f32[{out}] broadcast(z), dimensions={{}}
+  ROOT r = f32[{out}] maximum(s, zb)
+}}
+"
+    );
+    let module = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let inputs = [quarters(&dims(lhs), 1), quarters(&dims(rhs), 2), quarters(&[features], 3)];
+    let literals: Vec<Literal> = inputs.iter().cloned().map(Literal::Array).collect();
+    let want = interp::run(&module, &literals, &interp::Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let options = CompileOptions { parallel_grain: Some(1), ..CompileOptions::default() };
+    let artifact = compile(&module, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let blocked = artifact.schedule.kernels.values().any(|k| k.to_string().contains("contraction"));
+    assert!(blocked, "no contraction\n{source}");
+    let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
+    let exact = Tolerance { kind: Kind::Exact, atol: 0.0, rtol: 0.0, max_ulp: 0.0, int_atol: 0.0 };
+    for threads in [1, 3] {
+        let options = RunOptions { threads, ..RunOptions::default() };
+        let got = program.run_with(&inputs.iter().collect::<Vec<_>>(), &options).unwrap_or_else(|e| panic!("{e}"));
+        compare(&got[0], want.arrays()[0], &exact).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    }
+}
+
+#[test]
+fn channels_last() {
+    for (lhs, rhs, out, window) in [
+        ("2,9,11,8", "3,3,8,16", "2,7,9,16", "size=3x3"),
+        ("2,9,11,8", "3,3,8,16", "2,9,11,16", "size=3x3 pad=1_1x1_1"),
+        ("1,13,11,3", "7,7,3,16", "1,7,6,16", "size=7x7 stride=2x2 pad=3_3x3_3"),
+        ("1,14,15,16", "3,3,16,5", "1,10,11,5", "size=3x3 rhs_dilate=2x2"),
+        ("1,6,7,8", "3,3,8,16", "1,11,13,16", "size=3x3 pad=1_1x1_1 lhs_dilate=2x2"),
+        ("1,9,9,8", "3,3,8,16", "1,9,9,16", "size=3x3 pad=1_1x1_1 rhs_reversal=1x1"),
+        ("1,9,9,8", "3,3,8,16", "1,6,8,16", "size=3x3 pad=-1_0x1_0"),
+        ("3,5,5,32", "1,1,32,40", "3,5,5,40", "size=1x1"),
+        ("1,4,227,4", "2,3,4,8", "1,3,225,8", "size=2x3"),
+        ("1,3,600,4", "2,3,4,8", "1,2,598,8", "size=2x3"),
+    ] {
+        check(lhs, rhs, out, 3, &format!("window={{{window}}}, dim_labels=b01f_01io->b01f"));
+    }
+}
+
+#[test]
+fn other_orders_of_dimensions() {
+    let window = "window={size=3x3 pad=1_1x1_1}";
+    check("2,8,9,11", "16,8,3,3", "2,16,9,11", 1, &format!("{window}, dim_labels=bf01_oi01->bf01"));
+    check("9,11,2,8", "16,3,3,8", "9,16,11,2", 1, &format!("{window}, dim_labels=01bf_o01i->0f1b"));
+    check("2,8,30", "5,8,16", "2,26,16", 2, "window={size=5}, dim_labels=bf0_0io->b0f");
+    check("1,5,6,7,4", "2,3,2,4,12", "1,4,4,6,12", 4, "window={size=2x3x2}, dim_labels=b012f_012io->b012f");
+    check("64,48", "48,40", "64,40", 1, "window={}, dim_labels=bf_io->bf");
+}
+
+#[test]
+fn groups_of_features() {
+    let labels = "dim_labels=b01f_01io->b01f";
+    let window = "window={size=3x3 pad=1_1x1_1}";
+    check("2,9,11,8", "3,3,4,16", "2,9,11,16", 3, &format!("{window}, {labels}, feature_group_count=2"));
+    check("1,9,11,12", "3,3,3,24", "1,9,11,24", 3, &format!("{window}, {labels}, feature_group_count=4"));
+    let labels = "dim_labels=bf01_oi01->bf01";
+    check("1,12,9,11", "24,3,3,3", "1,24,9,11", 1, &format!("{window}, {labels}, feature_group_count=4"));
+}
