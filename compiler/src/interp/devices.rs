@@ -10,6 +10,7 @@ use super::context::{Context, Host, NoHost, Options};
 use super::feeds::Fed;
 use super::{accepts, elementwise, execution, invalid, movement, run_with, unsupported};
 use crate::hlo::{AttrKey, Instruction, Module, Opcode};
+use crate::shape::{parse_replica_groups, parse_source_target_pairs};
 use crate::{Error, Result, Site};
 use brolga_runtime::feed::Feeds;
 use brolga_runtime::{ArrayLiteral, Literal, Scalar};
@@ -242,18 +243,24 @@ impl Device<'_> {
         }
     }
 
+    /// A number of the text, where it counts something that runs.
+    fn number_of(&self, numbering: Numbering, number: i64) -> Option<usize> {
+        usize::try_from(number).ok().filter(|&n| n < self.numbers(numbering))
+    }
+
     /// The devices of this device's group, in order; itself alone where it is in none.
     fn group(&self, inst: &Instruction) -> Result<Vec<usize>> {
         let numbering = self.numbering(inst);
         let text = inst.attrs.raw(AttrKey::ReplicaGroups).unwrap_or("{}");
-        let mut groups = parse_groups(text).ok_or_else(|| unsupported(inst, format!("replica_groups={text}")))?;
+        let mut groups = parse_replica_groups(text).map_err(|e| invalid(inst, e.message))?;
         if groups.is_empty() {
-            groups.push((0..self.numbers(numbering)).collect());
+            groups.push((0..self.numbers(numbering) as i64).collect());
         }
         for numbers in groups {
-            if numbers.iter().any(|&n| n >= self.numbers(numbering)) {
+            let numbers: Option<Vec<usize>> = numbers.iter().map(|&n| self.number_of(numbering, n)).collect();
+            let Some(numbers) = numbers else {
                 return Err(execution(inst, format!("replica_groups={text} name devices that do not run")));
-            }
+            };
             let devices: Vec<usize> = numbers.iter().flat_map(|&n| self.devices(numbering, n)).collect();
             if devices.contains(&self.number) {
                 return Ok(devices);
@@ -335,11 +342,11 @@ impl Device<'_> {
             other => other,
         };
         let text = inst.attrs.raw(AttrKey::SourceTargetPairs).unwrap_or("{}");
-        let pairs = parse_groups(text).ok_or_else(|| unsupported(inst, format!("source_target_pairs={text}")))?;
-        for pair in pairs {
-            let [source, target] = pair[..] else { return Err(invalid(inst, "a pair of devices")) };
-            if self.devices(numbering, target).contains(&self.number) {
-                return Ok(self.devices(numbering, source).first().copied());
+        for (source, target) in parse_source_target_pairs(text).map_err(|e| invalid(inst, e.message))? {
+            let to_here = self.number_of(numbering, target).map(|n| self.devices(numbering, n).contains(&self.number));
+            if to_here == Some(true) {
+                let source = self.number_of(numbering, source);
+                return Ok(source.and_then(|n| self.devices(numbering, n).first().copied()));
             }
         }
         Ok(None)
@@ -395,51 +402,9 @@ fn part(inst: &Instruction, a: &ArrayLiteral, d: usize, index: usize, count: usi
     movement::section(inst, a, d, index as i64 * size, size)
 }
 
-/// Lists of numbers: `{{0,1},{2,3}}`, or `[2,2]<=[4]` and `[2,2]<=[2,2]T(1,0)`, the numbers from 0 in row-major order
-/// of an array, transposed and read as rows.
-fn parse_groups(text: &str) -> Option<Vec<Vec<usize>>> {
-    let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    let list = |s: &str| -> Option<Vec<usize>> {
-        if s.is_empty() { Some(Vec::new()) } else { s.split(',').map(|n| n.parse().ok()).collect() }
-    };
-    if let Some(inner) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) {
-        if inner.is_empty() {
-            return Some(Vec::new());
-        }
-        let inner = inner.strip_prefix('{')?.strip_suffix('}')?;
-        return inner.split("},{").map(list).collect();
-    }
-    let (rows, rest) = text.strip_prefix('[')?.split_once("]<=[")?;
-    let (dims, transposed) = rest.split_once(']')?;
-    let (rows, dims) = (list(rows)?, list(dims)?);
-    let permutation = match transposed {
-        "" => (0..dims.len()).collect(),
-        t => list(t.strip_prefix("T(")?.strip_suffix(')')?)?,
-    };
-    let total = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).filter(|&n| n <= MAX_DEVICES)?;
-    let width = *rows.last()?;
-    if permutation.len() != dims.len() || permutation.iter().any(|&p| p >= dims.len()) || width == 0 {
-        return None;
-    }
-    let sizes: Vec<i64> = permutation.iter().map(|&p| dims[p] as i64).collect();
-    let strides: Vec<i64> = permutation.iter().map(|&p| dims[p + 1..].iter().product::<usize>() as i64).collect();
-    let mut numbers = Vec::with_capacity(total);
-    super::index::walk_offsets(&sizes, [&strides], [0], |[n]| numbers.push(n as usize));
-    Some(numbers.chunks(width).map(<[usize]>::to_vec).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn groups_are_read_in_both_forms() {
-        assert_eq!(parse_groups("{}"), Some(vec![]));
-        assert_eq!(parse_groups("{{0, 1},{2}}"), Some(vec![vec![0, 1], vec![2]]));
-        assert_eq!(parse_groups("[2,2]<=[4]"), Some(vec![vec![0, 1], vec![2, 3]]));
-        assert_eq!(parse_groups("[2,2]<=[2,2]T(1,0)"), Some(vec![vec![0, 2], vec![1, 3]]));
-        assert_eq!(parse_groups("mesh"), None);
-    }
 
     fn program(line: &str, result: &str) -> Module {
         let text = format!(
@@ -461,6 +426,9 @@ mod tests {
     fn devices_meet() {
         let m = program("all-reduce(p), replica_groups={}, to_apply=add", "s32[4]");
         assert_eq!(run_on(3, &m), Ok(vec![vec![30, 33, 36, 39]; 3]));
+        let m = program("all-reduce(p), replica_groups=mesh['x'=2,'y'=2] {'x'}, to_apply=add", "s32[4]");
+        let (even, odd) = (vec![20, 22, 24, 26], vec![40, 42, 44, 46]);
+        assert_eq!(run_on(4, &m), Ok(vec![even.clone(), odd.clone(), even, odd]));
         let m = program("all-gather(p), replica_groups={{1,0}}, dimensions={0}", "s32[8]");
         assert_eq!(run_on(2, &m).map(|r| r[0].clone()), Ok(vec![10, 11, 12, 13, 0, 1, 2, 3]));
         let m = program("reduce-scatter(p), replica_groups={{0,1}}, dimensions={0}, to_apply=add", "s32[2]");

@@ -1,9 +1,13 @@
 //! `replica_groups` and `source_target_pairs`, which attributes keep as text.
 //!
-//! Two forms: lists, `{{0,1},{2,3}}`, and iotas, `[2,4]<=[4,2]T(1,0)`: the numbers from 0 in an array of the dimensions
-//! after `<=`, transposed, then cut into rows of the dimensions before it. No groups at all means one group of everyone.
+//! Three forms. Lists: `{{0,1},{2,3}}`. Iotas: `[2,4]<=[4,2]T(1,0)`, the numbers from 0 in an array of the dimensions
+//! after `<=`, transposed, then cut into rows of the dimensions before it. Axes of a mesh: `mesh['a'=2,'b'=4] {'b'}`, the
+//! devices in an array of named axes, where the members of a group differ along the axes in braces alone. No groups at all
+//! means one group of everyone.
 
-use super::rule::{Rule, RuleError, ensure, fail};
+mod mesh;
+
+use super::rule::{Rule, RuleError, distinct_dims, ensure, fail};
 
 /// The members of each group, in order; empty for one group of everyone.
 pub type ReplicaGroups = Vec<Vec<i64>>;
@@ -16,7 +20,13 @@ const ID: &str = "collective.replica-groups";
 /// Reads `replica_groups`.
 pub fn parse_replica_groups(text: &str) -> Result<ReplicaGroups, RuleError> {
     let text = text.trim();
-    let groups = if text.starts_with('{') { lists(text, ID)? } else { iota(text)? };
+    let groups = if text.starts_with('{') {
+        lists(text, ID)?
+    } else if let Some(rest) = text.strip_prefix("mesh") {
+        mesh::groups(rest)?
+    } else {
+        iota(text)?
+    };
     let mut all: Vec<i64> = groups.iter().flatten().copied().collect();
     all.sort_unstable();
     ensure!(all.first().is_none_or(|&n| n >= 0), ID, "expected members of at least 0, found {:?}", all.first());
@@ -73,19 +83,37 @@ fn lists(text: &str, id: &'static str) -> Rule<Vec<Vec<i64>>> {
     Ok(out)
 }
 
+/// `[2,3]`.
+fn bracketed(text: &str) -> Rule<Vec<i64>> {
+    match text.trim().strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+        Some(inner) => numbers(inner, ID),
+        None => fail!(ID, "expected dimensions in brackets, found '{text}'"),
+    }
+}
+
+/// How many elements an array of such dimensions has, where they are positive and make no more than [`MAX_MEMBERS`].
+fn count(dims: &[i64]) -> Option<i64> {
+    let n = dims.iter().try_fold(1i64, |n, &d| if d > 0 { n.checked_mul(d) } else { None })?;
+    (n <= MAX_MEMBERS).then_some(n)
+}
+
 /// `[2,4]<=[4,2]T(1,0)`.
 fn iota(text: &str) -> Rule<Vec<Vec<i64>>> {
-    let bracketed = |t: &str| -> Rule<Vec<i64>> {
-        match t.trim().strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
-            Some(inner) => numbers(inner, ID),
-            None => fail!(ID, "expected dimensions in brackets, found '{t}'"),
-        }
-    };
     let Some((groups, source)) = text.split_once("<=") else {
-        fail!(ID, "expected lists in braces or an iota, found '{text}'");
+        fail!(ID, "expected lists in braces, an iota or a mesh, found '{text}'");
     };
     let groups = bracketed(groups)?;
-    let (source, order) = match source.split_once('T') {
+    let flat = transposed(source)?;
+    let (Some(covered), [rows, columns]) = (count(&groups), &groups[..]) else {
+        fail!(ID, "expected two positive dimensions of groups with at most {MAX_MEMBERS} members, found '{text}'");
+    };
+    ensure!(flat.len() as i64 == covered, ID, "expected {} members, found {rows} groups of {columns}", flat.len());
+    Ok(flat.chunks(*columns as usize).map(<[i64]>::to_vec).collect())
+}
+
+/// `[4,2]T(1,0)`: the numbers from 0, as the array transposed holds them.
+fn transposed(text: &str) -> Rule<Vec<i64>> {
+    let (dims, order) = match text.split_once('T') {
         Some((dims, order)) => {
             let Some(order) = order.trim().strip_prefix('(').and_then(|t| t.strip_suffix(')')) else {
                 fail!(ID, "expected a permutation in parentheses, found '{order}'");
@@ -93,38 +121,40 @@ fn iota(text: &str) -> Rule<Vec<Vec<i64>>> {
             (bracketed(dims)?, numbers(order, ID)?)
         }
         None => {
-            let dims = bracketed(source)?;
+            let dims = bracketed(text)?;
             let order = (0..dims.len() as i64).collect();
             (dims, order)
         }
     };
-    let count = |dims: &[i64]| -> Option<i64> {
-        let n = dims.iter().try_fold(1i64, |n, &d| if d > 0 { n.checked_mul(d) } else { None })?;
-        (n <= MAX_MEMBERS).then_some(n)
-    };
-    let (Some(total), Some(covered), [rows, columns]) = (count(&source), count(&groups), &groups[..]) else {
-        fail!(ID, "expected two positive dimensions of groups with at most {MAX_MEMBERS} members, found '{text}'");
-    };
-    ensure!(total == covered, ID, "expected {total} members, found {rows} groups of {columns}");
-    let order = super::rule::distinct_dims(&order, source.len(), "the iota's permutation", ID)?;
-    ensure!(order.len() == source.len(), ID, "expected a permutation of {} dimensions", source.len());
-    let mut strides = vec![1i64; source.len()];
-    for d in (1..source.len()).rev() {
-        strides[d - 1] = strides[d] * source[d];
+    ensure!(
+        count(&dims).is_some(),
+        ID,
+        "expected positive dimensions with at most {MAX_MEMBERS} members, found '{text}'"
+    );
+    let order = distinct_dims(&order, dims.len(), "the iota's permutation", ID)?;
+    ensure!(order.len() == dims.len(), ID, "expected a permutation of {} dimensions", dims.len());
+    Ok(walk(&dims, &order))
+}
+
+/// The numbers from 0 of an array of dimensions `dims`, dimension `order[0]` slowest and so on; `order` is a permutation.
+fn walk(dims: &[i64], order: &[usize]) -> Vec<i64> {
+    let mut strides = vec![1i64; dims.len()];
+    for d in (1..dims.len()).rev() {
+        strides[d - 1] = strides[d] * dims[d];
     }
-    let mut index = vec![0i64; source.len()];
-    let mut flat = Vec::with_capacity(total as usize);
-    for _ in 0..total {
+    let mut index = vec![0i64; dims.len()];
+    let mut flat = Vec::new();
+    for _ in 0..dims.iter().product() {
         flat.push(order.iter().zip(&index).map(|(&d, &i)| strides[d] * i).sum());
         for place in (0..index.len()).rev() {
             index[place] += 1;
-            if index[place] < source[order[place]] {
+            if index[place] < dims[order[place]] {
                 break;
             }
             index[place] = 0;
         }
     }
-    Ok(flat.chunks(*columns as usize).map(<[i64]>::to_vec).collect())
+    flat
 }
 
 #[cfg(test)]
@@ -138,6 +168,60 @@ mod tests {
         assert_eq!(parse_replica_groups("[2,2]<=[4]"), Ok(vec![vec![0, 1], vec![2, 3]]));
         assert_eq!(parse_replica_groups("[2,3]<=[3,2]T(1,0)"), Ok(vec![vec![0, 2, 4], vec![1, 3, 5]]));
         assert_eq!(parse_source_target_pairs("{{0,1},{1,0}}"), Ok(vec![(0, 1), (1, 0)]));
+    }
+
+    #[test]
+    fn reads_the_axes_of_a_mesh() {
+        for (text, groups) in [
+            ("mesh['stage'=2,'local'=4] {'local'}", "{{0,1,2,3},{4,5,6,7}}"),
+            ("mesh['stage'=2,'local'=4] {'stage'}", "{{0,4},{1,5},{2,6},{3,7}}"),
+            ("mesh[\"x\"=3]{\"x\"}", "{{0,1,2}}"),
+            ("mesh['a'=2, 'b'=4] { 'a', 'b' }", "{{0,1,2,3,4,5,6,7}}"),
+            ("mesh['a'=2,'b'=2] {'b','a'}", "{{0,2,1,3}}"),
+            ("mesh['b'=4] {'b':(1)2}", "{{0,2},{1,3}}"),
+            ("mesh['b'=4] {'b':(2)2}", "{{0,1},{2,3}}"),
+            ("mesh['a'=2,'b'=4] {'a','b':(2)2}", "{{0,1,4,5},{2,3,6,7}}"),
+            ("mesh['a'=8] {'a':(4)2,'a':(1)2}", "{{0,4,1,5},{2,6,3,7}}"),
+            ("mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a'}", "{{0,1},{2,3},{4,5},{6,7}}"),
+            ("mesh['a'=2,'b'=2], device_ids=([4]) {'a'}", "{{0,2},{1,3}}"),
+            ("mesh['x'=2,'y'=2], device_ids=(0,2,1,3) {'y'}", "{{0,2},{1,3}}"),
+            ("mesh['a,{}'=2,'='=2] {'a,{}'}", "{{0,2},{1,3}}"),
+        ] {
+            assert_eq!(parse_replica_groups(text), parse_replica_groups(groups), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_meshes_that_cannot_be() {
+        for text in [
+            "mesh['a'=2]",
+            "mesh['a'=2] {}",
+            "mesh[] {}",
+            "mesh['a'=2] {'b'}",
+            "mesh['a'=1] {'a'}",
+            "mesh['a'=0] {'a'}",
+            "mesh['a'=2,'a'=2] {'a'}",
+            "mesh[a=2] {a}",
+            "mesh['a'=2] {'a'} {'a'}",
+            "mesh['a'=2,'b'=2] {'a','a'}",
+            "mesh['a'=4] {'a':(3)2}",
+            "mesh['a'=8] {'a':(2)8}",
+            "mesh['a'=8] {'a':(1)8}",
+            "mesh['a'=8] {'a':(1)1}",
+            "mesh['a'=8] {'a':(1)4,'a':(2)2}",
+            "mesh['a'=8] {'a':(1)2,'a':(2)2}",
+            "mesh['a'=12] {'a':(1)2,'a':(3)2}",
+            "mesh['a'=8] {'a':(0)2}",
+            "mesh['a'=9999999] {'a'}",
+            "mesh['a'=2,'b'=2], device_ids=(0,1,2) {'a'}",
+            "mesh['a'=2,'b'=2], device_ids=(0,1,1,2) {'a'}",
+            "mesh['a'=2,'b'=2], device_ids=([2,2]T(0,0)) {'a'}",
+            "mesh['a'=2,'b'=2], device_ids=([8]) {'a'}",
+            "mesh['a'=2,'b'=2], device_ids=([2,2]) {'a'}",
+            "mesh['a'=2,'b'=2], ids=(0,1,2,3) {'a'}",
+        ] {
+            assert_eq!(parse_replica_groups(text).map_err(|e| e.constraint), Err(ID), "{text}");
+        }
     }
 
     #[test]
