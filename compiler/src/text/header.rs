@@ -17,6 +17,22 @@ pub(super) struct HeaderPositions {
     pub entry_layout: (usize, usize),
 }
 
+/// What a text without a header has in its place.
+pub(super) fn none(name: &str) -> (String, ModuleConfig, HeaderPositions) {
+    (name.to_owned(), ModuleConfig::default(), HeaderPositions::default())
+}
+
+/// Whether the text starts with an instruction, `name = ...`; takes nothing.
+pub(super) fn at_instruction(c: &mut Cursor<'_>) -> bool {
+    let start = c.start();
+    if c.word() != Some("ROOT") {
+        c.rewind(start);
+    }
+    let found = c.name("an instruction").is_ok() && c.peek() == Some(b'=');
+    c.rewind(start);
+    found
+}
+
 /// Reads the header: the name of the module and its attributes. A text may start with a computation instead.
 pub(super) fn header(c: &mut Cursor<'_>) -> Result<(String, ModuleConfig, HeaderPositions)> {
     let mut config = ModuleConfig::default();
@@ -29,7 +45,7 @@ pub(super) fn header(c: &mut Cursor<'_>) -> Result<(String, ModuleConfig, Header
         if !computation {
             return Err(c.expected("'HloModule'"));
         }
-        return Ok(("module".to_owned(), config, positions));
+        return Ok(none("module"));
     }
     let name = c.name("the name of the module")?.to_owned();
     // Old texts end the name with a colon.
@@ -195,5 +211,51 @@ fn tables(c: &mut Cursor<'_>, config: &mut ModuleConfig) -> Result<()> {
             rows.push_str(&format!("{number} {value}\n"));
         }
         config.other.push(((*table).to_owned(), rows));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::{PrintOptions, parse, print};
+
+    #[test]
+    fn one_instruction_is_a_module() {
+        for (text, want) in [
+            (
+                "%m = f32[2,4]{1,0} multiply(f32[2,4]{1,0} %a, f32[2,4]{1,0} %b)\n",
+                "%a = f32[2,4]{1,0} parameter(0)\n  %b = f32[2,4]{1,0} parameter(1)\n  \
+                 ROOT %m = f32[2,4]{1,0} multiply(%a, %b)\n",
+            ),
+            (
+                "ROOT m = add(f32[2] a, f32[2] a), metadata={op_name=\"x\"}",
+                "%a = f32[2] parameter(0)\n  ROOT %m = f32[2] add(%a, %a), metadata={op_name=\"x\"}\n",
+            ),
+            (
+                "s = f32[2] select(pred[2] p, f32[2] negate(f32[2] a), f32[2] a)",
+                "%p = pred[2] parameter(0)\n  %a = f32[2] parameter(1)\n  \
+                 %negate = f32[2] negate(%a)\n  ROOT %s = f32[2] select(%p, %negate, %a)\n",
+            ),
+            ("c = s32[] constant(3)", "ROOT %c = s32[] constant(3)\n"),
+        ] {
+            let module = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            crate::shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let printed = print(&module, &PrintOptions::default());
+            assert!(printed.contains(want), "{printed}");
+            assert_eq!(parse(&printed).map(|m| print(&m, &PrintOptions::default())), Ok(printed));
+        }
+    }
+
+    #[test]
+    fn one_instruction_says_the_shapes_of_its_operands() {
+        for text in [
+            "m = f32[2] add(f32[2] a, b)",
+            "m = f32[2] add(f32[2] m, f32[2] m)",
+            "m = f32[2] add(f32[2] a, f32[3] a)",
+            "m = f32[2] iota(), iota_dimension=0\nn = f32[2] iota(), iota_dimension=0",
+            "m = f32[2] add(f32[2] a, f32[2] parameter(0))",
+            "m = ",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Literals: the argument of `constant`, and what a value prints as.
 //!
 //! Algorithm: the shape is known before the value, so the braces are read against its dimensions. Elements are
-//! appended as they come: storage grows with the text, never with what the shape promises.
+//! appended as they come: storage grows with the text, never with what the shape promises. The one exception is limited: as
+//! in XLA's reader, a scalar may stand for an array; it is the first element, and the others are zero.
 
 use super::cursor::Cursor;
 use super::{number, shapes};
@@ -10,6 +11,25 @@ use brolga_runtime::{ArrayLiteral, ArrayShape, Layout, Literal, Shape};
 
 /// What stands in place of a large constant that was left out.
 pub(super) const ELIDED: &str = "{...}";
+
+/// Bytes of the largest array that a scalar may stand for.
+const MAX_FROM_SCALAR: usize = 1 << 26;
+
+/// Reads the argument of `constant`.
+pub(super) fn constant(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
+    match shape {
+        Shape::Array(array) if array.rank() > 0 && array.elements() > 0 && !matches!(c.peek(), Some(b'{' | b'(')) => {
+            let start = c.start();
+            let mut bytes = Vec::new();
+            number::element(c, array.ty, &mut bytes)?;
+            let total = bytes.len().checked_mul(array.elements()).filter(|&n| n <= MAX_FROM_SCALAR);
+            let Some(total) = total else { return Err(c.unsupported(start, "a scalar for an array this large")) };
+            bytes.resize(total, 0);
+            from_bytes(c, start, array, &bytes).map(Literal::Array)
+        }
+        _ => literal(c, shape),
+    }
+}
 
 /// Reads the value of a literal of the given shape.
 pub(super) fn literal(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
@@ -89,10 +109,12 @@ fn array(c: &mut Cursor<'_>, shape: &ArrayShape) -> Result<ArrayLiteral> {
         c.rewind(start);
         dense(c, shape, 0, &mut bytes)?;
     }
-    match ArrayLiteral::from_bytes(shape, &bytes) {
-        Some(out) => Ok(out),
-        None => Err(c.error(start, format!("expected {} elements", shape.elements()))),
-    }
+    from_bytes(c, start, shape, &bytes)
+}
+
+fn from_bytes(c: &Cursor<'_>, start: usize, shape: &ArrayShape, bytes: &[u8]) -> Result<ArrayLiteral> {
+    ArrayLiteral::from_bytes(shape, bytes)
+        .ok_or_else(|| c.error(start, format!("expected {} elements", shape.elements())))
 }
 
 fn dense(c: &mut Cursor<'_>, shape: &ArrayShape, dimension: usize, out: &mut Vec<u8>) -> Result<()> {
@@ -190,4 +212,34 @@ fn print_dimension(out: &mut String, array: &ArrayLiteral, dimension: usize, byt
     }
     out.push_str(blank);
     out.push('}');
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Error;
+    use crate::text::{literal_to_string, parse};
+
+    fn constant(shape: &str, value: &str) -> crate::Result<String> {
+        let module = parse(&format!("HloModule m ENTRY e {{ ROOT c = {shape} constant({value}) }}"))?;
+        let entry = module.entry();
+        Ok(entry.instructions[entry.root].literal().map(|l| literal_to_string(l)).unwrap_or_default())
+    }
+
+    #[test]
+    fn a_scalar_for_an_array_is_its_first_element() {
+        for (shape, value, want) in [
+            ("bf16[2,3]", "1", "{ {1, 0, 0}, {0, 0, 0} }"),
+            ("s32[3]", "-7", "{-7, 0, 0}"),
+            ("pred[2]", "true", "{1, 0}"),
+            ("f32[1,1]", "nan", "{ {nan} }"),
+            ("s4[3]", "3", "{3, 0, 0}"),
+        ] {
+            assert_eq!(constant(shape, value).as_deref(), Ok(want), "{shape}");
+        }
+        for (shape, value) in [("f32[0,3]", "1"), ("c64[2]", "(1, 2)"), ("s32[3]", "{7}"), ("s32[2]", "1.5")] {
+            assert!(matches!(constant(shape, value), Err(Error::Syntax { .. })), "{shape}");
+        }
+        let large = constant("f32[9999999,9999999]", "1");
+        assert!(matches!(large, Err(Error::Unsupported { .. })), "{large:?}");
+    }
 }

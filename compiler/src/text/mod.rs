@@ -5,7 +5,8 @@
 //! refuses in time linear in the text, never panics, and what it accepts prints ([`print()`]) to a text that reads back
 //! to the same module: print, parse, print is a fixed point.
 //!
-//! A shape that an instruction leaves out is the one that [`crate::shape::infer`] gives.
+//! A shape that an instruction leaves out is the one that [`crate::shape::infer`] gives. A text may also be one instruction
+//! alone, `m = f32[2] add(f32[2] a, f32[2] b)`: its operands are the module's parameters, in order of appearance.
 //!
 //! Algorithm: a scannerless recursive descent. What a run of characters means depends on where it stands (`b01f` is a
 //! name or a list of dimension labels, `{` opens a layout or a body), so `cursor::Cursor` offers the lexical classes

@@ -37,6 +37,8 @@ pub(super) struct Scope<'a> {
     root: Option<InstructionId>,
     /// Instructions written as operands of others, which have no name yet.
     unnamed: Vec<InstructionId>,
+    /// True for a text that is one instruction: names that it does not define are parameters.
+    lone: bool,
     /// Parameters, with where their numbers stand.
     parameters: Vec<(usize, (usize, usize), &'a str)>,
 }
@@ -93,7 +95,8 @@ type Signature = (Vec<Shape>, Shape, (usize, usize));
 
 pub(super) fn parse_module(source: &str) -> Result<Module> {
     let mut cursor = Cursor::new(source)?;
-    let (name, config, positions) = header::header(&mut cursor)?;
+    let lone = header::at_instruction(&mut cursor);
+    let (name, config, positions) = if lone { header::none("_") } else { header::header(&mut cursor)? };
     let mut parser = Parser {
         cursor,
         computations: PrimaryMap::new(),
@@ -102,6 +105,10 @@ pub(super) fn parse_module(source: &str) -> Result<Module> {
         begun: HashSet::new(),
         unnamed: Vec::new(),
     };
+    if lone {
+        let entry = parser.lone_instruction()?;
+        return parser.finish(name, config, positions, entry);
+    }
     let (mut entry, mut last) = (None, None);
     while parser.cursor.peek().is_some() {
         let start = parser.cursor.start();
@@ -211,6 +218,24 @@ impl<'a> Parser<'a> {
             let end = self.cursor.pos();
             return Err(self.cursor.error_span(end - 1, end, "expected an instruction, found '}'".to_owned()));
         };
+        self.close(scope, root, location)
+    }
+
+    /// Reads a text that is one instruction, whose operands become parameters in the order in which they appear.
+    fn lone_instruction(&mut self) -> Result<ComputationId> {
+        let start = self.cursor.start();
+        let location = self.cursor.locate(start);
+        let mut scope = Scope { lone: true, ..Scope::default() };
+        let root = self.named_instruction(&mut scope)?;
+        self.cursor.expect_end()?;
+        let computation = self.close(scope, root, location)?;
+        let id = self.computations.push(computation);
+        self.unnamed.push((id, "_"));
+        Ok(id)
+    }
+
+    /// The computation that has been read. The caller names it.
+    fn close(&self, mut scope: Scope<'a>, root: InstructionId, location: SourceLocation) -> Result<Computation> {
         self.check_parameters(&scope)?;
         if !scope.unnamed.is_empty() {
             let mut names = FreshNames::new(scope.names.keys().copied());
@@ -317,7 +342,7 @@ impl<'a> Parser<'a> {
             Head::Plain(Opcode::Constant) => {
                 let value = match &shape {
                     Some(shape) if !self.cursor.eat(literal::ELIDED) => {
-                        AttrValue::Literal(literal::literal(&mut self.cursor, shape)?.into())
+                        AttrValue::Literal(literal::constant(&mut self.cursor, shape)?.into())
                     }
                     _ => AttrValue::Raw(literal::ELIDED.to_owned()),
                 };
@@ -450,6 +475,10 @@ impl<'a> Parser<'a> {
             return Ok(id);
         }
         self.cursor.rewind(after);
+        if let Some(shape) = shape.as_ref().filter(|_| scope.lone) {
+            let location = self.cursor.locate(start);
+            self.implied_parameter(scope, shape, location)?;
+        }
         let id = self.instruction_reference(scope)?;
         let Some(shape) = shape else { return Ok(id) };
         let actual = &scope.instructions[id].shape;
@@ -459,6 +488,29 @@ impl<'a> Parser<'a> {
             return Err(self.cursor.error(start, message));
         }
         Ok(id)
+    }
+
+    /// Makes the name that comes next a parameter, unless it is known; takes nothing.
+    fn implied_parameter(&mut self, scope: &mut Scope<'a>, shape: &Shape, location: SourceLocation) -> Result<()> {
+        let start = self.cursor.start();
+        let name = self.cursor.name("the name of an instruction")?;
+        let span = (start, self.cursor.pos());
+        self.cursor.rewind(start);
+        if scope.names.contains_key(name) || self.cursor.instruction == Some(name) {
+            return Ok(());
+        }
+        let number = scope.parameters.len();
+        scope.parameters.push((number, span, name));
+        let id = scope.instructions.push(Instruction {
+            name: name.to_owned(),
+            shape: shape.clone(),
+            opcode: Opcode::Parameter,
+            operands: Vec::new(),
+            attrs: Attrs::new().with(AttrKey::ParameterNumber, AttrValue::Int(number as i64)),
+            location,
+        });
+        scope.names.insert(name, id);
+        Ok(())
     }
 
     /// The name of an instruction defined above.
