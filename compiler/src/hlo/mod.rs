@@ -18,6 +18,9 @@ pub use leaf::{Leaf, resolve};
 pub use opcode::{Arity, Category, Opcode};
 pub use top_k::top_k_call;
 
+/// What neither engine can run: a `constant({...})`.
+pub(crate) const ELIDED_CONSTANT: &str = "a constant whose value the text leaves out";
+
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{PrimaryMap, entity_impl};
 use std::collections::HashSet;

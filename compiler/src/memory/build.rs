@@ -170,6 +170,10 @@ impl Builder<'_> {
                 return Ok(v);
             }
         }
+        if inst.opcode == Opcode::Constant {
+            let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
+            return Err(Error::Unsupported { site, feature: crate::hlo::ELIDED_CONSTANT.to_owned() });
+        }
         Err(Error::Internal(format!("'{}' ({}) was never computed", inst.name, inst.opcode)))
     }
 
