@@ -1,7 +1,7 @@
 //! Inputs at the edges in every engine: infinities, NaN, limits, and what specifications say of them.
 #![allow(clippy::unwrap_used)]
 
-use brolga_compiler::{CompileOptions, compile, interp, shape, text};
+use brolga_compiler::{CompileOptions, Error, compile, interp, shape, text};
 use brolga_runtime::{ArrayLiteral, Literal, Program};
 use brolga_tests::compare::{Kind, Tolerance, compare};
 
@@ -121,5 +121,138 @@ fn sums_over_windows_of_narrow_floats_round_at_each_step() {
         );
         let inputs = [ArrayLiteral::from_elements(&[4], &[100f32, 0.3, 0.3, -100.0])];
         check_module(Kind::Exact, &source, &inputs, &[ArrayLiteral::from_elements(&[4], &want.map(|v: f32| v))]);
+    }
+}
+
+#[test]
+fn tuples_of_one_hold_what_stands_alone_elsewhere() {
+    let functions = "alone {\n a = s32[] parameter(0)\n b = s32[] parameter(1)\n s = s32[] add(a, b)
+        ROOT r = (s32[]) tuple(s)\n}\nadd {\n a = s32[] parameter(0)\n b = s32[] parameter(1)
+        ROOT s = s32[] add(a, b)\n}\nlt {\n a = s32[] parameter(0)\n b = s32[] parameter(1)
+        ROOT s = pred[] compare(a, b), direction=LT\n}\nless {\n a = s32[] parameter(0)\n b = s32[] parameter(1)
+        s = pred[] compare(a, b), direction=LT\n ROOT r = (pred[]) tuple(s)\n}\ntwice {\n a = s32[] parameter(0)
+        ROOT s = s32[] add(a, a)\n}\ntwo {\n a = s32[] parameter(0)\n s = s32[] add(a, a)
+        ROOT r = (s32[]) tuple(s)\n}";
+    let input = ArrayLiteral::from_elements(&[2, 3], &[5i32, 1, 4, 2, 6, 3]);
+    for (line, functions_of, dims, want) in [
+        ("reduce(p, c), dimensions={0}", ["alone", "add"], "3", vec![17i32, 17, 17]),
+        ("reduce-window(p, c), window={size=2x1}", ["alone", "add"], "1,3", vec![17, 17, 17]),
+        ("reduce-window(p, c), window={size=1x2 rhs_reversal=0x1}", ["alone", "add"], "2,2", vec![16, 15, 18, 19]),
+        ("sort(p), dimensions={1}", ["less", "lt"], "2,3", vec![1, 4, 5, 2, 3, 6]),
+        ("scan(p), dimensions={1}, num_carries=0", ["two2", "twice2"], "2,3", vec![10, 2, 8, 4, 12, 6]),
+        (
+            "scatter(p, i, u), update_window_dims={0}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, \
+             index_vector_dim=0",
+            ["alone", "add"],
+            "2,3",
+            vec![5, 1, 4, 3, 8, 6],
+        ),
+    ] {
+        let functions = format!(
+            "{functions}\ntwice2 {{\n a = s32[2] parameter(0)\n ROOT s = s32[2] add(a, a)\n}}\ntwo2 {{
+             a = s32[2] parameter(0)\n s = s32[2] add(a, a)\n ROOT r = (s32[2]) tuple(s)\n}}"
+        );
+        let sizes: Vec<i64> = dims.split(',').map(|d| d.parse().unwrap()).collect();
+        let want = [ArrayLiteral::from_elements(&sizes, &want)];
+        for function in functions_of {
+            for result in [format!("s32[{dims}]"), format!("(s32[{dims}])")] {
+                let text = format!(
+                    "{functions}\nENTRY e {{\n p = s32[2,3] parameter(0)\n c = s32[] constant(10)
+                     i = s32[1] constant({{1}})\n u = s32[3] constant({{1, 2, 3}})
+                     ROOT r = {result} {line}, to_apply={function}\n}}"
+                );
+                check_module(Kind::Exact, &text, std::slice::from_ref(&input), &want);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_window_that_is_not_commutative_goes_forward_though_reversed() {
+    let text = "mix {\n a = s32[] parameter(0)\n b = s32[] parameter(1)\n t = s32[] constant(10)
+        m = s32[] multiply(a, t)\n ROOT r = s32[] add(m, b)\n}
+        ENTRY e {\n p = s32[4] parameter(0)\n c = s32[] constant(0)
+        ROOT r = s32[2] reduce-window(p, c), window={size=3 rhs_reversal=1}, to_apply=mix\n}";
+    let input = [ArrayLiteral::from_elements(&[4], &[1i32, 2, 3, 4])];
+    check_module(Kind::Exact, text, &input, &[ArrayLiteral::from_elements(&[2], &[123i32, 234])]);
+}
+
+#[test]
+fn sums_of_products_wrap_in_a_narrower_integer() {
+    let inputs = [
+        ArrayLiteral::from_elements(&[1, 3], &[1000i32, -77, 300]),
+        ArrayLiteral::from_elements(&[3, 2], &[3i32, 90000, -5, 41, 7, -1]),
+    ];
+    let exact = [1000i64 * 3 + 77 * 5 + 300 * 7, 1000 * 90000 - 77 * 41 - 300];
+    let parameters = "p = s32[1,3] parameter(0)\n q = s32[3,2] parameter(1)";
+    let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+    let body = |ty: &str| format!("{parameters}\n ROOT r = {ty}[1,2] dot(p, q), {dims}");
+    let want = [ArrayLiteral::from_elements(&[1, 2], &exact.map(|v| v as i8))];
+    check(Kind::Exact, &body("s8"), &inputs, &want);
+    let want = [ArrayLiteral::from_elements(&[1, 2], &exact.map(|v| v as i16))];
+    check(Kind::Exact, &body("s16"), &inputs, &want);
+    let want = [ArrayLiteral::from_elements(&[1, 2], &exact.map(|v| v as u8))];
+    check(Kind::Exact, &body("u8"), &inputs, &want);
+}
+
+#[test]
+fn an_elided_constant_is_not_supported_in_either_engine() {
+    for shape in ["f32[8,6]", "f32[]"] {
+        let text = format!(
+            "HloModule m\nENTRY e {{\n p = {shape} parameter(0)\n c = {shape} constant({{...}})
+             ROOT r = {shape} add(p, c)\n}}"
+        );
+        let module = text::parse(&text).unwrap();
+        let input = Literal::zeros(
+            &module.entry().parameters().first().map(|&p| module.entry().instructions[p].shape.clone()).unwrap(),
+        );
+        let interpreted = interp::run(&module, &[input.unwrap()], &interp::Options::default()).unwrap_err();
+        let compiled = compile(&module, &CompileOptions::default()).unwrap_err();
+        for e in [&interpreted, &compiled] {
+            assert!(matches!(e, Error::Unsupported { .. }), "{e}");
+            assert!(e.to_string().contains("a constant whose value the text leaves out"), "{e}");
+        }
+    }
+}
+
+#[test]
+fn asynchronous_calls_may_say_what_they_alias() {
+    let text = "ac {\n a = f32[4] parameter(0)\n ROOT n = f32[4] negate(a)\n}
+        ENTRY e {\n p = f32[4] parameter(0)
+        s = ((f32[4]), f32[4], u32[]) async-start(p), output_to_operand_aliasing={{0,0}: (0, {})}, calls=ac
+        ROOT d = f32[4] async-done(s)\n}";
+    let input = [ArrayLiteral::from_elements(&[4], &[1f32, -2.0, 3.0, -4.0])];
+    check_module(Kind::Exact, text, &input, &[ArrayLiteral::from_elements(&[4], &[-1f32, 2.0, -3.0, 4.0])]);
+}
+
+#[test]
+fn a_permutation_in_place_is_read_and_not_run() {
+    let parameters = "i = f32[2,8] parameter(0)\n o = f32[2,8] parameter(1)\n c = s32[] constant(0)
+        t = (s32[], s32[]) tuple(c, c)";
+    let pairs = "source_target_pairs={{0,1},{1,0}}, slice_sizes={{1,8}}";
+    for body in [
+        format!("{parameters}\n ROOT r = f32[2,8] collective-permute(i, o, t, t), {pairs}"),
+        format!(
+            "{parameters}\n s = (f32[2,8], f32[2,8], u32[], u32[]) collective-permute-start(i, o, t, t), {pairs}
+             ROOT r = f32[2,8] collective-permute-done(s)"
+        ),
+        format!(
+            "{parameters}\n ii = (f32[2,8], f32[2,8]) tuple(i, i)\n oo = (f32[2,8], f32[2,8]) tuple(o, o)
+             tt = ((s32[], s32[]), (s32[], s32[])) tuple(t, t)
+             s = ((f32[2,8], f32[2,8]), (f32[2,8], f32[2,8]), u32[], u32[]) collective-permute-start(ii, oo, tt, tt),
+               source_target_pairs={{{{0,1}},{{1,0}}}}, slice_sizes={{{{1,8}},{{1,8}}}}
+             ROOT r = (f32[2,8], f32[2,8]) collective-permute-done(s)"
+        ),
+    ] {
+        let source = format!("HloModule edges\nENTRY main {{\n{body}\n}}");
+        let module = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let options = text::PrintOptions::default();
+        let printed = text::print(&module, &options);
+        assert_eq!(text::parse(&printed).map(|m| text::print(&m, &options)), Ok(printed));
+        let zeros = Literal::from(ArrayLiteral::from_elements(&[2, 8], &[0f32; 16]));
+        let interpreted = interp::run(&module, &[zeros.clone(), zeros], &interp::Options::default());
+        assert!(matches!(interpreted, Err(Error::Unsupported { .. })), "{interpreted:?}");
+        assert!(matches!(compile(&module, &CompileOptions::default()), Err(Error::Unsupported { .. })), "{source}");
     }
 }

@@ -275,7 +275,7 @@ opcodes! {
     AllReduceStart "all-reduce-start" (AtLeast 0) Async req[ToApply]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
     AsyncDone "async-done" (Exactly 1) Async req[] opt[Calls AsyncExecutionThread];
-    AsyncStart "async-start" (AtLeast 0) Async req[Calls] opt[AsyncExecutionThread];
+    AsyncStart "async-start" (AtLeast 0) Async req[Calls] opt[AsyncExecutionThread OutputToOperandAliasing];
     AsyncUpdate "async-update" (Exactly 1) Async req[] opt[Calls AsyncExecutionThread];
     CollectivePermuteDone "collective-permute-done" (Exactly 1) Async req[] opt[];
     CollectivePermuteStart "collective-permute-start" (AtLeast 1) Async req[SourceTargetPairs]

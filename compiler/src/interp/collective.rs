@@ -11,6 +11,9 @@ pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> 
     match inst.opcode {
         Opcode::ReplicaId => return id(inst, cx.with_host(inst, |host| Ok(host.replica_id()))?),
         Opcode::PartitionId => return id(inst, cx.with_host(inst, |host| Ok(host.partition_id()))?),
+        _ if inst.attrs.get(AttrKey::SliceSizesPerDevice).is_some() => {
+            return Err(unsupported(inst, format!("'{}' in place", inst.opcode)));
+        }
         _ => {}
     }
     let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();

@@ -205,7 +205,7 @@ fn scatter(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Resul
     if updates[0].elements() > 0 && out[0].elements() > 0 {
         apply(cx, inst, &mut out, indices, updates)?;
     }
-    if count == 1 {
+    if count == 1 && inst.shape.as_array().is_some() {
         return Ok(out.swap_remove(0).into());
     }
     Ok(Literal::Tuple(out.into_iter().map(Literal::Array).collect()))

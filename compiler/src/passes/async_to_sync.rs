@@ -65,8 +65,12 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                         return Err(malformed(rw, i, "a tuple of operands and results"));
                     };
                     let operands = rw.instruction(i).operands.clone();
+                    let in_place = rw.instruction(i).attrs.get(AttrKey::SliceSizesPerDevice).is_some();
                     let result = collective(rw, i, opcode, shape);
-                    state(rw, i, operands, result)?
+                    match operands[..] {
+                        [input, ..] if in_place => filled(rw, i, vec![input, result])?,
+                        _ => state(rw, i, operands, result)?,
+                    }
                 }
                 _ => return Ok(None),
             };

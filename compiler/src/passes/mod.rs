@@ -18,6 +18,7 @@ pub mod inline;
 pub mod layout;
 pub mod loops;
 pub mod markers;
+pub mod one_tuples;
 pub mod rewrite;
 pub mod simplify;
 pub mod top_k;
@@ -160,6 +161,7 @@ const PREPARE: &[(&str, Pass)] = &[
     ("markers", |m, _| markers::run(m)),
     ("top-k", |m, _| top_k::run(m)),
     ("layout", |m, s| layout::run_with(m, s.keep_entry_layouts)),
+    ("one-tuples", |m, _| one_tuples::run(m)),
     ("async-to-sync", |m, _| async_to_sync::run(m)),
     ("feeds", |m, _| feeds::run(m)),
     ("inline", |m, s| inline::run_within(m, &mut s.inline_budget)),

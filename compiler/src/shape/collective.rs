@@ -5,7 +5,7 @@
 
 use super::groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
 use super::reduction::{Reducer, check_reducer};
-use super::rule::{Call, Rule, Show, array, ensure, fail, one_or_tuple, parts};
+use super::rule::{Call, Rule, Show, array, ensure, fail, parts};
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
@@ -60,14 +60,7 @@ fn group_size(call: &Call<'_>) -> Rule<Option<i64>> {
 /// The operands' shapes: one as it is, several as a tuple. A program may state a tuple of one.
 fn same(call: &Call<'_>) -> Rule<Shape> {
     let shapes = call.arrays()?.into_iter().map(|a| a.with_type(a.ty).into()).collect();
-    Ok(shaped_as_declared(call, shapes))
-}
-
-fn shaped_as_declared(call: &Call<'_>, shapes: Vec<Shape>) -> Shape {
-    match call.declared {
-        Some(Shape::Tuple(_)) => Shape::Tuple(shapes),
-        _ => one_or_tuple(shapes),
-    }
+    Ok(call.as_declared(shapes))
 }
 
 fn reducer(call: &Call<'_>) -> Rule<()> {
@@ -125,7 +118,7 @@ fn resized(call: &Call<'_>, grows: bool) -> Rule<Shape> {
         dims[axis] = stated.dims[axis];
         shapes.push(array(a.ty, dims, a.dynamic.clone()).into());
     }
-    Ok(shaped_as_declared(call, shapes))
+    Ok(call.as_declared(shapes))
 }
 
 fn all_to_all(call: &Call<'_>) -> Rule<Shape> {

@@ -41,7 +41,7 @@ pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
 }
 
 /// The element type of a sum of products. The program may prefer another than the operands': a float for floats, an
-/// integer not narrower than both for integers.
+/// any integer for integers, in which the sum wraps.
 fn product_type(call: &Call<'_>, a: ElementType, b: ElementType) -> Rule<ElementType> {
     let real = |ty: ElementType| !ty.is_complex();
     ensure!(
@@ -66,7 +66,7 @@ fn product_type(call: &Call<'_>, a: ElementType, b: ElementType) -> Rule<Element
         || (!natural.is_float()
             && real(natural)
             && (preferred.is_integer() || preferred.is_float())
-            && preferred.bits() >= narrower);
+            && (preferred.bits() >= narrower || (preferred.is_integer() && a.is_integer() && b.is_integer())));
     ensure!(
         fits,
         "dot.result-type",

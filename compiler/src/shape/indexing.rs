@@ -1,7 +1,7 @@
 //! Gather, scatter and the dynamic slices: operations that take indices as operands.
 
 use super::reduction::{Reducer, check_reducer};
-use super::rule::{Call, Rule, Show, array, common_type, distinct_dims, ensure, fail, one_or_tuple};
+use super::rule::{Call, Rule, Show, array, common_type, distinct_dims, ensure, fail};
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, Shape};
 
@@ -280,7 +280,7 @@ fn scatter(call: &Call<'_>) -> Rule<Shape> {
             a.ty = ty;
         }
     }
-    Ok(one_or_tuple(results))
+    call.as_called(AttrKey::ToApply, results)
 }
 
 fn check_updates(

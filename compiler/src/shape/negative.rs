@@ -49,6 +49,18 @@ third {
   w = f32[] parameter(2)
   ROOT r = f32[] add(x, w)
 }
+alone {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  s = f32[] add(x, y)
+  ROOT r = (f32[]) tuple(s)
+}
+less {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  s = pred[] compare(x, y), direction=LT
+  ROOT r = (pred[]) tuple(s)
+}
 sums {
   x = f32[] parameter(0)
   y = f32[] parameter(1)
@@ -395,10 +407,19 @@ fn control() {
 
 #[test]
 fn collectives() {
-    accept(&["bad = f32[8] all-gather(a), replica_groups={{0,1}}, dimensions={0}"]);
+    accept(&[
+        "bad = f32[8] all-gather(a), replica_groups={{0,1}}, dimensions={0}",
+        "bad = f32[8] all-gather(a), replica_groups=mesh['x'=4,'y'=2] {'y'}, dimensions={0}",
+        "bad = f32[4] all-reduce(a), replica_groups=mesh['x'=4], device_ids=(0,2,1,3) {'x':(1)2}, to_apply=add",
+        "bad = (f32[4], f32[4], u32[]) collective-permute-start(a), source_target_pairs={{0,1}}",
+        "bad = (f32[4], f32[2,3], u32[], u32[]) collective-permute-start(a, b, u, u), source_target_pairs={{0,1},{0,2}}, \
+         slice_sizes={{1}}",
+    ]);
     refuse(&[
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups={{0,0}}, to_apply=add"),
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups=[2,2]<=[5], to_apply=add"),
+        ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups=mesh['x'=4] {'y'}, to_apply=add"),
+        ("collective.sizes", "bad = f32[8] all-gather(a), replica_groups=mesh['x'=4,'y'=2] {'x'}, dimensions={0}"),
         (
             "collective.global-ids",
             "bad = f32[4] all-reduce(a), replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add",
@@ -443,6 +464,43 @@ fn structure_and_side_effects() {
         ("async.result", "bad = f32[4] all-gather-start(a), replica_groups={}, dimensions={0}"),
         ("async.operands", "bad = (f32[5], f32[8]) all-gather-start(a), replica_groups={}, dimensions={0}"),
         ("result.shape", "bad = f32[5] copy-done(cx)"),
+        (
+            "async.operands",
+            "bad = (f32[4], f32[4], u32[], u32[]) collective-permute-start(a, b, u, u), source_target_pairs={{0,1}}, \
+          slice_sizes={{1}}",
+        ),
+        (
+            "async.operands",
+            "bad = f32[4] collective-permute-start(a, a, u, u), source_target_pairs={{0,1}}, slice_sizes={{1}}",
+        ),
+        (
+            "operand.array",
+            "bad = ((f32[4], (f32[4], s32[])), f32[4]) collective-permute-start(a, u), source_target_pairs={{0,1}}",
+        ),
+    ]);
+}
+
+#[test]
+fn tuples_of_one_and_windows_reversed() {
+    accept(&[
+        "bad = (f32[]) reduce(a, s), dimensions={0}, to_apply=add",
+        "bad = f32[] reduce(a, s), dimensions={0}, to_apply=alone",
+        "bad = (f32[]) reduce(a, s), dimensions={0}, to_apply=alone",
+        "bad = (f32[3]) reduce-window(a, s), window={size=2}, to_apply=alone",
+        "bad = f32[3] reduce-window(a, s), window={size=2 rhs_reversal=1}, to_apply=add",
+        "bad = (f32[4]) sort(a), dimensions={0}, to_apply=lt",
+        "bad = f32[4] sort(a), dimensions={0}, to_apply=less",
+        "bad = f32[4] scan(a), dimensions={0}, num_carries=0, to_apply=one",
+        "bad = (f32[4]) scan(a), dimensions={0}, num_carries=0, to_apply=one",
+        "bad = (f32[4]) scatter(a, i, s), update_window_dims={}, inserted_window_dims={0}, \
+         scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=alone",
+    ]);
+    refuse(&[
+        ("result.shape", "bad = (f32[], f32[]) reduce(a, s), dimensions={0}, to_apply=alone"),
+        ("result.shape", "bad = ((f32[])) reduce(a, s), dimensions={0}, to_apply=alone"),
+        ("result.shape", "bad = (f32[5]) sort(a), dimensions={0}, to_apply=lt"),
+        ("reducer.result", "bad = f32[] reduce(a, s), dimensions={0}, to_apply=sums"),
+        ("sort.comparator-result", "bad = (f32[4]) sort(a), dimensions={0}, to_apply=sums"),
     ]);
 }
 
@@ -476,7 +534,6 @@ fn what_is_left_of_each_family() {
             "bad = f32[2,3] ragged-dot(b, m, a), lhs_contracting_dims={1}, \
           rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}",
         ),
-        ("reduce-window.reversal", "bad = f32[3] reduce-window(a, s), window={size=2 rhs_reversal=1}, to_apply=add"),
         ("reshape.inferred-dimension", "bad = f32[2,2] reshape(a), inferred_dimension=2"),
         ("result.array", "bad = (f32[4]) rng(s, s), distribution=rng_uniform"),
         ("rng-get-and-update-state.delta", "bad = u64[2] rng-get-and-update-state(), delta=-1"),

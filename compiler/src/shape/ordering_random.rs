@@ -1,6 +1,6 @@
 //! Sorting and random numbers.
 
-use super::rule::{Call, Rule, Show, ensure, fail, one_or_tuple};
+use super::rule::{Call, Rule, Show, ensure, fail, parts};
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
@@ -46,13 +46,15 @@ fn sort(call: &Call<'_>) -> Rule<Shape> {
             "expected a {ty} scalar as parameter {i} of the comparator, found {p:#}"
         );
     }
+    // Alone or as a tuple of one.
+    let answers = parts(comparator.result);
     ensure!(
-        comparator.result.same_ignoring_layout(&Shape::scalar(ElementType::Pred)),
+        answers.len() == 1 && answers[0].same_ignoring_layout(&Shape::scalar(ElementType::Pred)),
         "sort.comparator-result",
         "expected a comparator that yields pred[], found {:#}",
         comparator.result
     );
-    Ok(one_or_tuple(arrays.iter().map(|a| a.with_type(a.ty).into()).collect()))
+    Ok(call.as_declared(arrays.iter().map(|a| a.with_type(a.ty).into()).collect()))
 }
 
 fn top_k(call: &Call<'_>) -> Rule<Shape> {

@@ -1,6 +1,6 @@
 //! Reductions, windows, scans, maps and batch normalisation.
 
-use super::rule::{Call, Rule, Show, Signature, array, compatible, ensure, fail, one_or_tuple, parts, promote};
+use super::rule::{Call, Rule, Show, Signature, array, compatible, ensure, fail, parts, promote};
 use super::window::window_dims;
 use crate::hlo::{AttrKey, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
@@ -127,7 +127,8 @@ fn reduce(call: &Call<'_>) -> Rule<Shape> {
     let kept: Vec<usize> = (0..first.rank()).filter(|d| !reduced.contains(d)).collect();
     let dims: Vec<i64> = kept.iter().map(|&d| first.dims[d]).collect();
     let dynamic: Vec<bool> = kept.iter().map(|&d| any_dynamic(&pairs, d)).collect();
-    Ok(one_or_tuple(types.into_iter().map(|ty| array(ty, dims.clone(), dynamic.clone()).into()).collect()))
+    let results = types.into_iter().map(|ty| array(ty, dims.clone(), dynamic.clone()).into()).collect();
+    call.as_called(AttrKey::ToApply, results)
 }
 
 fn reduce_window(call: &Call<'_>) -> Rule<Shape> {
@@ -135,14 +136,10 @@ fn reduce_window(call: &Call<'_>) -> Rule<Shape> {
     let first = pairs[0].0;
     let window = call.attrs.window(AttrKey::Window).unwrap_or(&[]);
     let dims = window_dims(&first.dims, window)?;
-    ensure!(
-        window.iter().all(|w| !w.reversal),
-        "reduce-window.reversal",
-        "expected no window reversal in reduce-window, found one"
-    );
     let types = reducer_types(call, &pairs)?;
     let dynamic: Vec<bool> = (0..first.rank()).map(|d| any_dynamic(&pairs, d)).collect();
-    Ok(one_or_tuple(types.into_iter().map(|ty| array(ty, dims.clone(), dynamic.clone()).into()).collect()))
+    let results = types.into_iter().map(|ty| array(ty, dims.clone(), dynamic.clone()).into()).collect();
+    call.as_called(AttrKey::ToApply, results)
 }
 
 fn select_and_scatter(call: &Call<'_>) -> Rule<Shape> {
@@ -303,7 +300,11 @@ fn scan(call: &Call<'_>) -> Rule<Shape> {
         out.push(Shape::Array(whole));
     }
     out.extend(inits.iter().map(|s| s.without_layout()));
-    Ok(Shape::Tuple(out))
+    // One result is a tuple of one, unless the program states it alone.
+    match (call.declared, &out[..]) {
+        (Some(Shape::Array(_)), [only]) => Ok(only.clone()),
+        _ => Ok(Shape::Tuple(out)),
+    }
 }
 
 fn batch_norm(call: &Call<'_>) -> Rule<Shape> {

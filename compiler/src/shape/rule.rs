@@ -134,6 +134,21 @@ impl<'a> Call<'a> {
         self.declared.and_then(Shape::as_array).map(|a| a.ty)
     }
 
+    /// Results of an operation on one array or several: as a tuple where there are several or where the program states a
+    /// tuple, of one too; one alone where it states that or nothing.
+    pub fn as_declared(&self, shapes: Vec<Shape>) -> Shape {
+        match self.declared {
+            Some(Shape::Tuple(_)) => Shape::Tuple(shapes),
+            _ => one_or_tuple(shapes),
+        }
+    }
+
+    /// As [`Call::as_declared`]; where the program states nothing, a computation that yields a tuple makes it one.
+    pub fn as_called(&self, key: AttrKey, shapes: Vec<Shape>) -> Rule<Shape> {
+        let tuple = self.declared.is_none() && matches!(self.callee(key)?.result, Shape::Tuple(_));
+        Ok(if tuple { Shape::Tuple(shapes) } else { self.as_declared(shapes) })
+    }
+
     /// A list of distinct dimension numbers below `rank`; absent means empty.
     pub fn dims(&self, key: AttrKey, rank: usize, id: &'static str) -> Rule<Vec<usize>> {
         distinct_dims(self.attrs.ints_or_empty(key), rank, key.name(), id)

@@ -176,10 +176,16 @@ pub(super) fn infer_async(call: &Call<'_>) -> Rule<Shape> {
         Opcode::AsyncUpdate => Ok(call.shape(0)?.without_layout()),
         Opcode::AsyncDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone => element(call, 1),
         Opcode::AsyncStart => async_start(call),
-        _ => {
-            if call.opcode == Opcode::CollectivePermuteStart {
-                check_pairs(call)?;
+        Opcode::CollectivePermuteStart => {
+            check_pairs(call)?;
+            // The in-place form takes written buffers and offsets too, and yields (inputs, outputs, ...).
+            if call.attrs.get(AttrKey::SliceSizesPerDevice).is_some() {
+                return in_place_context(call);
             }
+            call.arrays()?;
+            context(call)
+        }
+        _ => {
             call.arrays()?;
             context(call)
         }
@@ -217,6 +223,21 @@ fn context(call: &Call<'_>) -> Rule<Shape> {
         fits,
         "async.operands",
         "expected the operands' shapes first in the result of {}, found {operands:#}",
+        call.opcode
+    );
+    Ok(declared.without_layout())
+}
+
+/// The declared context of an in-place start: its inputs, the buffers it writes, and whatever else.
+fn in_place_context(call: &Call<'_>) -> Rule<Shape> {
+    let declared = call.declared()?;
+    let (input, output) = (call.shape(0)?, call.shape(1)?);
+    let stated = declared.as_tuple().unwrap_or_default();
+    let fits = |i: usize, operand: &Shape| stated.get(i).is_some_and(|s| compatible(s, operand, None));
+    ensure!(
+        fits(0, input) && fits(1, output),
+        "async.operands",
+        "expected {input:#} and {output:#}, the first operands, first in the result of {}, found {declared:#}",
         call.opcode
     );
     Ok(declared.without_layout())

@@ -39,7 +39,9 @@ impl Lowerer<'_> {
         let n = inst.operands.len() / 2;
         let from = self.leaf_shape(resolve(self.c, (inst.operands[0], 0)))?.dims.clone();
         let to = self.leaf_shape((id, 0))?.dims.clone();
-        let window = inst.attrs.window(AttrKey::Window).unwrap_or(&[]).to_vec();
+        // Reversal means nothing here: elements are folded in ascending order.
+        let forward = |w: &WindowDimension| WindowDimension { reversal: false, ..*w };
+        let window: Vec<_> = inst.attrs.window(AttrKey::Window).unwrap_or(&[]).iter().map(forward).collect();
         if window.len() != from.len() || from.contains(&0) {
             return Err(super::unsupported(inst, "compiling this window"));
         }
