@@ -409,3 +409,23 @@ ROOT r = (f32[2,3], f32[6]) tuple(m, f)";
     let artifact = compile(&module(body), &CompileOptions::default()).unwrap();
     assert!(artifact.descriptor.custom_calls.is_empty());
 }
+
+#[test]
+fn what_nobody_needs_is_not_called() {
+    let calls = CustomCalls::new();
+    let called = "c = f32[2] custom-call(x), custom_call_target=\"nobody_has_this\"";
+    let alone = format!("x = f32[2] parameter(0)\n {called}\n d = f32[2] negate(c)\n ROOT r = f32[2] add(x, x)");
+    let x = vector(&[1.0, 2.0]);
+    assert_eq!(both(&alone, &calls, std::slice::from_ref(&x))[0].as_slice::<f32>(), [2.0, 4.0]);
+    // With an effect, or before something that is needed, it is.
+    for line in [
+        format!("{called}, custom_call_has_side_effect=true\n ROOT r = f32[2] add(x, x)"),
+        format!("{called}\n ROOT r = f32[2] add(x, x), control-predecessors={{c}}"),
+    ] {
+        let module = module(&format!("x = f32[2] parameter(0)\n {line}"));
+        let inputs = std::slice::from_ref(&x);
+        let outcome = interp::run_with(&module, inputs, &interp::Options::default(), &mut RegistryHost(&calls));
+        assert!(outcome.unwrap_err().to_string().contains("nobody_has_this"), "{line}");
+        assert!(program(&module, &calls).is_err(), "{line}");
+    }
+}

@@ -1,9 +1,10 @@
 //! The walk over a computation, and what every operation may ask of its surroundings.
 //!
-//! Invariant: a value lives from its instruction to its last use. Algorithm: for each computation, once, the list of
-//! values that die at each position is worked out ([`Plan`]); the walk takes operands that die out of the
-//! environment, so that an operation holding the only reference may work in place.
+//! Invariant: what is needed runs, in order, and a value lives from its instruction to its last use. Algorithm: for each
+//! computation, once, it is worked out what runs and which values die at each position ([`Plan`]); the walk takes
+//! operands that die out of the environment, so that an operation holding the only reference may work in place.
 
+use super::plan::{Effects, Plan};
 use super::region::{Code, Region};
 use super::value::Value;
 use super::{control, invalid, movement, op, to_result_precision, unsupported};
@@ -12,7 +13,7 @@ use crate::{Error, Result, Site};
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::SecondaryMap;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// How deep calls may nest. Each level costs Rust stack, of which a thread may have as little as 2 MiB.
@@ -80,52 +81,6 @@ pub struct NoHost;
 
 impl Host for NoHost {}
 
-/// When each value of a computation dies.
-struct Plan {
-    /// By position in the order: a `get-tuple-element` that nobody follows in asking for the same element, which may
-    /// therefore be taken out of the tuple.
-    taking: Vec<bool>,
-    /// By position in the order: values whose last use is there, the position's own where nobody uses it.
-    dying: Vec<Vec<InstructionId>>,
-}
-
-impl Plan {
-    fn new(computation: &Computation) -> Plan {
-        let mut dying = vec![Vec::new(); computation.order.len()];
-        let mut seen = HashSet::from([computation.root]);
-        for (position, &id) in computation.order.iter().enumerate().rev() {
-            for &operand in std::iter::once(&id).chain(&computation.instructions[id].operands) {
-                if seen.insert(operand) {
-                    dying[position].push(operand);
-                }
-            }
-        }
-        let taking = taking(computation);
-        Plan { dying, taking: computation.order.iter().map(|id| taking.contains(id)).collect() }
-    }
-}
-
-/// See [`Plan::taking`].
-fn taking(computation: &Computation) -> HashSet<InstructionId> {
-    let mut whole = HashSet::from([computation.root]);
-    let mut seen = HashSet::new();
-    let mut out = HashSet::new();
-    for &id in computation.order.iter().rev() {
-        let inst = &computation.instructions[id];
-        match (inst.opcode, &inst.operands[..]) {
-            (Opcode::GetTupleElement, [tuple]) => {
-                if seen.insert((*tuple, inst.attrs.int(AttrKey::Index))) {
-                    out.insert(id);
-                }
-            }
-            // Somebody after this position wants the tuple as a whole; those before may not take from it.
-            _ => whole.extend(&inst.operands),
-        }
-    }
-    out.retain(|&id| !whole.contains(&computation.instructions[id].operands[0]));
-    out
-}
-
 /// What an operation sees besides its operands.
 pub(super) struct Context<'a> {
     /// The program.
@@ -137,6 +92,7 @@ pub(super) struct Context<'a> {
     fuel: Cell<u64>,
     current: Cell<Option<ComputationId>>,
     plans: RefCell<SecondaryMap<ComputationId, Option<Rc<Plan>>>>,
+    effects: RefCell<Effects>,
     regions: RefCell<HashMap<ComputationId, Rc<Code>>>,
 }
 
@@ -150,6 +106,7 @@ impl<'a> Context<'a> {
             fuel: Cell::new(options.fuel.unwrap_or(u64::MAX)),
             current: Cell::new(None),
             plans: RefCell::default(),
+            effects: RefCell::default(),
             regions: RefCell::default(),
         }
     }
@@ -215,10 +172,11 @@ impl<'a> Context<'a> {
     }
 
     fn walk(&self, computation: &Computation, id: ComputationId, args: Vec<Value>) -> Result<Value> {
-        let plan = self.plans.borrow_mut()[id].get_or_insert_with(|| Rc::new(Plan::new(computation))).clone();
+        let plan = || Rc::new(Plan::new(self.module, computation, &mut self.effects.borrow_mut()));
+        let plan = self.plans.borrow_mut()[id].get_or_insert_with(plan).clone();
         let mut values: Vec<Option<Value>> = vec![None; computation.instructions.len()];
         let mut args: Vec<Option<Value>> = args.into_iter().map(Some).collect();
-        for ((&id, dying), &take) in computation.order.iter().zip(&plan.dying).zip(&plan.taking) {
+        for ((&id, dying), &take) in plan.order.iter().zip(&plan.dying).zip(&plan.taking) {
             let inst = &computation.instructions[id];
             let value = match inst.opcode {
                 Opcode::Parameter => inst

@@ -31,6 +31,7 @@ mod host;
 mod index;
 mod linalg;
 mod movement;
+mod plan;
 pub(crate) mod random;
 mod reduction;
 mod region;
