@@ -21,19 +21,26 @@ pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> 
     if let Some(result) = cx.with_host(inst, |host| host.collective(inst, &literals).transpose())? {
         return Ok(Value::from(result));
     }
+    let declared = result_shape(inst);
+    let one_or_tuple = |mut values: Vec<Value>| match values.len() {
+        1 if !declared.is_some_and(|shape| shape.as_tuple().is_some()) => values.remove(0),
+        _ => Value::Tuple(values),
+    };
     let value = match inst.opcode {
         Opcode::CollectivePermute | Opcode::CollectivePermuteStart => {
             let pairs = inst.attrs.raw(AttrKey::SourceTargetPairs).unwrap_or_default();
             let to_self = pairs.chars().filter(|c| !c.is_whitespace()).collect::<String>().contains("{0,0}");
-            match operands.into_iter().next() {
-                Some(value) if to_self => value,
-                // A device to which nobody sends receives zeros.
-                Some(value) => {
-                    let zeros = Literal::zeros(&value.to_shared().shape());
-                    Value::from(zeros.ok_or_else(|| unsupported(inst, "this value over a channel"))?)
+            let mut received = Vec::with_capacity(operands.len());
+            for value in operands {
+                if to_self {
+                    received.push(value);
+                    continue;
                 }
-                None => return Err(invalid(inst, "an operand is missing")),
+                // A device to which nobody sends receives zeros.
+                let zeros = Literal::zeros(&value.to_shared().shape());
+                received.push(Value::from(zeros.ok_or_else(|| unsupported(inst, "this value over a channel"))?));
             }
+            one_or_tuple(received)
         }
         Opcode::RaggedAllToAll => ragged_all_to_all(inst, &literals)?,
         Opcode::AllReduce
@@ -42,25 +49,27 @@ pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> 
         | Opcode::AllGatherStart
         | Opcode::AllToAll
         | Opcode::ReduceScatter
-        | Opcode::CollectiveBroadcast => {
-            if operands.len() == 1 && !matches!(inst.shape, Shape::Tuple(_))
-                || operands.len() == 1 && matches!(inst.opcode, Opcode::AllGatherStart)
-            {
-                operands.into_iter().next().ok_or_else(|| invalid(inst, "an operand is missing"))?
-            } else {
-                Value::Tuple(operands)
-            }
-        }
+        | Opcode::CollectiveBroadcast => one_or_tuple(operands),
         opcode => return Err(unsupported(inst, format!("'{opcode}' in the interpreter"))),
-    };
-    let declared = match (&inst.shape, inst.opcode) {
-        (Shape::Tuple(elements), Opcode::AllGatherStart | Opcode::CollectivePermuteStart) => elements.get(1),
-        (shape, _) => Some(shape),
     };
     if !declared.is_some_and(|shape| accepts(shape, &value.to_shared())) {
         return Err(unsupported(inst, format!("'{}' over several devices", inst.opcode)));
     }
     Ok(value)
+}
+
+/// Whether a start says that it keeps its operand beside its result; an `all-reduce-start` may be its result alone.
+pub(super) fn keeps_operands(inst: &Instruction) -> bool {
+    match inst.opcode {
+        Opcode::AllGatherStart | Opcode::CollectivePermuteStart => true,
+        Opcode::AllReduceStart => inst.operands.len() == 1 && inst.shape.as_tuple().is_some_and(|t| t.len() == 2),
+        _ => false,
+    }
+}
+
+/// What the exchange itself yields.
+pub(super) fn result_shape(inst: &Instruction) -> Option<&Shape> {
+    if keeps_operands(inst) { inst.shape.as_tuple().and_then(|t| t.get(1)) } else { Some(&inst.shape) }
 }
 
 fn id(inst: &Instruction, number: u32) -> Result<Value> {

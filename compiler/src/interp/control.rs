@@ -46,14 +46,20 @@ pub(super) fn step(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -
             let result = cx.run(called(inst, AttrKey::Calls)?, operands.clone())?;
             started(inst, Value::Tuple(operands), result)
         }
-        Opcode::AsyncUpdate | Opcode::AllReduceDone => first(inst, operands),
+        Opcode::AsyncUpdate => first(inst, operands),
+        Opcode::AllReduceDone => {
+            let state = first(inst, operands)?;
+            if super::accepts(&inst.shape, &state.to_shared()) { Ok(state) } else { element(inst, vec![state], 1) }
+        }
         Opcode::AsyncDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone => element(inst, operands, 1),
         Opcode::CopyStart => {
             let value = first(inst, operands)?;
             started(inst, value.clone(), value)
         }
         Opcode::CopyDone => element(inst, operands, 0),
-        Opcode::AllGatherStart | Opcode::CollectivePermuteStart => {
+        Opcode::AllGatherStart | Opcode::AllReduceStart | Opcode::CollectivePermuteStart
+            if collective::keeps_operands(inst) =>
+        {
             let kept = if operands.len() == 1 { operands[0].clone() } else { Value::Tuple(operands.clone()) };
             let result = collective::op(cx, inst, operands)?;
             started(inst, kept, result)

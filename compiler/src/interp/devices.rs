@@ -8,7 +8,7 @@
 
 use super::context::{Context, Host, NoHost, Options};
 use super::feeds::Fed;
-use super::{accepts, elementwise, execution, invalid, movement, run_with, unsupported};
+use super::{accepts, collective, elementwise, execution, invalid, movement, run_with, unsupported};
 use crate::hlo::{AttrKey, Instruction, Module, Opcode};
 use crate::shape::{parse_replica_groups, parse_source_target_pairs};
 use crate::{Error, Result, Site};
@@ -324,8 +324,7 @@ impl Device<'_> {
             },
             opcode => return Err(unsupported(inst, format!("'{opcode}' among several devices"))),
         }
-        let start = matches!(inst.opcode, Opcode::AllGatherStart | Opcode::CollectivePermuteStart);
-        let shape = if start { inst.shape.as_tuple().and_then(|t| t.get(1)) } else { Some(&inst.shape) };
+        let shape = collective::result_shape(inst);
         let tuple = shape.is_some_and(|s| s.as_tuple().is_some());
         let result = if results.len() == 1 && !tuple { results.remove(0) } else { Literal::Tuple(results) };
         if !shape.is_some_and(|s| accepts(s, &result)) {

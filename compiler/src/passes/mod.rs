@@ -18,6 +18,7 @@ pub mod inline;
 pub mod layout;
 pub mod loops;
 pub mod markers;
+pub mod one_device;
 pub mod one_tuples;
 pub mod rewrite;
 pub mod simplify;
@@ -163,6 +164,7 @@ const PREPARE: &[(&str, Pass)] = &[
     ("layout", |m, s| layout::run_with(m, s.keep_entry_layouts)),
     ("one-tuples", |m, _| one_tuples::run(m)),
     ("async-to-sync", |m, _| async_to_sync::run(m)),
+    ("one-device", |m, _| one_device::run(m)),
     ("feeds", |m, _| feeds::run(m)),
     ("inline", |m, s| inline::run_within(m, &mut s.inline_budget)),
     ("expand-dynamic", |m, _| expand::run_dynamic(m)),

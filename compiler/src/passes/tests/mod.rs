@@ -2,6 +2,7 @@
 //! entry, in order, as the printer writes them without `%`, layouts and metadata, the root marked.
 #![allow(clippy::unwrap_used)]
 
+mod one_device;
 mod pipeline;
 mod rules;
 
