@@ -2,18 +2,26 @@
 //!
 //! Problem: a dimension written `<=8` has a size known only when the program runs. Invariant: inside the interpreter
 //! an array always has its true size, so that no operation ever meets padding. Algorithm: before an operation whose
-//! result is declared dynamic, its declared dimensions are replaced by those that its operands' true sizes imply.
+//! result is declared dynamic, or of which an operand is smaller than declared, its declared dimensions are replaced by
+//! those that its operands' true sizes imply.
 
+use super::context::Context;
 use super::{array, execution, invalid, unsupported};
 use crate::Result;
 use crate::hlo::{AttrKey, AttrValue, Instruction, Opcode};
-use crate::shape::window_output_size;
+use crate::shape::{Sizes, reshape_groups, window_output_size};
 use brolga_runtime::{ArrayShape, Literal, Shape};
 
-/// The instruction with a result of true size, where it is declared dynamic and the operation reads that size.
-pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Option<Instruction>> {
+/// The instruction with a result of true size, where it is declared dynamic, or an operand is smaller than declared, and
+/// the operation reads that size.
+pub(super) fn specialize(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Option<Instruction>> {
     let Shape::Array(shape) = &inst.shape else { return several(inst, operands) };
-    if !shape.is_dynamic() || inst.opcode == Opcode::SetDimensionSize {
+    // Sizes follow values, whatever shapes say between `set-dimension-size` and here.
+    let smaller = || {
+        (0..operands.len())
+            .any(|k| bounds(cx, inst, k).is_some_and(|b| array(inst, operands, k).is_ok_and(|a| a.dims() != b)))
+    };
+    if inst.opcode == Opcode::SetDimensionSize || !(shape.is_dynamic() || smaller()) {
         return Ok(None);
     }
     let mut dims = shape.dims.clone();
@@ -31,20 +39,16 @@ pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Op
                 *size = value.clamp(0, *size);
             }
         }
-        Opcode::Reshape => {
-            let elements = array(inst, operands, 0)?.elements() as i64;
-            let dynamic: Vec<usize> = (0..dims.len()).filter(|&d| shape.dynamic[d]).collect();
-            if shape.elements() as i64 != elements {
-                // One unknown follows from the number of elements; of several, no rule says which.
-                let [d] = dynamic[..] else {
-                    return Err(unsupported(inst, "reshape to several dynamic dimensions"));
-                };
-                let others = dims.iter().enumerate().filter(|&(i, _)| i != d).map(|(_, &n)| n);
-                let others = others.fold(1i64, i64::saturating_mul);
-                if others == 0 || elements % others != 0 || elements / others > dims[d] {
-                    return Err(execution(inst, format!("{elements} elements do not fill {shape}")));
+        Opcode::Reshape => dims = reshaped(cx, inst, operands, shape)?,
+        Opcode::Slice => {
+            let ranges = inst.attrs.slice_ranges(AttrKey::Slice).unwrap_or(&[]).iter();
+            let actual = array(inst, operands, 0)?.dims();
+            for (((size, &dynamic), range), &n) in dims.iter_mut().zip(&shape.dynamic).zip(ranges).zip(actual) {
+                // A single element that is declared static is one, whether or not it exists.
+                if *size != 1 || dynamic {
+                    let length = (range.limit.min(n) - range.start).max(0) as u64;
+                    *size = length.div_ceil(range.stride.max(1) as u64) as i64;
                 }
-                dims[d] = elements / others;
             }
         }
         Opcode::Dot => {
@@ -67,14 +71,14 @@ pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Op
         Opcode::Scatter => dims = array(inst, operands, 0)?.dims().to_vec(),
         // A slice of a dynamic dimension that is longer than the true size is the whole dimension.
         Opcode::DynamicSlice => {
-            let sizes = clipped(inst, AttrKey::DynamicSliceSizes, operands)?;
+            let sizes = clipped(cx, inst, AttrKey::DynamicSliceSizes, operands)?;
             let mut inst = inst.clone();
             inst.attrs.set(AttrKey::DynamicSliceSizes, AttrValue::Ints(sizes.clone()));
             inst.shape = Shape::array(shape.ty, sizes);
             return Ok(Some(inst));
         }
         Opcode::Gather => {
-            let sizes = clipped(inst, AttrKey::SliceSizes, operands)?;
+            let sizes = clipped(cx, inst, AttrKey::SliceSizes, operands)?;
             dims = gathered(inst, operands, &sizes, dims.len())?;
             let mut inst = inst.clone();
             inst.attrs.set(AttrKey::SliceSizes, AttrValue::Ints(sizes));
@@ -96,6 +100,41 @@ pub(super) fn specialize(inst: &Instruction, operands: &[&Literal]) -> Result<Op
     let mut inst = inst.clone();
     inst.shape = Shape::Array(ArrayShape { layout: shape.layout.clone(), ..ArrayShape::new(shape.ty, dims) });
     Ok(Some(inst))
+}
+
+/// The dimensions that an operand declares.
+fn bounds<'a>(cx: &Context<'a>, inst: &Instruction, k: usize) -> Option<&'a [i64]> {
+    cx.operand_shape(inst, k).and_then(Shape::as_array).map(|a| &*a.dims)
+}
+
+/// The true dimensions of a reshape's result: [`reshape_groups`] says where the operand's go.
+fn reshaped(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal], shape: &ArrayShape) -> Result<Vec<i64>> {
+    let actual = array(inst, operands, 0)?.dims();
+    let from = bounds(cx, inst, 0).unwrap_or(actual);
+    let mut dims = shape.dims.clone();
+    if from == actual || from.contains(&0) || dims.contains(&0) || from.len() != actual.len() {
+        return Ok(dims);
+    }
+    for group in reshape_groups(from, &shape.dims) {
+        if group.from.iter().all(|&d| actual[d] == from[d]) {
+            continue;
+        }
+        match group.sizes(from, |d| actual[d] != from[d], shape, &inst.attrs) {
+            Some(Sizes::Follow(pairs)) => pairs.into_iter().for_each(|(s, t)| dims[t] = actual[s]),
+            Some(Sizes::Open(d)) => {
+                let elements = group.from.iter().map(|&d| actual[d]).fold(1, i64::saturating_mul);
+                let others = group.to.iter().filter(|&&t| t != d).map(|&t| dims[t]).fold(1, i64::saturating_mul);
+                if elements % others != 0 || elements / others > dims[d] {
+                    return Err(execution(inst, format!("{elements} elements do not fill {shape}")));
+                }
+                dims[d] = elements / others;
+            }
+            Some(Sizes::Nowhere) => {}
+            // One unknown follows from the number of elements; of several, no rule says which.
+            None => return Err(unsupported(inst, "reshape to several dynamic dimensions")),
+        }
+    }
+    Ok(dims)
 }
 
 /// The instruction with results of true sizes, where it yields several arrays and reads their sizes.
@@ -125,10 +164,12 @@ fn several(inst: &Instruction, operands: &[&Literal]) -> Result<Option<Instructi
     Ok(Some(inst))
 }
 
-/// The slice sizes that attribute `key` gives, none longer than the first operand.
-fn clipped(inst: &Instruction, key: AttrKey, operands: &[&Literal]) -> Result<Vec<i64>> {
-    let sizes = inst.attrs.ints_or_empty(key);
-    Ok(sizes.iter().zip(array(inst, operands, 0)?.dims()).map(|(&s, &d)| s.min(d)).collect())
+/// The slice sizes that attribute `key` gives; one as long as the first operand's bound is its true size.
+fn clipped(cx: &Context<'_>, inst: &Instruction, key: AttrKey, operands: &[&Literal]) -> Result<Vec<i64>> {
+    let actual = array(inst, operands, 0)?.dims();
+    let bounds = bounds(cx, inst, 0).unwrap_or(actual);
+    let sizes = inst.attrs.ints_or_empty(key).iter().zip(actual).zip(bounds);
+    Ok(sizes.map(|((&s, &n), &bound)| if s == bound { n } else { s }).collect())
 }
 
 /// The dimensions of a gather of slices of `sizes`: those of the slices and those of the indices, interleaved.

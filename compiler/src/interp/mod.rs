@@ -120,7 +120,7 @@ fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Lit
     let converted: Vec<Option<Literal>> = operands.iter().map(|o| to_result_precision(inst, o)).collect();
     let operands: Vec<&Literal> = operands.iter().zip(&converted).map(|(&o, c)| c.as_ref().unwrap_or(o)).collect();
     let operands = &operands[..];
-    let specialized = dynamic::specialize(inst, operands)?;
+    let specialized = dynamic::specialize(cx, inst, operands)?;
     let inst = specialized.as_ref().unwrap_or(inst);
     // An empty result needs no work, and strides of empty arrays need not fit an integer.
     if let Shape::Array(shape) = &inst.shape

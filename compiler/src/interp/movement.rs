@@ -154,7 +154,10 @@ fn slice(inst: &Instruction, a: &ArrayLiteral) -> Result<Literal> {
         base += range.start * *stride;
         *stride = stride.saturating_mul(range.stride);
     }
-    strided(inst, a, &dims, &strides, base).map(Literal::from)
+    let out = strided(inst, a, &dims, &strides, base)?;
+    // More than there is where a dynamic dimension ends before a single element that is declared static.
+    let whole = &result_shape(inst)?.dims;
+    if *whole == dims { Ok(out.into()) } else { resized(inst, &out, whole).map(Literal::from) }
 }
 
 fn iota(inst: &Instruction) -> Result<Literal> {

@@ -24,6 +24,7 @@ mod movement;
 mod ordering_random;
 mod pairs;
 mod reduction;
+mod reshape_groups;
 mod rule;
 mod structure;
 mod verify;
@@ -38,6 +39,7 @@ mod tests;
 
 pub use feeds::verify_feeds;
 pub use groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
+pub use reshape_groups::{ReshapeGroup, Sizes, reshape_groups};
 pub use rule::{RuleError, Signature};
 pub use verify::{verify, verify_computation, verify_open, verify_runnable};
 pub use window::window_output_size;

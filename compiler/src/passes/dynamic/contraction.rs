@@ -42,7 +42,7 @@ pub(super) fn dot(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
 }
 
 /// The batch, the spatial dimensions and the features of the input may be dynamic, and the output features of the
-/// kernel.
+/// kernel, but for what is cut into groups.
 pub(super) fn convolution(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     let Some(labels) = at.inst.attrs.dim_labels(AttrKey::DimLabels).cloned() else { return at.unsupported(draft) };
     let window = at.inst.attrs.window(AttrKey::Window).unwrap_or(&[]).to_vec();
@@ -50,12 +50,14 @@ pub(super) fn convolution(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     let (lhs, rhs) = (at.operand(draft, 0)?, at.operand(draft, 1)?);
     let is_grouped = |key| at.inst.attrs.int(key).unwrap_or(1) != 1;
     let batches = is_grouped(AttrKey::BatchGroupCount);
-    let grouped = batches || is_grouped(AttrKey::FeatureGroupCount);
+    let cut = is_grouped(AttrKey::FeatureGroupCount);
     let (batch, features) = (lhs.size(labels.input_batch), lhs.size(labels.input_feature));
     let kernel_spatial = labels.kernel_spatial.iter().any(|&d| rhs.size(d).is_some());
     let out_features = rhs.size(labels.kernel_output_feature);
     let features = features.or(rhs.size(labels.kernel_input_feature));
-    if kernel_spatial || batches && batch.is_some() || grouped && (features.is_some() || out_features.is_some()) {
+    let groups_dynamic =
+        batches && batch.is_some() || cut && features.is_some() || (batches || cut) && out_features.is_some();
+    if kernel_spatial || groups_dynamic {
         return at.unsupported(draft);
     }
     let shape = at.inst.shape.as_array().cloned().ok_or_else(|| draft.internal("an array was expected"))?;

@@ -5,6 +5,7 @@ use super::value::{Size, Value};
 use super::walk::Site;
 use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
+use crate::shape::{Sizes, reshape_groups};
 use brolga_runtime::{ArrayShape, ElementType, row_major_strides};
 
 fn array<'a>(draft: &Draft, at: &'a Site<'_>) -> Result<&'a ArrayShape> {
@@ -94,11 +95,14 @@ pub(super) fn reverse(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     Ok(Value::new(data, value.sizes(shape.rank())))
 }
 
+/// A slice of one element is static where it is declared so, whether or not there is such an element.
 pub(super) fn slice(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     let value = at.operand(draft, 0)?;
+    let shape = array(draft, at)?.clone();
     let mut sizes = Vec::new();
     for (d, range) in at.inst.attrs.slice_ranges(AttrKey::Slice).unwrap_or(&[]).iter().enumerate() {
-        sizes.push(match value.size(d) {
+        let one = shape.dims.get(d) == Some(&1) && shape.dynamic.get(d) == Some(&false);
+        sizes.push(match value.size(d).filter(|_| !one) {
             Some(size) => {
                 let length = draft.clamp_int(size, range.start, range.limit)?;
                 let length = draft.add_int(length, range.stride - 1 - range.start)?;
@@ -179,44 +183,7 @@ pub(super) fn bitcast_convert(draft: &mut Draft, at: &Site<'_>) -> Result<Value>
     Ok(Value::new(at.again(draft, vec![data]), value.sizes(rank)))
 }
 
-/// Dimensions of the operand and of the result that hold the same elements.
-struct Group {
-    from: Vec<usize>,
-    to: Vec<usize>,
-}
-
-/// The smallest groups of neighbouring dimensions, of equal products, into which a reshape falls. No size is 0.
-fn groups(from: &[i64], to: &[i64]) -> Vec<Group> {
-    let mut out: Vec<Group> = Vec::new();
-    let (mut i, mut j) = (0, 0);
-    while i < from.len() && j < to.len() {
-        let (mut a, mut b) = (from[i], to[j]);
-        let mut group = Group { from: vec![i], to: vec![j] };
-        (i, j) = (i + 1, j + 1);
-        while a != b && (i < from.len() && a < b || j < to.len() && b < a) {
-            if a < b {
-                a = a.saturating_mul(from[i]);
-                group.from.push(i);
-                i += 1;
-            } else {
-                b = b.saturating_mul(to[j]);
-                group.to.push(j);
-                j += 1;
-            }
-        }
-        out.push(group);
-    }
-    if let Some(last) = out.last_mut() {
-        last.from.extend(i..from.len());
-        last.to.extend(j..to.len());
-    } else {
-        out.push(Group { from: (i..from.len()).collect(), to: (j..to.len()).collect() });
-    }
-    out
-}
-
-/// In each group, the sizes follow where the dimensions are the same but for ones; otherwise the one dimension that is
-/// declared dynamic takes what the others leave.
+/// In each group of dimensions the sizes go where [`reshape_groups`] says.
 pub(super) fn reshape(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     let (value, data, shape) = (at.operand(draft, 0)?, at.data(draft, 0)?, array(draft, at)?.clone());
     let from = draft.array(data)?;
@@ -225,23 +192,20 @@ pub(super) fn reshape(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
     }
     let mut sizes: Vec<Size> = vec![None; shape.rank()];
     let mut in_place = true;
-    for group in groups(&from.dims, &shape.dims) {
+    for group in reshape_groups(&from.dims, &shape.dims) {
         if group.from.iter().all(|&d| value.size(d).is_none()) {
             continue;
         }
-        let declared = |d: usize| shape.dynamic.get(d) == Some(&true);
-        let sources: Vec<usize> =
-            group.from.iter().copied().filter(|&d| from.dims[d] != 1 || value.size(d).is_some()).collect();
-        let targets: Vec<usize> = group.to.iter().copied().filter(|&d| shape.dims[d] != 1 || declared(d)).collect();
-        if sources.iter().map(|&d| from.dims[d]).eq(targets.iter().map(|&d| shape.dims[d])) {
-            for (&s, &t) in sources.iter().zip(&targets) {
-                sizes[t] = value.size(s);
+        let open = match group.sizes(&from.dims, |d| value.size(d).is_some(), &shape, &at.inst.attrs) {
+            Some(Sizes::Follow(pairs)) => {
+                for (s, t) in pairs {
+                    sizes[t] = value.size(s);
+                }
+                continue;
             }
-            continue;
-        }
-        let marked: Vec<usize> = targets.iter().copied().filter(|&d| declared(d)).collect();
-        let [open] = marked[..] else {
-            return Err(draft.unsupported("a reshape to several dynamic dimensions"));
+            Some(Sizes::Nowhere) => continue,
+            Some(Sizes::Open(open)) => open,
+            None => return Err(draft.unsupported("a reshape to several dynamic dimensions")),
         };
         let mut elements = draft.s32(1);
         for &d in &group.from {
@@ -254,8 +218,11 @@ pub(super) fn reshape(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
         let others = draft.s32(others);
         let size = draft.divide(elements, others);
         sizes[open] = Some(draft.clamp_int(size, 0, shape.dims[open])?);
-        let outermost = sources.iter().skip(1).all(|&d| value.size(d).is_none()) && targets.first() == Some(&open);
-        in_place &= outermost;
+        // Only ones may stand before a dimension whose elements are to stay where they are.
+        let first = |dims: &[i64], list: &[usize]| list.iter().copied().find(|&d| dims[d] != 1);
+        let source = first(&from.dims, &group.from);
+        let inner_only = group.from.iter().all(|&d| Some(d) == source || value.size(d).is_none());
+        in_place &= inner_only && first(&shape.dims, &group.to) == Some(open);
     }
     let out = if in_place {
         draft.reshape(data, &shape.dims)?

@@ -166,6 +166,60 @@ fn reshapes_move_what_they_must() {
     agree_on(&source, &[vec![numbers(ElementType::F32, &[3, 4, 4]), number(2), number(3), number(6)]]);
 }
 
+/// The sizes and the sum of `y`, which is declared static.
+const SEEN: &str = "z = f32[] constant(0) s = f32[] reduce(y, z), dimensions={0,1}, to_apply=add
+    a = s32[] get-dimension-size(y), dimensions={0} b = s32[] get-dimension-size(y), dimensions={1}
+    ROOT r = (f32[], s32[], s32[]) tuple(s, a, b)";
+
+#[test]
+fn sizes_follow_values_through_reshapes_declared_static() {
+    // A dimension cut from and joined with static ones, on either side, and ones beside it.
+    for (dims, d, to) in [
+        ("6,2", 0, "1,12"),
+        ("6,2", 1, "12,1"),
+        ("6,2", 0, "12,1"),
+        ("6,1", 0, "1,6"),
+        ("1,6", 1, "6,1"),
+        ("2,6", 1, "12,1"),
+    ] {
+        let first: Vec<i64> = dims.split(',').map(|n| n.parse().unwrap()).collect();
+        let bound = first[d];
+        let body = format!(
+            "x = f32[{dims}] parameter(0) f = f32[1] parameter(1) e = f32[] reshape(f) n = s32[] convert(e)
+            c = f32[{dims}] set-dimension-size(x, n), dimensions={{{d}}} y = f32[{to}] reshape(c) {SEEN}"
+        );
+        let source = text("", &body);
+        let runs: Vec<Vec<ArrayLiteral>> = [0, 1, bound / 2, bound]
+            .iter()
+            .map(|&n| vec![numbers(ElementType::F32, &first), ArrayLiteral::from_elements(&[1], &[n as f32])])
+            .collect();
+        agree_on(&source, &runs);
+    }
+}
+
+#[test]
+fn an_inferred_dimension_takes_what_the_others_leave() {
+    let dims: [&[&[i64]]; 3] = [&[&[12]], &[&[8]], &[&[0]]];
+    agree("", "x = f32[<=12] parameter(0) ROOT r = f32[<=3,<=4] reshape(x), inferred_dimension=0", &dims);
+    let dims: [&[&[i64]]; 3] = [&[&[12]], &[&[9]], &[&[0]]];
+    agree("", "x = f32[<=12] parameter(0) ROOT r = f32[<=3,<=4] reshape(x), inferred_dimension=1", &dims);
+    // Each dimension has a partner of its own.
+    let dims: [&[&[i64]]; 3] = [&[&[4, 3]], &[&[2, 1]], &[&[0, 3]]];
+    agree("", "x = f32[<=4,<=3] parameter(0) ROOT r = f32[<=4,1,<=3] reshape(x)", &dims);
+}
+
+#[test]
+fn a_slice_of_one_element_is_static() {
+    let body = "x = f32[<=4] parameter(0) v = f32[<=4] reverse(x), dimensions={0}
+        ROOT r = f32[1] slice(v), slice={[0:1]}";
+    agree("", body, &[&[&[4]], &[&[1]], &[&[3]]]);
+    let none = "x = f32[<=4] parameter(0) s = f32[1] slice(x), slice={[2:3]}
+        ROOT r = s32[] get-dimension-size(s), dimensions={0}";
+    agree("", none, &[&[&[4]], &[&[0]]]);
+    // Declared dynamic, it may be missing.
+    agree("", "x = f32[<=4] parameter(0) ROOT r = f32[<=1] slice(x), slice={[2:3]}", &[&[&[4]], &[&[2]]]);
+}
+
 #[test]
 fn reductions_skip_what_does_not_exist() {
     agree_on_rows("z = f32[] constant(5) ROOT r = f32[3] reduce(x, z), dimensions={0}, to_apply=add");
@@ -393,6 +447,16 @@ fn groups_of_features_of_a_dynamic_batch() {
         "x = f32[<=2,<=6,4] parameter(0) k = f32[3,2,4] parameter(1)
         ROOT r = f32[<=2,<=4,4] convolution(x, k), window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=2",
         &[&[&[2, 6, 4], &[3, 2, 4]], &[&[1, 4, 4], &[3, 2, 4]], &[&[2, 3, 4], &[3, 2, 4]], &[&[0, 6, 4], &[3, 2, 4]]],
+    );
+}
+
+#[test]
+fn groups_of_batches_of_dynamic_features() {
+    agree(
+        "",
+        "x = f32[4,4,<=3] parameter(0) k = f32[2,<=3,4] parameter(1)
+        ROOT r = f32[2,3,4] convolution(x, k), window={size=2}, dim_labels=b0f_0io->b0f, batch_group_count=2",
+        &[&[&[4, 4, 3], &[2, 3, 4]], &[&[4, 4, 1], &[2, 1, 4]], &[&[4, 4, 0], &[2, 0, 4]]],
     );
 }
 
