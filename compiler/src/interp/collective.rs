@@ -23,7 +23,7 @@ pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> 
     }
     let declared = result_shape(inst);
     let one_or_tuple = |mut values: Vec<Value>| match values.len() {
-        1 if !declared.is_some_and(|shape| shape.as_tuple().is_some()) => values.remove(0),
+        1 if declared.is_none_or(|shape| shape.as_tuple().is_none()) => values.remove(0),
         _ => Value::Tuple(values),
     };
     let value = match inst.opcode {

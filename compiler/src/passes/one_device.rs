@@ -74,7 +74,7 @@ fn alone(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<InstructionId> {
             let pairs = attrs.raw(AttrKey::SourceTargetPairs).map(parse_source_target_pairs);
             if !matches!(pairs, Some(Ok(pairs)) if !pairs.is_empty()) {
                 for value in &mut values {
-                    let Some(array) = rw.array(*value).filter(|a| !a.is_dynamic()).cloned() else { return None };
+                    let array = rw.array(*value).filter(|a| !a.is_dynamic()).cloned()?;
                     *value = rw.splat(ArrayLiteral::zeros(&ArrayShape::new(array.ty, [])), &array);
                 }
             }
@@ -92,7 +92,7 @@ fn alone(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<InstructionId> {
 fn ragged(rw: &mut Rewriter<'_>, operands: &[InstructionId]) -> Option<InstructionId> {
     let [input, output, from, count, to, _] = operands[..] else { return None };
     let arrays: Option<Vec<ArrayShape>> = operands.iter().map(|&o| rw.array(o).cloned()).collect();
-    let Some(arrays) = arrays.filter(|list| !list.iter().any(ArrayShape::is_dynamic)) else { return None };
+    let arrays = arrays.filter(|list| !list.iter().any(ArrayShape::is_dynamic))?;
     let (source, target, slices) = (&arrays[0], &arrays[1], arrays[2].elements());
     let rows_agree = source.rank() > 0 && target.rank() > 0 && source.dims[1..] == target.dims[1..];
     if !rows_agree || source.ty != target.ty || slices > MAX_SLICES {

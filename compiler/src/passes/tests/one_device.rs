@@ -52,22 +52,22 @@ fn a_device_alone_exchanges_with_itself() {
         "collective-permute(OPERANDS), source_target_pairs={{0,0}}",
         "collective-broadcast(OPERANDS), replica_groups={{0}}",
     ] {
-        check(&format!("ROOT r = f32[4] {}", operation.replace("OPERANDS", "x")), &[x.clone()]);
+        check(&format!("ROOT r = f32[4] {}", operation.replace("OPERANDS", "x")), std::slice::from_ref(&x));
         let pair = operation.replace("OPERANDS", "x, y");
         check(&format!("ROOT r = (f32[4], f32[4]) {pair}"), &[x.clone(), y.clone()]);
     }
-    check("ROOT r = f32[4] all-to-all(x), replica_groups={}, dimensions={0}", &[x.clone()]);
-    check("ROOT r = (f32[4]) all-to-all(x), replica_groups={{0}}", &[x.clone()]);
+    check("ROOT r = f32[4] all-to-all(x), replica_groups={}, dimensions={0}", std::slice::from_ref(&x));
+    check("ROOT r = (f32[4]) all-to-all(x), replica_groups={{0}}", std::slice::from_ref(&x));
     check("ROOT r = (f32[4]) all-reduce(x), replica_groups={}, to_apply=add", &[x]);
 }
 
 #[test]
 fn nobody_sends_and_numbers_are_zero() {
     let zeros = floats(&[0.0; 4]);
-    check("ROOT r = f32[4] collective-permute(x), source_target_pairs={}", &[zeros.clone()]);
+    check("ROOT r = f32[4] collective-permute(x), source_target_pairs={}", std::slice::from_ref(&zeros));
     check("ROOT r = (f32[4], f32[4]) collective-permute(x, y), source_target_pairs={}", &[zeros.clone(), zeros]);
     let none = ArrayLiteral::from_elements(&[], &[0u32]);
-    check("ROOT r = u32[] replica-id()", &[none.clone()]);
+    check("ROOT r = u32[] replica-id()", std::slice::from_ref(&none));
     check("ROOT r = u32[] partition-id()", &[none]);
 }
 
@@ -77,7 +77,7 @@ fn asynchronous_forms_too() {
     check(
         "s = (f32[4], f32[4]) all-gather-start(x), replica_groups={}, dimensions={0}
         ROOT r = f32[4] all-gather-done(s)",
-        &[x.clone()],
+        std::slice::from_ref(&x),
     );
     for state in ["f32[4]", "(f32[4], f32[4])"] {
         check(
@@ -85,7 +85,7 @@ fn asynchronous_forms_too() {
                 "s = {state} all-reduce-start(x), replica_groups={{}}, to_apply=add
                 ROOT r = f32[4] all-reduce-done(s)"
             ),
-            &[x.clone()],
+            std::slice::from_ref(&x),
         );
     }
     for (pairs, want) in [("{{0,0}}", &x), ("{}", &zeros)] {
@@ -94,7 +94,7 @@ fn asynchronous_forms_too() {
                 "s = (f32[4], f32[4], u32[], u32[]) collective-permute-start(x), source_target_pairs={pairs}
                 ROOT r = f32[4] collective-permute-done(s)"
             ),
-            &[want.clone()],
+            std::slice::from_ref(want),
         );
     }
     let others = "wrapped { x = f32[4] parameter(0)
@@ -103,7 +103,7 @@ fn asynchronous_forms_too() {
         s = ((f32[4]), f32[4], u32[]) async-start(x), calls=wrapped
         u = ((f32[4]), f32[4], u32[]) async-update(s), calls=wrapped
         ROOT r = f32[4] async-done(u), calls=wrapped";
-    assert_eq!(both(others, body, &[x.clone()]), [x]);
+    assert_eq!(both(others, body, std::slice::from_ref(&x)), [x]);
 }
 
 #[test]
