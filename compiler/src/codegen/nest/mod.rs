@@ -270,7 +270,8 @@ impl NestEmitter<'_, '_, '_> {
     }
 }
 
-fn mem_of_row(lane: Lane) -> Mem {
+/// The memory form of a row buffer's elements.
+pub(super) fn mem_of_row(lane: Lane) -> Mem {
     match lane {
         Lane::I32 | Lane::M32 => Mem::I32,
         Lane::I64 | Lane::M64 => Mem::I64,

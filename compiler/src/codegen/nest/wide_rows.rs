@@ -6,7 +6,7 @@ use super::fold::Mode;
 use crate::codegen::driver::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags};
-use crate::codegen::wide::{Frame, Pointer, WideFunction, select};
+use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function};
 use crate::kernel::body::{Lane, Op};
 use crate::kernel::ir::Stage;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
@@ -35,7 +35,7 @@ impl NestEmitter<'_, '_, '_> {
         if chained || (n - done).saturating_mul(nodes + 1) < wide.least_work {
             return done;
         }
-        let Some((function, turn)) = select(self.nest, stage, info, wide.fma) else { return done };
+        let Some((function, turn)) = row_function(self.nest, stage, info, wide.fma) else { return done };
         let whole = done + (n - done) / turn * turn;
         if whole == done {
             return done;

@@ -18,7 +18,11 @@ mod encode;
 mod select;
 mod table;
 
-pub use select::{Pointer, select};
+pub use select::Pointer;
+
+use super::nest::StageInfo;
+use crate::kernel::body::NodeId;
+use crate::kernel::ir::{Nest, Stage};
 
 /// Elements of a block.
 pub const BLOCK: i64 = 8;
@@ -39,13 +43,22 @@ pub struct WideFunction {
     pub frame: Frame,
 }
 
+/// The function that runs whole turns of a stage's row loop, and the elements of a turn; `None` where some part has no
+/// form here.
+pub fn row_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(WideFunction, i64)> {
+    let (turn, mut frame, elements) = select::select(nest, stage, info, fma)?;
+    let allocated = allocate::allocate(&turn, &mut frame);
+    let code = encode::function(&allocated, &turn, &frame, elements)?;
+    Some((WideFunction { code, frame }, elements))
+}
+
 /// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Registers of accumulators.
     pub accumulators: u32,
     /// Values that are the same along the row, each in every element of a register.
-    pub uniforms: Vec<crate::kernel::body::NodeId>,
+    pub uniforms: Vec<NodeId>,
     /// Pointers to element 0 of the row.
     pub pointers: Vec<Pointer>,
     /// Spilled registers.

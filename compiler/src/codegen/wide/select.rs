@@ -1,8 +1,8 @@
 //! From the nodes of a stage to instructions over virtual registers.
 
 use super::table::{ORDERED, binary, commutes, float_predicate, unary};
-use super::{BLOCK, Frame, REGISTER, Reg, WideFunction, allocate, encode};
-use crate::codegen::nest::{StageInfo, lane_count, linear_stride, reachable, store_varies};
+use super::{BLOCK, Frame, REGISTER, Reg};
+use crate::codegen::nest::{StageInfo, lane_count, linear_stride, mem_of_row, reachable, store_varies};
 use crate::kernel::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Nest, Place, Stage};
 use iced_x86::Code;
@@ -76,9 +76,8 @@ const MOST_ACCUMULATORS: usize = 8;
 /// The most instructions of a turn: a longer one gains little and spills.
 const MOST_INSTRUCTIONS: usize = 2000;
 
-/// The function that runs whole turns of a stage's row loop, and the elements of a turn; `None` where some part has no
-/// form here.
-pub fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(WideFunction, i64)> {
+/// A turn of a stage's row loop, what its frame holds so far, and its elements; `None` where some part has no form here.
+pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(Turn, Frame, i64)> {
     let lanes: Vec<Lane> = stage.accumulators.iter().flat_map(|a| a.init.iter().map(|&n| stage.body.lane(n))).collect();
     let in_lanes = stage.accumulators.iter().any(|a| matches!(a.place, Place::Lanes { .. }));
     let blocks = if in_lanes { lane_count(&lanes) / BLOCK } else { unroll(info) };
@@ -106,10 +105,7 @@ pub fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option
     if s.turn.insts.len() > MOST_INSTRUCTIONS {
         return None;
     }
-    let turn = blocks * BLOCK;
-    let allocated = allocate::allocate(&s.turn, &mut s.frame);
-    let code = encode::function(&allocated, &s.turn, &s.frame, turn)?;
-    Some((WideFunction { code, frame: s.frame }, turn))
+    Some((s.turn, s.frame, blocks * BLOCK))
 }
 
 /// Blocks of a turn: light bodies hide the loop's own work.
@@ -259,7 +255,7 @@ impl Selector<'_> {
                     }
                     self.load(Pointer::Load(id), *mem, block)
                 }
-                Op::Row(row) => self.load(Pointer::Row(*row), row_mem(self.nest.rows[*row as usize].lane), block),
+                Op::Row(row) => self.load(Pointer::Row(*row), mem_of_row(self.nest.rows[*row as usize].lane), block),
                 Op::Index(ix) => {
                     let stride = linear_stride(ix, stage.vector.axis, info)?;
                     self.index(id, node.lane, stride, block)?
@@ -284,7 +280,7 @@ impl Selector<'_> {
         }
         for (row, node) in &stage.row_stores {
             let v = self.argument(body, &values, *node);
-            self.store(Pointer::Row(*row), row_mem(self.nest.rows[*row as usize].lane), block, &v);
+            self.store(Pointer::Row(*row), mem_of_row(self.nest.rows[*row as usize].lane), block, &v);
         }
         for (a, now) in stage.accumulators.iter().zip(accumulators) {
             let new: Vec<Block> = a.values.iter().map(|&n| self.argument(body, &values, n)).collect();
@@ -303,12 +299,12 @@ impl Selector<'_> {
                     }
                     let mut args: Vec<Block> = Vec::new();
                     for (&row, &lane) in rows.iter().zip(&lanes) {
-                        args.push(self.load(Pointer::Row(row), row_mem(lane), block));
+                        args.push(self.load(Pointer::Row(row), mem_of_row(lane), block));
                     }
                     args.extend(new);
                     let out = self.combine(a, &args)?;
                     for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
-                        self.store(Pointer::Row(row), row_mem(lane), block, &v);
+                        self.store(Pointer::Row(row), mem_of_row(lane), block, &v);
                     }
                 }
             }
@@ -669,14 +665,5 @@ impl Selector<'_> {
             (Op::SExt | Op::UExt, I32, I64) => self.widen(v[0], *op == Op::SExt),
             _ => return None,
         })
-    }
-}
-
-fn row_mem(lane: Lane) -> Mem {
-    match lane {
-        Lane::I32 | Lane::M32 => Mem::I32,
-        Lane::I64 | Lane::M64 => Mem::I64,
-        Lane::F32 => Mem::F32,
-        Lane::F64 => Mem::F64,
     }
 }
