@@ -121,6 +121,11 @@ impl ElementType {
         matches!(self.kind(), Kind::Float)
     }
 
+    /// True for floating point types narrower than `f32`.
+    pub const fn is_narrow_float(self) -> bool {
+        self.is_float() && self.bits() < 32
+    }
+
     /// True for `c64` and `c128`.
     pub const fn is_complex(self) -> bool {
         matches!(self.kind(), Kind::Complex)

@@ -67,7 +67,7 @@ enum Sums {
     Scratch,
 }
 
-/// A block of a run: the run, or its largest divisor up to `most`.
+/// A block of a run: the run where it has at most `most` elements, or its largest divisor up to `usual`.
 fn of_run(run: i64, most: i64, usual: i64) -> i64 {
     if run <= most { run } else { (1..=usual).rev().find(|d| run % d == 0).unwrap_or(1) }
 }

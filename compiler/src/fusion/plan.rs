@@ -310,7 +310,7 @@ pub(crate) fn cumulative_window(
         let root = &reducer.instructions[reducer.root];
         let [a, b] = root.operands[..] else { return None };
         let plain = a != b && [a, b].iter().all(|&o| reducer.instructions[o].opcode == Opcode::Parameter);
-        let narrow = root.shape.as_array().is_some_and(|a| a.ty.is_float() && a.ty.bits() < 32);
+        let narrow = root.shape.as_array().is_some_and(|a| a.ty.is_narrow_float());
         let rounds = narrow && matches!(root.opcode, Opcode::Add | Opcode::Multiply);
         let axis = found.map_or(0, |f| f.axis);
         let short = dims.get(axis).is_some_and(|&d| d <= SHORT_SUM);

@@ -5,6 +5,7 @@ use super::value::Value;
 use super::{Context, accepts, invalid, movement, unsupported};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
+use crate::shape::parse_source_target_pairs;
 use brolga_runtime::{ArrayLiteral, ElementType, Literal, Shape};
 
 pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
@@ -28,8 +29,8 @@ pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> 
     };
     let value = match inst.opcode {
         Opcode::CollectivePermute | Opcode::CollectivePermuteStart => {
-            let pairs = inst.attrs.raw(AttrKey::SourceTargetPairs).unwrap_or_default();
-            let to_self = pairs.chars().filter(|c| !c.is_whitespace()).collect::<String>().contains("{0,0}");
+            let pairs = inst.attrs.raw(AttrKey::SourceTargetPairs).map(parse_source_target_pairs);
+            let to_self = matches!(pairs, Some(Ok(pairs)) if pairs.contains(&(0, 0)));
             let mut received = Vec::with_capacity(operands.len());
             for value in operands {
                 if to_self {

@@ -43,7 +43,7 @@ impl<'c, 'm> Reducer<'c, 'm> {
     /// Rounds sums of types narrower than `f32` at each step, too.
     fn rounding_each_step(mut self) -> Self {
         if let Some((_, ty, round)) = &mut self.plain {
-            *round |= ty.is_float() && ty.bits() < 32;
+            *round |= ty.is_narrow_float();
         }
         self
     }

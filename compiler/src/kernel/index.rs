@@ -104,26 +104,19 @@ impl Ix {
             for (i, (atom, k)) in self.terms.iter().enumerate() {
                 let Atom::Mod(x, n) = atom else { continue };
                 let wanted = k.wrapping_mul(*n);
-                let next = self.terms.iter().enumerate().find_map(|(j, (a, c))| match a {
-                    Atom::Mod(y, m) if *c == wanted && y.is_quotient(x, *n) => Some((j, n.checked_mul(*m)?)),
+                // The other term, and what the two are together, over `k`.
+                let found = self.terms.iter().enumerate().find_map(|(j, (a, c))| match a {
+                    _ if *c != wanted => None,
+                    Atom::Div(y, m) if m == n && y == x => Some((j, (**x).clone())),
+                    Atom::Mod(y, m) if y.is_quotient(x, *n) => {
+                        Some((j, Ix::atom(Atom::Mod(x.clone(), n.checked_mul(*m)?))))
+                    }
                     _ => None,
                 });
-                if let Some((j, both)) = next {
-                    let (atom, k) = (Atom::Mod(x.clone(), both), *k);
+                if let Some((j, whole)) = found {
+                    let whole = whole.scale(*k);
                     self.terms.remove(i.max(j));
                     self.terms.remove(i.min(j));
-                    self.add_term(&atom, k);
-                    continue 'again;
-                }
-                let partner = self
-                    .terms
-                    .iter()
-                    .position(|(a, c)| *c == wanted && matches!(a, Atom::Div(y, m) if m == n && y == x));
-                if let Some(j) = partner {
-                    let whole = x.scale(*k);
-                    let (first, second) = (i.max(j), i.min(j));
-                    self.terms.remove(first);
-                    self.terms.remove(second);
                     self.constant = self.constant.wrapping_add(whole.constant);
                     for (atom, coefficient) in &whole.terms {
                         self.add_term(atom, *coefficient);
@@ -249,15 +242,8 @@ impl Ix {
     /// The coefficient of `axis` where the expression is linear in it (0 where it does not occur); `None` where the
     /// axis stands inside a division or remainder.
     pub fn stride(&self, axis: Axis) -> Option<i64> {
-        let mut stride = 0;
-        for (atom, c) in &self.terms {
-            match atom {
-                Atom::Axis(a, _) if *a == axis => stride += c,
-                Atom::Div(x, _) | Atom::Mod(x, _) if x.mentions(axis) => return None,
-                _ => {}
-            }
-        }
-        Some(stride)
+        // No divisor is a multiple of such a run.
+        self.stride_in_run(axis, i64::MAX)
     }
 
     /// The length of the aligned runs of `axis`, dividing one another and `extent`, in each of which the expression is linear
@@ -541,6 +527,7 @@ mod tests {
         assert_eq!(transposed.stride(Axis(1)), Some(8));
         assert_eq!(index[1].div(3).stride(Axis(1)), None);
     }
+
     #[test]
     fn runs_are_where_parts_of_an_axis_are_linear() {
         // Three of the dimensions that were one axis, as the base of a convolution is walked.

@@ -43,11 +43,6 @@ pub const fn parts(ty: ElementType) -> u32 {
     if ty.is_complex() { 2 } else { 1 }
 }
 
-/// True for float types that are computed in a wider lane than they are stored in.
-pub fn is_narrow_float(ty: ElementType) -> bool {
-    ty.is_float() && !matches!(ty, ElementType::F32 | ElementType::F64)
-}
-
 /// Where a narrow format keeps what is not a finite number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Specials {
@@ -116,7 +111,7 @@ fn exp2f(e: i32) -> f32 {
 /// A loaded element (in its [`Mem::lane`]) in its compute lane.
 pub fn decode(b: &mut Body, ty: ElementType, raw: NodeId) -> NodeId {
     let value = decoded(b, ty, raw);
-    if is_narrow_float(ty) {
+    if ty.is_narrow_float() {
         b.set_stored(value, ty, raw);
     }
     value
@@ -300,7 +295,7 @@ fn encode_narrow(b: &mut Body, f: Format, value: NodeId) -> NodeId {
 
 /// `value` stored to an element of type `ty` and loaded back; nothing happens to types that fill their lane.
 pub fn round_to(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
-    if !is_narrow_float(ty) {
+    if !ty.is_narrow_float() {
         return value;
     }
     let code = encode(b, ty, value);
@@ -385,7 +380,7 @@ mod tests {
     }
 
     fn narrow_types() -> impl Iterator<Item = ElementType> {
-        ElementType::ALL.iter().copied().filter(|&ty| is_narrow_float(ty))
+        ElementType::ALL.iter().copied().filter(|&ty| ty.is_narrow_float())
     }
 
     fn reference_decode(ty: ElementType, bits: u32) -> f64 {

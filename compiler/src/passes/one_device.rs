@@ -8,9 +8,10 @@
 //! It runs when asynchronous forms are gone.
 
 use super::Stats;
+use super::expand::formula::{compare, iota, pick};
 use super::rewrite::{Rewriter, rewrite};
 use crate::error::Result;
-use crate::hlo::{AttrKey, AttrValue, Attrs, Category, Instruction, InstructionId, Module, Opcode, SliceRange};
+use crate::hlo::{AttrKey, AttrValue, Attrs, Category, Instruction, InstructionId, Module, Opcode};
 use crate::shape::{parse_replica_groups, parse_source_target_pairs};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Shape};
 
@@ -102,8 +103,7 @@ fn ragged(rw: &mut Rewriter<'_>, operands: &[InstructionId]) -> Option<Instructi
         return Some(output);
     }
     let rows = ArrayShape::new(ElementType::S64, [target.dims[0]]);
-    let iota = Attrs::new().with(AttrKey::IotaDimension, AttrValue::Int(0));
-    let row = rw.emit(Opcode::Iota, Shape::Array(rows.clone()), Vec::new(), iota);
+    let row = iota(rw, ElementType::S64, &rows.dims, 0);
     let numbers = [from, count, to].map(|operand| {
         let flat = rw.reshape(operand, &[slices as i64]);
         rw.convert(flat, ElementType::S64)
@@ -112,14 +112,11 @@ fn ragged(rw: &mut Rewriter<'_>, operands: &[InstructionId]) -> Option<Instructi
     let mut out = output;
     for k in 0..slices as i64 {
         let [from, count, to] = numbers.map(|list| {
-            let range = SliceRange { start: k, limit: k + 1, stride: 1 };
-            let attrs = Attrs::new().with(AttrKey::Slice, AttrValue::SliceRanges(vec![range]));
-            let one = rw.emit(Opcode::Slice, Shape::array(ElementType::S64, [1]), vec![list], attrs);
-            let one = rw.reshape(one, &[]);
+            let one = pick(rw, list, k);
             rw.broadcast_scalar(one, &rows)
         });
         let place = rw.elementwise(Opcode::Subtract, vec![row, to]);
-        let (after, before) = (compare(rw, "GE", place, zero), compare(rw, "LT", place, count));
+        let (after, before) = (compare(rw, place, "GE", zero), compare(rw, place, "LT", count));
         let inside = rw.elementwise(Opcode::And, vec![after, before]);
         let inside = rw.broadcast(inside, &target.with_type(ElementType::Pred), vec![0]);
         let place = rw.elementwise(Opcode::Add, vec![place, from]);
@@ -128,11 +125,6 @@ fn ragged(rw: &mut Rewriter<'_>, operands: &[InstructionId]) -> Option<Instructi
             rw.emit(Opcode::Select, Shape::Array(target.with_type(target.ty)), vec![inside, moved, out], Attrs::new());
     }
     Some(out)
-}
-
-fn compare(rw: &mut Rewriter<'_>, direction: &'static str, a: InstructionId, b: InstructionId) -> InstructionId {
-    let shape = rw.array(a).map_or(Shape::Token, |a| Shape::Array(a.with_type(ElementType::Pred)));
-    rw.emit(Opcode::Compare, shape, vec![a, b], Attrs::new().with(AttrKey::Direction, AttrValue::Word(direction)))
 }
 
 /// The rows of `input` that the vector `rows` names, the nearest where there is none of that number.

@@ -40,7 +40,7 @@ pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
     Ok(Shape::Array(shape))
 }
 
-/// The element type of a sum of products. The program may prefer another than the operands': a float for floats, an
+/// The element type of a sum of products. The program may prefer another than the operands': a float for floats,
 /// any integer for integers, in which the sum wraps.
 fn product_type(call: &Call<'_>, a: ElementType, b: ElementType) -> Rule<ElementType> {
     let real = |ty: ElementType| !ty.is_complex();

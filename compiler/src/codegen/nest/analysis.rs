@@ -19,6 +19,13 @@ pub struct StageInfo {
     pub stores: HashMap<usize, (Value, i64)>,
 }
 
+impl StageInfo {
+    /// How many nodes are computed for each element.
+    pub fn nodes(&self) -> usize {
+        self.varies.iter().zip(&self.needed).filter(|(v, n)| **v && **n).count()
+    }
+}
+
 /// Finds what a stage needs and what of it differs along the vector axis.
 pub(super) fn analyse(stage: &Stage) -> StageInfo {
     let body = &stage.body;

@@ -282,9 +282,8 @@ pub(super) fn mem_of_row(lane: Lane) -> Mem {
 
 /// Blocks in one turn of a row loop: light bodies are unrolled to hide the loop's own work.
 fn unroll(stage: &Stage, info: &StageInfo) -> i64 {
-    let nodes = info.varies.iter().zip(&info.needed).filter(|(v, n)| **v && **n).count();
     let wide = stage.body.nodes().iter().any(|n| n.lane.bits() == 64);
-    match nodes {
+    match info.nodes() {
         0..=10 if !wide => 4,
         0..=40 => 2,
         _ => 1,

@@ -6,7 +6,7 @@ use super::fold::Mode;
 use crate::codegen::driver::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags};
-use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function};
+use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function, turn};
 use crate::kernel::body::{Lane, Op};
 use crate::kernel::ir::Stage;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
@@ -28,18 +28,16 @@ impl NestEmitter<'_, '_, '_> {
     /// Runs as many whole turns as fit from element `done` of the row on in 256-bit code; the element behind them.
     pub(super) fn wide_rows(&mut self, stage: &Stage, info: &mut StageInfo, modes: &[Option<Mode>], done: i64) -> i64 {
         let n = stage.vector.extent;
-        let nodes = info.varies.iter().zip(&info.needed).filter(|(v, n)| **v && **n).count() as i64;
+        let turn = turn(stage, info);
+        let whole = done + (n - done) / turn * turn;
         let Some(wide) = self.wide.as_deref_mut() else { return done };
         // A chain goes through one element after another.
         let chained = modes.iter().any(|m| matches!(m, Some(Mode::Few(_) | Mode::Chain(_))));
-        if chained || (n - done).saturating_mul(nodes + 1) < wide.least_work {
+        let work = (n - done).saturating_mul(info.nodes() as i64 + 1);
+        if chained || whole == done || work < wide.least_work {
             return done;
         }
-        let Some((function, turn)) = row_function(self.nest, stage, info, wide.fma) else { return done };
-        let whole = done + (n - done) / turn * turn;
-        if whole == done {
-            return done;
-        }
+        let Some(function) = row_function(self.nest, stage, info, wide.fma) else { return done };
         let frame = function.frame.clone();
         let index = wide.first + wide.functions.len() as u32;
         wide.functions.push(function);
@@ -61,7 +59,7 @@ impl NestEmitter<'_, '_, '_> {
             let v = self.b().ins().load(ty, flags(), at, 16 * k as i32);
             self.b().def_var(variable, v);
         }
-        debug_assert_eq!(variables.len() as u32, 2 * frame.accumulators, "{:?}", stage.accumulators.len());
+        debug_assert_eq!(variables.len() as u32, 2 * frame.accumulators, "halves of accumulators");
         whole
     }
 

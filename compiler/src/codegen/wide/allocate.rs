@@ -362,16 +362,15 @@ impl<'t> Allocator<'t> {
         let from = self.anywhere(tied);
         let near = self.place[tied.0 as usize];
         self.done(at, &regs);
-        let number = self.result(to, near);
+        let mut number = self.result(to, near);
         if from != whole(number) {
             // Registers of the other operands may have been given up to the result by now.
-            let clash = second == whole(number) || third == whole(number);
-            let number = if clash { self.elsewhere(to) } else { number };
+            if second == whole(number) || third == whole(number) {
+                number = self.elsewhere(to);
+            }
             self.steps.push(Step::Plain(LOAD, vec![whole(number), from]));
-            self.steps.push(Step::Plain(code, vec![whole(number), second, third]));
-        } else {
-            self.steps.push(Step::Plain(code, vec![whole(number), second, third]));
         }
+        self.steps.push(Step::Plain(code, vec![whole(number), second, third]));
     }
 
     /// Moves a result that was just given a register to another one.

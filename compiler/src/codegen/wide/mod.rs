@@ -18,7 +18,7 @@ mod encode;
 mod select;
 mod table;
 
-pub use select::Pointer;
+pub use select::{Pointer, turn};
 
 use super::nest::StageInfo;
 use crate::kernel::body::NodeId;
@@ -43,13 +43,13 @@ pub struct WideFunction {
     pub frame: Frame,
 }
 
-/// The function that runs whole turns of a stage's row loop, and the elements of a turn; `None` where some part has no
-/// form here.
-pub fn row_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(WideFunction, i64)> {
-    let (turn, mut frame, elements) = select::select(nest, stage, info, fma)?;
-    let allocated = allocate::allocate(&turn, &mut frame);
-    let code = encode::function(&allocated, &turn, &frame, elements)?;
-    Some((WideFunction { code, frame }, elements))
+/// The function that runs whole turns of a stage's row loop, of [`turn`] elements each; `None` where some part has no form
+/// here.
+pub fn row_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<WideFunction> {
+    let (code, mut frame) = select::select(nest, stage, info, fma)?;
+    let allocated = allocate::allocate(&code, &mut frame);
+    let code = encode::function(&allocated, &code, &frame, turn(stage, info))?;
+    Some(WideFunction { code, frame })
 }
 
 /// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers.

@@ -76,11 +76,23 @@ const MOST_ACCUMULATORS: usize = 8;
 /// The most instructions of a turn: a longer one gains little and spills.
 const MOST_INSTRUCTIONS: usize = 2000;
 
-/// A turn of a stage's row loop, what its frame holds so far, and its elements; `None` where some part has no form here.
-pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(Turn, Frame, i64)> {
-    let lanes: Vec<Lane> = stage.accumulators.iter().flat_map(|a| a.init.iter().map(|&n| stage.body.lane(n))).collect();
-    let in_lanes = stage.accumulators.iter().any(|a| matches!(a.place, Place::Lanes { .. }));
-    let blocks = if in_lanes { lane_count(&lanes) / BLOCK } else { unroll(info) };
+/// Elements of a turn: all lanes of a reduction once, or as many blocks as hide the loop's own work.
+pub fn turn(stage: &Stage, info: &StageInfo) -> i64 {
+    if stage.accumulators.iter().any(|a| matches!(a.place, Place::Lanes { .. })) {
+        let lanes = stage.accumulators.iter().flat_map(|a| a.init.iter().map(|&n| stage.body.lane(n)));
+        return lane_count(&lanes.collect::<Vec<Lane>>());
+    }
+    let blocks = match info.nodes() {
+        0..=10 => 4,
+        11..=40 => 2,
+        _ => 1,
+    };
+    blocks * BLOCK
+}
+
+/// A turn of a stage's row loop, and what its frame holds so far; `None` where some part has no form here.
+pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(Turn, Frame)> {
+    let blocks = turn(stage, info) / BLOCK;
     let frame = Frame { accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 };
     let mut s = Selector {
         nest,
@@ -92,6 +104,7 @@ pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) ->
         constants: HashMap::new(),
         uniforms: HashMap::new(),
         pointers: HashMap::new(),
+        starts: HashMap::new(),
         nan_tests: HashMap::new(),
     };
     let mut accumulators = s.accumulators(blocks)?;
@@ -105,16 +118,7 @@ pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) ->
     if s.turn.insts.len() > MOST_INSTRUCTIONS {
         return None;
     }
-    Some((s.turn, s.frame, blocks * BLOCK))
-}
-
-/// Blocks of a turn: light bodies hide the loop's own work.
-fn unroll(info: &StageInfo) -> i64 {
-    match info.varies.iter().zip(&info.needed).filter(|(v, n)| **v && **n).count() {
-        0..=10 => 4,
-        11..=40 => 2,
-        _ => 1,
-    }
+    Some((s.turn, s.frame))
 }
 
 /// The registers of a node's block: one of 32-bit lanes, two of 64-bit lanes.
@@ -130,6 +134,8 @@ struct Selector<'k> {
     constants: HashMap<[u8; REGISTER as usize], Reg>,
     uniforms: HashMap<NodeId, Reg>,
     pointers: HashMap<Pointer, u32>,
+    /// What index nodes are at the turn's first element, in every element.
+    starts: HashMap<NodeId, Reg>,
     /// Masks that say of a register that it is NaN.
     nan_tests: HashMap<Reg, Reg>,
 }
@@ -403,11 +409,18 @@ impl Selector<'_> {
     /// `base + stride * index` along the row; the uniform of an index node is its value at element 0.
     fn index(&mut self, id: NodeId, lane: Lane, stride: i64, block: i64) -> Option<Block> {
         let wide = lane == Lane::I64;
-        let first = i32::try_from(stride).ok()?;
-        let base = self.uniform(id);
-        let spread = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Spread { to: spread, stride: first, wide });
-        let start = self.each(&Op::IAdd, wide, spread, base)?;
+        let start = match self.starts.get(&id) {
+            Some(&start) => start,
+            None => {
+                let base = self.uniform(id);
+                let spread = self.register(Definition::Computed);
+                let stride = i32::try_from(stride).ok()?;
+                self.turn.insts.push(Inst::Spread { to: spread, stride, wide });
+                let start = self.each(&Op::IAdd, wide, spread, base)?;
+                self.starts.insert(id, start);
+                start
+            }
+        };
         (0..count(lane) as i64)
             .map(|half| {
                 let at = |e: i64| stride.wrapping_mul(block * BLOCK + e) as u64;

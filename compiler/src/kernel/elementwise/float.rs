@@ -84,7 +84,7 @@ fn reduce_precision(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId) -> 
     let exponent = attrs.int(AttrKey::ExponentBits).unwrap_or(type_exponent).clamp(1, 64);
     let mantissa = attrs.int(AttrKey::MantissaBits).unwrap_or(type_mantissa).clamp(0, 64);
     let lane = b.lane(x);
-    let narrow = storage::is_narrow_float(ty);
+    let narrow = ty.is_narrow_float();
     let bits = if narrow { storage::encode(b, ty, x) } else { b.bitcast(x, lane.integer()) };
     let int = b.lane(bits);
     let sign_mask = 1i64.wrapping_shl((type_exponent + type_mantissa) as u32);

@@ -340,7 +340,7 @@ impl<'a> Lowerer<'a> {
     fn has_excess(&self, id: InstructionId) -> bool {
         let leaf = resolve(self.c, (id, 0));
         let inst = self.inst(leaf.0);
-        let narrow = inst.shape.as_array().is_some_and(|s| storage::is_narrow_float(s.ty));
+        let narrow = inst.shape.as_array().is_some_and(|s| s.ty.is_narrow_float());
         narrow
             && !self.in_memory(leaf)
             && match inst.opcode {
@@ -551,7 +551,7 @@ pub(crate) fn constant_node(body: &mut Body, array: &ArrayLiteral, i: usize, par
                 raw[..size].copy_from_slice(bytes);
             }
             let raw = u64::from_le_bytes(raw);
-            if storage::is_narrow_float(ty) {
+            if ty.is_narrow_float() {
                 let raw = body.bits(Lane::I32, raw);
                 return storage::decode(body, ty, raw);
             }

@@ -6,8 +6,9 @@
 //! `map` over an elementwise computation becomes that computation on whole arrays, scalar predicates and bounds
 //! become arrays, a selection between tuples becomes a tuple of selections; random numbers become arithmetic on
 //! counters, `select-and-scatter` a window reduction and a scatter, a `scan` that is not elementwise a loop,
-//! contractions of complex numbers contractions of their parts, the padding of a convolution a `pad`; whatever has a computation that is no arithmetic on
-//! scalars a loop over elements; operands of a computation that takes wider integers are converted.
+//! contractions of complex numbers contractions of their parts, the padding of a convolution a `pad`; whatever has a
+//! computation that is no arithmetic on scalars a loop over elements; operands of a computation that takes wider integers
+//! are converted.
 
 mod batch_norm;
 mod complex;
@@ -17,7 +18,7 @@ mod draft;
 mod element_loop;
 mod element_sort;
 mod flat_scatter;
-mod formula;
+pub(super) mod formula;
 mod map;
 mod ragged_dot;
 mod random_bits;
