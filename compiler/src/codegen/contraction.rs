@@ -14,11 +14,13 @@
 //! are nests, emitted by [`NestEmitter`]. The tile is the one that the context offers or, without one, the program's
 //! own ([`super::tile`]).
 
+use super::fault::Faults;
 use super::flow::{Flow, Point, enter};
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
 use super::tile;
+use crate::error::Result;
 use crate::kernel::body::{Body, Mem, NodeId, Op, Variant};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, Stage, Store};
@@ -188,7 +190,7 @@ pub fn function(
     c: &Contraction,
     around: &Surroundings<'_>,
     rows: Option<&mut WideRows>,
-) -> Function {
+) -> Result<Function> {
     let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
@@ -197,6 +199,7 @@ pub fn function(
     let bases: Vec<Value> =
         (0..around.kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
     let plan = Plan::new(c);
+    let faults = Faults::default();
     let wide = wide_tile(&mut b, around.target, c.ty, cx);
     let signature = b.import_signature(tile::signature());
     let own = super::driver::import_function(b.func, around.tile, signature);
@@ -216,11 +219,13 @@ pub fn function(
         own,
         signature,
         rows,
+        faults: &faults,
     };
     emitter.run(begin, end);
     emitter.b.ins().return_(&[]);
     emitter.b.finalize(around.target.isa.frontend_config());
-    function
+    faults.check()?;
+    Ok(function)
 }
 
 /// The tile that the context offers, or null: a value, or `None` where no tile of another's could have the same bits.
@@ -262,6 +267,7 @@ struct Emitter<'a, 'b> {
     signature: SigRef,
     /// Where the rows of packing and epilogue may go.
     rows: Option<&'a mut WideRows>,
+    faults: &'a Faults,
 }
 
 /// A matrix as the tile walks it: start, row stride, column or `k` stride, in elements.
@@ -299,14 +305,23 @@ impl Emitter<'_, '_> {
         let x86 = self.target.is_x86();
         let scratch = self.scratch[0];
         let axes = self.axes.clone();
-        let lanes = Lanes { b: &mut self.b, x86 };
+        let lanes = Lanes { b: &mut self.b, x86, faults: self.faults };
         let wide = self.rows.as_deref_mut();
         NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest, wide }.run(begin, end);
     }
 
+    /// The stride of an operand that the plan walks where it lies.
+    fn stride(&self, ix: &Ix, axis: Axis) -> i64 {
+        ix.stride(axis).unwrap_or_else(|| {
+            self.faults.report(format!("{ix} is walked along i{} without one stride", axis.0));
+            0
+        })
+    }
+
     /// Address of the element that an index map gives for the current axes.
     fn address(&mut self, buffer: u32, ix: &Ix) -> Value {
-        let index = self.b.index(ix, None, Point { axes: &self.axes, values: &HashMap::new() });
+        let mut lanes = Lanes { b: &mut self.b, x86: self.target.is_x86(), faults: self.faults };
+        let index = lanes.index(ix, None, Point { axes: &self.axes, values: &HashMap::new() });
         self.element(self.bases[buffer as usize], index, self.plan.mem.bytes())
     }
 
@@ -376,7 +391,7 @@ impl Emitter<'_, '_> {
                 Sums::Store(i) => {
                     let s = &c.stores[i];
                     let start = this.address(s.buffer, &s.index);
-                    Walk { start, row: s.index.stride(c.m.axis).unwrap_or(0), along: 1 }
+                    Walk { start, row: this.stride(&s.index, c.m.axis), along: 1 }
                 }
                 Sums::Scratch => {
                     let down = this.b.ins().isub(r, row);
@@ -397,7 +412,7 @@ impl Emitter<'_, '_> {
                 });
             } else {
                 let start = this.address(c.rhs.buffer, &c.rhs.index);
-                let rhs = Walk { start, row: c.rhs.index.stride(c.k.axis).unwrap_or(0), along: 1 };
+                let rhs = Walk { start, row: this.stride(&c.rhs.index, c.k.axis), along: 1 };
                 this.tile(steps, lhs, rhs, sums, rows, columns, block);
             }
             if this.epilogue_stores().is_empty() {

@@ -2,6 +2,7 @@
 
 use super::calls::Calls;
 use super::contraction::{self, Plan, Surroundings};
+use super::fault::Faults;
 use super::flow::enter;
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows, scratch_bytes};
@@ -122,7 +123,7 @@ pub fn compile(
                 Phase::Registers(_) => {
                     let index = functions.len() as u32;
                     let name = format!("{symbol}.{}.{}", k.as_u32(), kernel.name);
-                    functions.push((name, Source::clif(phase_function(index, kernel, phase, target, None))));
+                    functions.push((name, Source::clif(phase_function(index, kernel, phase, target, None)?)));
                     phases.insert((k, p), PhaseCode::Function(index, 1, None));
                     continue;
                 }
@@ -130,7 +131,7 @@ pub fn compile(
                     per_worker = per_worker.max(sort::scratch_bytes(sort));
                     let index = functions.len() as u32;
                     let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
-                    functions.push((name, Source::clif(phase_function(index, kernel, phase, target, None))));
+                    functions.push((name, Source::clif(phase_function(index, kernel, phase, target, None)?)));
                     let tasks = Tasks::of_sort(sort, options.grain);
                     split |= tasks.is_some();
                     phases.insert((k, p), PhaseCode::Function(index, sort.points(), tasks));
@@ -148,7 +149,7 @@ pub fn compile(
                     let index = functions.len() as u32;
                     let around = Surroundings { kernel, target, tile };
                     let mut rows = wide_rows(index);
-                    let function = contraction::function(index, signature(5, false), c, &around, rows.as_mut());
+                    let function = contraction::function(index, signature(5, false), c, &around, rows.as_mut())?;
                     push(&mut functions, format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name), function, rows);
                     let tasks = Tasks::of_contraction(c, plan.points(), options.grain);
                     split |= tasks.is_some();
@@ -165,7 +166,7 @@ pub fn compile(
             let index = functions.len() as u32;
             let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
             let mut rows = wide_rows(index);
-            let function = phase_function(index, kernel, phase, target, rows.as_mut());
+            let function = phase_function(index, kernel, phase, target, rows.as_mut())?;
             push(&mut functions, name, function, rows);
             let tasks = Tasks::of_nest(nest, options.grain);
             split |= tasks.is_some();
@@ -308,7 +309,7 @@ fn phase_function(
     phase: &Phase,
     target: &Target,
     wide: Option<&mut WideRows>,
-) -> Function {
+) -> Result<Function> {
     let mut function =
         Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(5, false));
     let mut context = FunctionBuilderContext::new();
@@ -317,10 +318,10 @@ fn phase_function(
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
-    emit_phase(&mut b, target, phase, &bases, (begin, end), scratch, wide);
+    emit_phase(&mut b, target, phase, &bases, (begin, end), scratch, wide)?;
     b.ins().return_(&[]);
     b.finalize(target.isa.frontend_config());
-    function
+    Ok(function)
 }
 
 fn emit_phase(
@@ -331,8 +332,9 @@ fn emit_phase(
     (begin, end): (Value, Value),
     scratch: Value,
     wide: Option<&mut WideRows>,
-) {
-    let mut lanes = Lanes { b, x86: target.is_x86() };
+) -> Result<()> {
+    let faults = Faults::default();
+    let mut lanes = Lanes { b, x86: target.is_x86(), faults: &faults };
     match phase {
         Phase::Nest(nest) => {
             let (axes, results) = (HashMap::new(), HashMap::new());
@@ -340,8 +342,11 @@ fn emit_phase(
         }
         Phase::Registers(l) => emit_loop(&mut lanes, l, bases),
         Phase::Sort(s) => sort::emit(lanes, s, bases, (begin, end), scratch),
-        Phase::Contraction(_) | Phase::Call(_) | Phase::RandomState { .. } => {}
+        Phase::Contraction(_) | Phase::Call(_) | Phase::RandomState { .. } => {
+            return Err(Error::Internal("a phase that is no loop nest reached the emitter of nests".into()));
+        }
     }
+    faults.check()
 }
 
 pub(super) struct Driver<'a, 'b> {
@@ -565,7 +570,7 @@ impl Driver<'_, '_> {
             }
             let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
             let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
-            emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch, None);
+            emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch, None)?;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! Loops are tested at the bottom: Cranelift moves nothing out of a loop whose test stands at the top.
 
-use crate::kernel::body::NodeId;
+use super::lanes::Lanes;
+use crate::kernel::body::{Lane, NodeId};
 use crate::kernel::index::{Atom, Axis, Ix};
 use crate::kernel::ir::Loop;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -108,45 +109,55 @@ pub trait Flow<'b>: Sized {
         }
         axes
     }
+}
 
+impl Lanes<'_, '_> {
     /// The value of an index expression where the axes and the loaded offsets have the values given; linear occurrences of
     /// `without` count as 0.
-    fn index(&mut self, ix: &Ix, without: Option<Axis>, at: Point<'_>) -> Value {
+    pub fn index(&mut self, ix: &Ix, without: Option<Axis>, at: Point<'_>) -> Value {
         let mut sum: Option<Value> = None;
         for (atom, c) in &ix.terms {
             let v = match atom {
                 Atom::Axis(a, _) if Some(*a) == without => continue,
                 Atom::Axis(a, _) => match at.axes.get(a) {
                     Some(&v) => v,
-                    None => self.iconst(0),
+                    None => self.missing(Lane::I64, format!("axis i{} runs in no loop around its use", a.0)),
                 },
                 Atom::Div(x, n) => {
-                    let (x, low) = non_negative(self, x, *n, at);
+                    let (x, low) = self.non_negative(x, *n, at);
                     let n_value = self.iconst(*n);
-                    let q = self.b().ins().udiv(x, n_value);
-                    if low == 0 { q } else { self.b().ins().iadd_imm_s(q, low / n) }
+                    let q = self.b.ins().udiv(x, n_value);
+                    if low == 0 { q } else { self.b.ins().iadd_imm_s(q, low / n) }
                 }
                 Atom::Mod(x, n) => {
-                    let (x, _) = non_negative(self, x, *n, at);
+                    let (x, _) = self.non_negative(x, *n, at);
                     let n = self.iconst(*n);
-                    self.b().ins().urem(x, n)
+                    self.b.ins().urem(x, n)
                 }
                 Atom::Value(node, _, _) => match at.values.get(node) {
                     Some(&v) => v,
-                    None => self.iconst(0),
+                    None => self.missing(Lane::I64, format!("the offset %{} is used before it is loaded", node.0)),
                 },
             };
-            let term = if *c == 1 { v } else { self.b().ins().imul_imm_s(v, *c) };
+            let term = if *c == 1 { v } else { self.b.ins().imul_imm_s(v, *c) };
             sum = Some(match sum {
-                Some(s) => self.b().ins().iadd(s, term),
+                Some(s) => self.b.ins().iadd(s, term),
                 None => term,
             });
         }
         match sum {
             Some(s) if ix.constant == 0 => s,
-            Some(s) => self.b().ins().iadd_imm_s(s, ix.constant),
+            Some(s) => self.b.ins().iadd_imm_s(s, ix.constant),
             None => self.iconst(ix.constant),
         }
+    }
+
+    /// `x` made non-negative by adding a multiple of `n`, and what must be added to the floor quotient times `n`.
+    fn non_negative(&mut self, x: &Ix, n: i64, at: Point<'_>) -> (Value, i64) {
+        let (low, _) = x.range();
+        let shift = if low < 0 { low.div_euclid(n) * n } else { 0 };
+        let v = self.index(x, None, at);
+        (if shift == 0 { v } else { self.b.ins().iadd_imm_s(v, -shift) }, shift)
     }
 }
 
@@ -193,12 +204,4 @@ fn turns<'b, E: Flow<'b>>(
     e.b().seal_block(head);
     e.b().switch_to_block(after);
     e.b().seal_block(after);
-}
-
-/// `x` made non-negative by adding a multiple of `n`, and what must be added to the floor quotient times `n`.
-fn non_negative<'b>(e: &mut impl Flow<'b>, x: &Ix, n: i64, at: Point<'_>) -> (Value, i64) {
-    let (low, _) = x.range();
-    let shift = if low < 0 { low.div_euclid(n) * n } else { 0 };
-    let v = e.index(x, None, at);
-    (if shift == 0 { v } else { e.b().ins().iadd_imm_s(v, -shift) }, shift)
 }

@@ -3,6 +3,8 @@
 //! A block of four 32-bit lanes is one register, of four 64-bit lanes two. What CLIF has no vector form for (division,
 //! shifts by variable amounts, conversions between 64-bit integers and floats) is taken apart and done lane by lane.
 
+use super::fault::Faults;
+use super::flow::Flow;
 use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, Op};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Endianness, InstBuilder, InstructionData, MemFlagsData, Type, Value, ValueDef, types};
@@ -85,9 +87,34 @@ pub struct Lanes<'f, 'b> {
     pub b: &'f mut FunctionBuilder<'b>,
     /// Whether x86-only instructions may be used.
     pub x86: bool,
+    /// Where it is noted that something is missing.
+    pub faults: &'f Faults,
+}
+
+impl<'b> Flow<'b> for Lanes<'_, 'b> {
+    fn b(&mut self) -> &mut FunctionBuilder<'b> {
+        self.b
+    }
 }
 
 impl Lanes<'_, '_> {
+    /// The one element of a scalar.
+    pub fn scalar(&mut self, v: Val) -> Value {
+        match v {
+            Val::One(v) => v,
+            Val::Four(v) | Val::Pair([v, _]) => {
+                self.faults.report("a block where a scalar is expected");
+                v
+            }
+        }
+    }
+
+    /// What stands in for a value that is missing, which is noted.
+    pub fn missing(&mut self, lane: Lane, what: impl Into<String>) -> Value {
+        self.faults.report(what);
+        self.constant(lane, 0)
+    }
+
     /// A scalar constant.
     pub fn constant(&mut self, lane: Lane, bits: u64) -> Value {
         match lane {
@@ -190,24 +217,21 @@ impl Lanes<'_, '_> {
 
     /// Does something to each element of a block, one by one.
     fn lane_by_lane(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Val {
-        let mut out = [None; 4];
-        for (i, slot) in out.iter_mut().enumerate() {
-            let scalars: Vec<Val> =
-                args.iter().zip(from).map(|(&a, &l)| Val::One(self.extract(l, a, i as u8))).collect();
-            *slot = match self.node(op, &scalars, from, to) {
-                Val::One(v) => Some(v),
-                _ => None,
-            };
-        }
-        let v = out.map(|x| x.unwrap_or(Value::from_u32(0)));
+        let v = [0, 1, 2, 3].map(|i| {
+            let scalars: Vec<Val> = args.iter().zip(from).map(|(&a, &l)| Val::One(self.extract(l, a, i))).collect();
+            let v = self.node(op, &scalars, from, to);
+            self.scalar(v)
+        });
         self.gather(to, v)
     }
 
     /// Emits one operation; `from` are the lanes of the arguments, `to` that of the result. Leaves (constants, loads,
     /// arguments) are not operations.
     pub fn node(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Val {
-        let scalar = matches!(args[0], Val::One(_));
-        let lane = from[0];
+        let (Some(&kind), Some(&lane)) = (args.first(), from.first()) else {
+            return Val::One(self.missing(to, format!("{op:?} without arguments")));
+        };
+        let scalar = matches!(kind, Val::One(_));
         if !scalar && needs_scalar(op, lane, to) {
             return self.lane_by_lane(op, args, from, to);
         }
@@ -294,8 +318,9 @@ impl Lanes<'_, '_> {
             | Op::Wrap
             | Op::MaskCast => self.conversion(op, args[0], to),
             Op::Const(bits) => Val::One(self.constant(to, *bits)),
-            // Leaves are the row loop's business and never come here.
-            Op::Arg(_) | Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => args[0],
+            Op::Arg(_) | Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => {
+                Val::One(self.missing(to, format!("{op:?} is a leaf and has its value from the row loop")))
+            }
         }
     }
 

@@ -13,6 +13,7 @@
 mod calls;
 pub mod contraction;
 pub mod driver;
+mod fault;
 mod flow;
 pub mod lanes;
 pub mod nest;

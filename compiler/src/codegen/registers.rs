@@ -6,26 +6,33 @@ use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::registers::RegisterLoop;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
+use std::collections::HashMap;
 
 /// Emits the nodes that the roots need; `args` are the arguments.
 fn emit(lanes: &mut Lanes<'_, '_>, body: &Body, args: &[Value], roots: &[NodeId]) -> Vec<Value> {
     let needed = reachable(body, roots.iter().copied());
-    let mut values: Vec<Option<Value>> = vec![None; needed.len()];
+    let mut values: HashMap<NodeId, Value> = HashMap::new();
+    let value = |lanes: &mut Lanes<'_, '_>, values: &HashMap<NodeId, Value>, id: NodeId| match values.get(&id) {
+        Some(&v) => v,
+        None => lanes.missing(body.lane(id), format!("node %{} of a register loop has no value", id.0)),
+    };
     for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
         let v = match &node.op {
-            Op::Arg(n) => args[*n as usize],
+            Op::Arg(n) => match args.get(*n as usize) {
+                Some(&v) => v,
+                None => lanes.missing(node.lane, format!("a register loop has no argument {n}")),
+            },
             Op::Const(bits) => lanes.constant(node.lane, *bits),
             op => {
-                let inputs: Vec<Val> = node.args.iter().filter_map(|a| values[a.0 as usize]).map(Val::One).collect();
+                let inputs: Vec<Val> = node.args.iter().map(|&a| Val::One(value(lanes, &values, a))).collect();
                 let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
-                match lanes.node(op, &inputs, &from, node.lane) {
-                    Val::One(v) | Val::Four(v) | Val::Pair([v, _]) => v,
-                }
+                let v = lanes.node(op, &inputs, &from, node.lane);
+                lanes.scalar(v)
             }
         };
-        values[i] = Some(v);
+        values.insert(NodeId(i as u32), v);
     }
-    roots.iter().filter_map(|r| values[r.0 as usize]).collect()
+    roots.iter().map(|&r| value(lanes, &values, r)).collect()
 }
 
 /// Emits a register loop; `bases` are the initial arrays, then the final ones.

@@ -159,7 +159,7 @@ impl Records {
     fn scratch_bytes(&self) -> i64 {
         let counts: i64 = match &self.method {
             Method::Digits(digits) => digits.iter().map(|&(_, width)| Records::count_bytes(width)).sum(),
-            _ => 0,
+            Method::Merge | Method::Select => 0,
         };
         2 * self.half + counts
     }
@@ -214,7 +214,7 @@ impl Emitter<'_, '_, '_> {
     }
 
     fn at(&mut self, ix: &Ix, values: &HashMap<NodeId, Value>) -> Value {
-        self.lanes.b.index(ix, None, Point { axes: &self.axes, values })
+        self.lanes.index(ix, None, Point { axes: &self.axes, values })
     }
 
     /// The scalars of some nodes of a body.
@@ -222,35 +222,39 @@ impl Emitter<'_, '_, '_> {
         let needed = reachable(body, roots.iter().copied());
         let mut values: HashMap<NodeId, Value> = HashMap::new();
         for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
-            let known = match &node.op {
-                Op::Arg(n) => args.get(*n as usize).copied().flatten(),
+            let v = match &node.op {
+                Op::Arg(n) => match args.get(*n as usize).copied().flatten() {
+                    Some(v) => v,
+                    None => self.lanes.missing(node.lane, format!("operand {n} of a sort was not loaded")),
+                },
                 Op::Load(buffer, mem, ix) => {
                     let index = self.at(ix, &values);
                     let at = self.element(self.bases[*buffer as usize], index, mem.bytes());
-                    Some(self.lanes.load_one(*mem, at, 0))
+                    self.lanes.load_one(*mem, at, 0)
                 }
                 Op::Index(ix) => {
                     let v = self.at(ix, &values);
-                    Some(if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v })
+                    if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
                 }
-                Op::Const(_) => None,
+                Op::Const(bits) => self.lanes.constant(node.lane, *bits),
                 op => {
                     let inputs: Vec<Val> =
-                        node.args.iter().filter_map(|a| values.get(a)).map(|&v| Val::One(v)).collect();
+                        node.args.iter().map(|&a| Val::One(self.value_of(&values, a, body.lane(a)))).collect();
                     let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
-                    match self.lanes.node(op, &inputs, &from, node.lane) {
-                        Val::One(v) | Val::Four(v) | Val::Pair([v, _]) => Some(v),
-                    }
+                    let v = self.lanes.node(op, &inputs, &from, node.lane);
+                    self.lanes.scalar(v)
                 }
-            };
-            let bits = if let Op::Const(bits) = node.op { bits } else { 0 };
-            let v = match known {
-                Some(v) => v,
-                None => self.lanes.constant(node.lane, bits),
             };
             values.insert(NodeId(i as u32), v);
         }
-        roots.iter().filter_map(|r| values.get(r).copied()).collect()
+        roots.iter().map(|&r| self.value_of(&values, r, body.lane(r))).collect()
+    }
+
+    fn value_of(&mut self, values: &HashMap<NodeId, Value>, id: NodeId, lane: Lane) -> Value {
+        match values.get(&id) {
+            Some(&v) => v,
+            None => self.lanes.missing(lane, format!("node %{} of a sort has no value", id.0)),
+        }
     }
 
     /// The elements of some operands at place `i` of the row; nothing for the others.
@@ -370,7 +374,7 @@ impl Emitter<'_, '_, '_> {
             match c {
                 Column::Operand(k) => wanted.push(*k),
                 Column::Packed { position: false } => wanted.push(0),
-                _ => {}
+                Column::Packed { position: true } | Column::Key | Column::Position => {}
             }
         }
         wanted.sort_unstable();
@@ -404,7 +408,10 @@ impl Emitter<'_, '_, '_> {
                     self.b().ins().bor(high, low)
                 }),
             };
-            record.push(v.unwrap_or(position));
+            record.push(match v {
+                Some(v) => v,
+                None => self.lanes.missing(Lane::I32, format!("a record's column {c:?} has no value")),
+            });
         }
         record
     }
@@ -678,17 +685,22 @@ impl Emitter<'_, '_, '_> {
             let mut elements: Vec<Option<Value>> = vec![None; sort.operands.len()];
             let mut position = i;
             for (c, &column) in r.columns.iter().enumerate() {
-                let v = match column {
-                    Column::Key => continue,
-                    _ => this.load(r, half, c, i),
-                };
                 match column {
-                    Column::Operand(k) => elements[k] = Some(this.as_operand(k, v)),
-                    Column::Position => position = this.b().ins().uextend(types::I64, v),
+                    Column::Key => {}
+                    Column::Operand(k) => {
+                        let v = this.load(r, half, c, i);
+                        elements[k] = Some(this.as_operand(k, v));
+                    }
+                    Column::Position => {
+                        let v = this.load(r, half, c, i);
+                        position = this.b().ins().uextend(types::I64, v);
+                    }
                     Column::Packed { position: true } => {
+                        let v = this.load(r, half, c, i);
                         position = this.b().ins().band_imm_u(v, i64::from(u32::MAX));
                     }
-                    _ => {
+                    Column::Packed { position: false } => {
+                        let v = this.load(r, half, c, i);
                         let low = this.b().ins().ireduce(types::I32, v);
                         elements[0] = Some(this.as_operand(0, low));
                     }
@@ -699,7 +711,11 @@ impl Emitter<'_, '_, '_> {
             let read = this.elements(position, &missing);
             this.axes.insert(sort.row.axis, i);
             for ((o, carried), read) in sort.operands.iter().zip(elements).zip(read) {
-                if let (Some((buffer, index)), Some(v)) = (&o.store, carried.or(read)) {
+                if let Some((buffer, index)) = &o.store {
+                    let v = match carried.or(read) {
+                        Some(v) => v,
+                        None => this.lanes.missing(o.mem.lane(), "an operand of a sort is neither carried nor read"),
+                    };
                     let index = this.at(index, &HashMap::new());
                     let at = this.element(this.bases[*buffer as usize], index, o.mem.bytes());
                     this.lanes.store_one(o.mem, v, at, 0);

@@ -97,6 +97,19 @@ pub struct Accumulator {
     pub place: Place,
 }
 
+impl Accumulator {
+    /// The lane of each component.
+    pub fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
+        self.roots.iter().map(|&r| self.combine.lane(r))
+    }
+
+    /// Virtual lanes over which the reduction splits: 32 where every component has 32 bits, 16 otherwise. Its own types alone
+    /// decide, so that sharing a row loop with another reduction does not change its order.
+    pub fn lane_count(&self) -> i64 {
+        if self.lanes().any(|l| l.bits() == 64) { 16 } else { 32 }
+    }
+}
+
 /// A store to a buffer, once for each element; once for each row where neither index nor value depend on the vector
 /// axis.
 #[derive(Clone, Debug)]
@@ -126,6 +139,15 @@ pub struct Stage {
     pub stores: Vec<Store>,
     /// Stores to row buffers, at the vector axis' index.
     pub row_stores: Vec<(u32, NodeId)>,
+}
+
+impl Stage {
+    /// The most virtual lanes of a reduction over the vector axis; 0 where there is none. The lanes of every other reduction
+    /// divide them.
+    pub fn lane_count(&self) -> i64 {
+        let over = self.accumulators.iter().filter(|a| matches!(a.place, Place::Lanes { .. }));
+        over.map(Accumulator::lane_count).max().unwrap_or(0)
+    }
 }
 
 /// A parallel space, and the stages that run one after another for each of its points.

@@ -80,8 +80,11 @@ impl NestEmitter<'_, '_, '_> {
             self.row_access(*row, i, offset, Some(v), block);
         }
         for (a, mode) in stage.accumulators.iter().zip(modes) {
-            let new: Vec<Val> = a.values.iter().map(|&n| self.argument(body, info, &mut values, n, block)).collect();
-            self.accumulate(a, mode.as_ref(), new, (i, offset), block, lane, first);
+            let mut new = Vec::new();
+            for &n in &a.values {
+                new.push((body.lane(n), self.argument(body, info, &mut values, n, block)));
+            }
+            self.accumulate(a, mode.as_ref(), &new, (i, offset), block, lane, first);
         }
     }
 
@@ -105,7 +108,7 @@ impl NestEmitter<'_, '_, '_> {
                 (Some(&v), true) => self.lanes.splat(lane, v),
                 (Some(&v), false) => Val::One(v),
                 // Uniform nodes were all computed before the loop.
-                (None, _) => Val::One(self.lanes.constant(lane, 0)),
+                (None, _) => Val::One(self.lanes.missing(lane, format!("node %{} has no value yet", id.0))),
             },
         };
         values.insert(id, v);
@@ -145,7 +148,7 @@ impl NestEmitter<'_, '_, '_> {
                 (Some(&v), _) => v,
                 (None, Some(&v)) => self.lanes.extract(Lane::I64, v, e),
                 // Every node that an index mentions is computed before it.
-                (None, None) => self.lanes.constant(Lane::I64, 0),
+                (None, None) => self.lanes.missing(Lane::I64, format!("the offset %{} has no value yet", n.0)),
             };
             out.insert(n, v);
         });
@@ -195,14 +198,15 @@ impl NestEmitter<'_, '_, '_> {
                 self.collect(node.lane, &v)
             }
             Op::Row(row) => self.row_access(*row, i, offset, None, block),
-            _ => Val::One(self.lanes.constant(node.lane, 0)),
+            op => Val::One(self.lanes.missing(node.lane, format!("{op:?} is no leaf"))),
         }
     }
 
     fn collect(&mut self, lane: Lane, v: &[Value]) -> Val {
         match *v {
             [a, b, c, d] => self.lanes.gather(lane, [a, b, c, d]),
-            _ => Val::One(v[0]),
+            [one] => Val::One(one),
+            _ => Val::One(self.lanes.missing(lane, format!("{} elements for a block", v.len()))),
         }
     }
 

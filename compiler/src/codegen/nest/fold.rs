@@ -4,10 +4,11 @@ use super::analysis::reachable;
 use super::{NestEmitter, mem_of_row};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{BLOCK, Val, scalar_type};
-use crate::kernel::body::{IntCond, Lane, Op};
+use crate::kernel::body::{Body, IntCond, Lane, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Place, Stage};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
+use std::collections::HashMap;
 
 /// The lanes of an accumulator while a stage runs: component, block, register.
 type LaneVariables = Vec<Vec<Vec<Variable>>>;
@@ -25,9 +26,9 @@ pub(super) enum Mode {
 impl NestEmitter<'_, '_, '_> {
     /// Sets the accumulators to their start.
     pub(super) fn start(&mut self, stage: &Stage, a: &Accumulator, init: &[Value]) -> Option<Mode> {
-        let lanes: Vec<Lane> = a.init.iter().map(|&n| stage.body.lane(n)).collect();
+        let lanes: Vec<Lane> = a.lanes().collect();
         let n = stage.vector.extent;
-        let width = lane_count(&lanes);
+        let width = a.lane_count();
         if let Place::Row { rows } = &a.place {
             for ((&row, &lane), &v) in rows.iter().zip(&lanes).zip(init) {
                 self.fill_row(row, lane, v, n);
@@ -39,19 +40,16 @@ impl NestEmitter<'_, '_, '_> {
             return Some(Mode::Chain(init.iter().map(|&v| self.variable(v)).collect()));
         }
         if n < 2 * BLOCK {
-            let identity = a.identity.clone().unwrap_or_default();
             let mut few = Vec::new();
-            for (&lane, &bits) in lanes.iter().zip(&identity) {
+            for (k, &lane) in lanes.iter().enumerate() {
                 let mut column = Vec::new();
                 for _ in 0..n {
-                    let v = self.lanes.constant(lane, bits);
+                    let v = self.start_of_lane(a, k, lane);
                     column.push(self.variable(v));
                 }
                 few.push(column);
             }
-            if few.len() == lanes.len() {
-                return Some(Mode::Few(few));
-            }
+            return Some(Mode::Few(few));
         }
         let blocks = (n.min(width) as usize).div_ceil(BLOCK as usize);
         let mut all = Vec::new();
@@ -65,6 +63,14 @@ impl NestEmitter<'_, '_, '_> {
             all.push(component);
         }
         Some(Mode::Blocks(all))
+    }
+
+    /// The identity, with which a lane starts that no first element starts.
+    fn start_of_lane(&mut self, a: &Accumulator, component: usize, lane: Lane) -> Value {
+        match a.identity.as_ref().and_then(|i| i.get(component)) {
+            Some(&bits) => self.lanes.constant(lane, bits),
+            None => self.lanes.missing(lane, "a lane without an element and without an identity"),
+        }
     }
 
     fn fill_row(&mut self, row: u32, lane: Lane, v: Value, n: i64) {
@@ -85,22 +91,32 @@ impl NestEmitter<'_, '_, '_> {
 
     /// Emits a combiner on blocks or scalars.
     fn combine(&mut self, a: &Accumulator, args: &[Val], block: bool) -> Vec<Val> {
-        let mut values: Vec<Option<Val>> = vec![None; a.combine.nodes().len()];
+        let mut values: HashMap<NodeId, Val> = HashMap::new();
         let needed = reachable(&a.combine, a.roots.iter().copied());
         for (i, node) in a.combine.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
             let v = match &node.op {
-                Op::Arg(n) => args[*n as usize],
+                Op::Arg(n) => match args.get(*n as usize) {
+                    Some(&v) => v,
+                    None => Val::One(self.lanes.missing(node.lane, format!("a combiner has no argument {n}"))),
+                },
                 Op::Const(bits) if block => self.lanes.constant_block(node.lane, *bits),
                 Op::Const(bits) => Val::One(self.lanes.constant(node.lane, *bits)),
                 op => {
-                    let inputs: Vec<Val> = node.args.iter().filter_map(|x| values[x.0 as usize]).collect();
+                    let inputs: Vec<Val> = node.args.iter().map(|x| self.combined(&values, *x, &a.combine)).collect();
                     let from: Vec<Lane> = node.args.iter().map(|&x| a.combine.lane(x)).collect();
                     self.lanes.node(op, &inputs, &from, node.lane)
                 }
             };
-            values[i] = Some(v);
+            values.insert(NodeId(i as u32), v);
         }
-        a.roots.iter().filter_map(|r| values[r.0 as usize]).collect()
+        a.roots.iter().map(|r| self.combined(&values, *r, &a.combine)).collect()
+    }
+
+    fn combined(&mut self, values: &HashMap<NodeId, Val>, id: NodeId, body: &Body) -> Val {
+        match values.get(&id) {
+            Some(&v) => v,
+            None => Val::One(self.lanes.missing(body.lane(id), format!("node %{} of a combiner has no value", id.0))),
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -108,7 +124,7 @@ impl NestEmitter<'_, '_, '_> {
         &mut self,
         a: &Accumulator,
         mode: Option<&Mode>,
-        new: Vec<Val>,
+        new: &[(Lane, Val)],
         (i, offset): (Value, i64),
         block: bool,
         lane: i64,
@@ -116,13 +132,13 @@ impl NestEmitter<'_, '_, '_> {
     ) {
         match (mode, &a.place) {
             (None, Place::Row { rows }) => {
-                let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
+                let lanes: Vec<Lane> = a.lanes().collect();
                 let mut args = Vec::new();
                 for (&row, &lane) in rows.iter().zip(&lanes) {
                     let raw = self.row_access(row, i, offset, None, block);
                     args.push(if lane.is_mask() { self.mask_from_row(lane, raw, block) } else { raw });
                 }
-                args.extend(new);
+                args.extend(new.iter().map(|&(_, v)| v));
                 let out = self.combine(a, &args, block);
                 for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
                     let v =
@@ -131,26 +147,32 @@ impl NestEmitter<'_, '_, '_> {
                 }
             }
             (Some(Mode::Chain(variables)), _) => {
-                let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
-                args.extend(new);
-                let out = self.combine(a, &args, false);
-                for (&variable, v) in variables.iter().zip(out) {
-                    self.define(variable, v);
+                for e in 0..if block { BLOCK as u8 } else { 1 } {
+                    let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
+                    for &(lane, v) in new {
+                        args.push(Val::One(self.lanes.extract(lane, v, e)));
+                    }
+                    let out = self.combine(a, &args, false);
+                    for (&variable, v) in variables.iter().zip(out) {
+                        self.define(variable, v);
+                    }
                 }
             }
             (Some(Mode::Few(columns)), _) => {
                 let variables: Vec<Variable> = columns.iter().map(|c| c[lane as usize]).collect();
                 let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
-                args.extend(new);
+                args.extend(new.iter().map(|&(_, v)| v));
                 let out = self.combine(a, &args, false);
                 for (variable, v) in variables.into_iter().zip(out) {
                     self.define(variable, v);
                 }
             }
             (Some(Mode::Blocks(all)), _) => {
+                // A reduction of fewer lanes goes round them more than once in a turn of the loop.
+                let (round, lane) = (lane / a.lane_count(), lane % a.lane_count());
                 let at = (lane / BLOCK) as usize;
-                if first {
-                    for (component, v) in all.iter().zip(new) {
+                if first && round == 0 && a.identity.is_none() {
+                    for (component, &(_, v)) in all.iter().zip(new) {
                         for (&variable, r) in component[at].iter().zip(block_registers(v)) {
                             self.b().def_var(variable, r);
                         }
@@ -158,13 +180,13 @@ impl NestEmitter<'_, '_, '_> {
                     return;
                 }
                 let old: Vec<Val> = all.iter().map(|c| self.use_block(&c[at])).collect();
-                let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
+                let lanes: Vec<Lane> = a.lanes().collect();
                 let e = (lane % BLOCK) as u8;
                 let mut args = Vec::new();
                 for (&v, &l) in old.iter().zip(&lanes) {
                     args.push(if block { v } else { Val::One(self.lanes.extract(l, v, e)) });
                 }
-                args.extend(new);
+                args.extend(new.iter().map(|&(_, v)| v));
                 let out = self.combine(a, &args, block);
                 for (((component, v), &l), &before) in all.iter().zip(out).zip(&lanes).zip(&old) {
                     let v = match v {
@@ -176,14 +198,13 @@ impl NestEmitter<'_, '_, '_> {
                     }
                 }
             }
-            (None, Place::Lanes { .. }) => {}
+            (None, Place::Lanes { .. }) => self.lanes.faults.report("a reduction over lanes that was not started"),
         }
     }
 
     fn define(&mut self, variable: Variable, v: Val) {
-        if let Val::One(v) = v {
-            self.b().def_var(variable, v);
-        }
+        let v = self.lanes.scalar(v);
+        self.b().def_var(variable, v);
     }
 
     fn mask_from_row(&mut self, lane: Lane, raw: Val, block: bool) -> Val {
@@ -200,13 +221,13 @@ impl NestEmitter<'_, '_, '_> {
         match *registers {
             [a, b] => Val::Pair([self.b().use_var(a), self.b().use_var(b)]),
             [a, ..] => Val::Four(self.b().use_var(a)),
-            [] => Val::One(self.iconst(0)),
+            [] => Val::One(self.lanes.missing(Lane::I64, "an accumulator without registers")),
         }
     }
 
     /// Folds lanes by halves and combines the initial value.
     pub(super) fn fold(&mut self, a: &Accumulator, mode: &Mode, init: &[Value]) -> Vec<Value> {
-        let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
+        let lanes: Vec<Lane> = a.lanes().collect();
         // One row of components for each scalar lane that is left.
         let mut scalars: Vec<Vec<Value>> = match mode {
             Mode::Chain(variables) => return variables.iter().map(|&v| self.b().use_var(v)).collect(),
@@ -218,7 +239,7 @@ impl NestEmitter<'_, '_, '_> {
                 let mut blocks: Vec<Vec<Val>> = (0..all[0].len())
                     .map(|i| all.iter().map(|component| self.use_block(&component[i])).collect())
                     .collect();
-                let mut half = (lane_count(&lanes) / BLOCK / 2) as usize;
+                let mut half = (a.lane_count() / BLOCK / 2) as usize;
                 while half >= 1 {
                     for i in 0..half {
                         if i + half < blocks.len() {
@@ -246,17 +267,12 @@ impl NestEmitter<'_, '_, '_> {
             half /= 2;
         }
         let args: Vec<Value> = init.iter().chain(scalars.first().map_or(&[][..], |s| s)).copied().collect();
-        if args.len() == 2 * init.len() { self.combine_scalars(a, &args) } else { init.to_vec() }
+        self.combine_scalars(a, &args)
     }
 
     fn combine_scalars(&mut self, a: &Accumulator, args: &[Value]) -> Vec<Value> {
         let args: Vec<Val> = args.iter().map(|&v| Val::One(v)).collect();
-        self.combine(a, &args, false)
-            .into_iter()
-            .map(|v| match v {
-                Val::One(v) | Val::Four(v) | Val::Pair([v, _]) => v,
-            })
-            .collect()
+        self.combine(a, &args, false).into_iter().map(|v| self.lanes.scalar(v)).collect()
     }
 }
 
@@ -265,9 +281,4 @@ fn block_registers(v: Val) -> Vec<Value> {
         Val::One(v) | Val::Four(v) => vec![v],
         Val::Pair(p) => p.to_vec(),
     }
-}
-
-/// Virtual lanes of a reduction: 32 where every component has 32 bits, 16 otherwise.
-pub fn lane_count(lanes: &[Lane]) -> i64 {
-    if lanes.iter().any(|l| l.bits() == 64) { 16 } else { 32 }
 }

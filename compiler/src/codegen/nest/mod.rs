@@ -17,7 +17,6 @@ mod wide_rows;
 
 pub use analysis::reachable;
 pub(super) use analysis::{StageInfo, linear_stride, store_varies};
-pub(super) use fold::lane_count;
 pub use wide_rows::WideRows;
 
 use super::flow::{Flow, Point};
@@ -79,7 +78,7 @@ impl NestEmitter<'_, '_, '_> {
 
     /// The value of an index expression; linear occurrences of `without` count as 0.
     fn at(&mut self, ix: &Ix, without: Option<Axis>, values: &HashMap<NodeId, Value>) -> Value {
-        self.lanes.b.index(ix, without, Point { axes: &self.axes, values })
+        self.lanes.index(ix, without, Point { axes: &self.axes, values })
     }
 
     fn row_pointer(&mut self, row: u32) -> (Value, Lane) {
@@ -135,16 +134,14 @@ impl NestEmitter<'_, '_, '_> {
             || !stage.row_stores.is_empty()
             || !stage.accumulators.is_empty();
         if varying {
-            let lanes: Vec<Lane> =
-                stage.accumulators.iter().flat_map(|a| a.init.iter().map(|&n| stage.body.lane(n))).collect();
             let in_lanes = modes.iter().any(|m| matches!(m, Some(Mode::Blocks(_))));
-            let chained = modes.iter().any(|m| matches!(m, Some(Mode::Few(_) | Mode::Chain(_))));
-            let mut width = if in_lanes { lane_count(&lanes) } else { unroll(stage, &info) * BLOCK };
-            // A peeled first step gives accumulators without an identity their start.
-            let peel = in_lanes && stage.accumulators.iter().any(|a| a.identity.is_none());
+            let few = modes.iter().any(|m| matches!(m, Some(Mode::Few(_))));
+            let chained = few || modes.iter().any(|m| matches!(m, Some(Mode::Chain(_))));
+            let mut width = if in_lanes { stage.lane_count() } else { unroll(stage, &info) * BLOCK };
             let mut done = 0;
-            if chained {
-                let few = modes.iter().any(|m| matches!(m, Some(Mode::Few(_))));
+            // Where some accumulators have lanes and others are chains, blocks are computed and the chains take their
+            // elements one by one.
+            if chained && !in_lanes {
                 if few {
                     for i in 0..n {
                         let at = self.iconst(i);
@@ -157,7 +154,9 @@ impl NestEmitter<'_, '_, '_> {
                 }
                 done = n;
             }
-            if peel && done == 0 {
+            // The first elements give accumulators without an identity their start.
+            let starts = in_lanes && stage.accumulators.iter().any(|a| a.identity.is_none());
+            if starts && n >= width {
                 let zero = self.iconst(0);
                 for block in 0..width / BLOCK {
                     self.elements(stage, &info, modes, zero, block * BLOCK, true, block * BLOCK, true);
@@ -180,11 +179,12 @@ impl NestEmitter<'_, '_, '_> {
             let blocks = (n - whole) / BLOCK;
             if in_lanes {
                 let at = self.iconst(whole);
+                let first = starts && whole == 0;
                 for block in 0..blocks {
-                    self.elements(stage, &info, modes, at, block * BLOCK, true, block * BLOCK, false);
+                    self.elements(stage, &info, modes, at, block * BLOCK, true, block * BLOCK, first);
                 }
                 for e in blocks * BLOCK..n - whole {
-                    self.elements(stage, &info, modes, at, e, false, e, false);
+                    self.elements(stage, &info, modes, at, e, false, e, first);
                 }
             } else {
                 self.count_constant(whole, whole + blocks * BLOCK, BLOCK, &mut |this, i| {
@@ -247,7 +247,7 @@ impl NestEmitter<'_, '_, '_> {
             }
             Op::Result(n) => match self.results.get(n) {
                 Some(&v) => v,
-                None => self.lanes.constant(node.lane, 0),
+                None => self.lanes.missing(node.lane, format!("result {n} is used before it is folded")),
             },
             Op::Index(ix) => {
                 let v = self.at(ix, None, &info.uniform);
@@ -260,9 +260,8 @@ impl NestEmitter<'_, '_, '_> {
             op => {
                 let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(stage, info, a))).collect();
                 let from: Vec<Lane> = node.args.iter().map(|&a| stage.body.lane(a)).collect();
-                match self.lanes.node(op, &args, &from, node.lane) {
-                    Val::One(v) | Val::Four(v) | Val::Pair([v, _]) => v,
-                }
+                let v = self.lanes.node(op, &args, &from, node.lane);
+                self.lanes.scalar(v)
             }
         };
         info.uniform.insert(id, v);

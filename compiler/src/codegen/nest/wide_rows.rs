@@ -39,11 +39,17 @@ impl NestEmitter<'_, '_, '_> {
         }
         let Some(function) = row_function(self.nest, stage, info, wide.fma) else { return done };
         let frame = function.frame.clone();
+        let variables = lane_variables(modes);
+        if variables.len() as u32 != 2 * frame.accumulators {
+            let (ours, theirs) = (variables.len(), frame.accumulators);
+            let what = format!("{ours} halves of accumulators for a frame of {theirs} registers");
+            self.lanes.faults.report(what);
+            return done;
+        }
         let index = wide.first + wide.functions.len() as u32;
         wide.functions.push(function);
         let at = self.frame(&frame);
         self.fill(stage, info, &frame, at);
-        let variables = lane_variables(modes);
         for (k, &variable) in variables.iter().enumerate() {
             let v = self.b().use_var(variable);
             // A register of CLIF is half a register here; those of a component follow each other.
@@ -59,7 +65,6 @@ impl NestEmitter<'_, '_, '_> {
             let v = self.b().ins().load(ty, flags(), at, 16 * k as i32);
             self.b().def_var(variable, v);
         }
-        debug_assert_eq!(variables.len() as u32, 2 * frame.accumulators, "halves of accumulators");
         whole
     }
 
@@ -83,6 +88,7 @@ impl NestEmitter<'_, '_, '_> {
                 }
                 _ => self.uniform_node(stage, info, id),
             };
+            // Both registers of a splat are the same.
             let (Val::One(v) | Val::Four(v) | Val::Pair([v, _])) = self.lanes.splat(lane, v);
             for half in [0, 16] {
                 self.b().ins().store(flags(), v, at, frame.uniform(k) as i32 + half);
@@ -95,9 +101,11 @@ impl NestEmitter<'_, '_, '_> {
                 Pointer::Row(row) => Some(self.row_pointer(*row).0),
             };
             // Selection has seen that each is linear, and so has a pointer.
-            if let Some(pointer) = pointer {
-                self.b().ins().store(flags(), pointer, at, frame.pointer(k) as i32);
-            }
+            let pointer = match pointer {
+                Some(pointer) => pointer,
+                None => self.lanes.missing(Lane::I64, format!("{p:?} has no pointer")),
+            };
+            self.b().ins().store(flags(), pointer, at, frame.pointer(k) as i32);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::table::{ORDERED, binary, commutes, float_predicate, unary};
 use super::{BLOCK, Frame, REGISTER, Reg};
-use crate::codegen::nest::{StageInfo, lane_count, linear_stride, mem_of_row, reachable, store_varies};
+use crate::codegen::nest::{StageInfo, linear_stride, mem_of_row, reachable, store_varies};
 use crate::kernel::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Nest, Place, Stage};
 use iced_x86::Code;
@@ -78,9 +78,9 @@ const MOST_INSTRUCTIONS: usize = 2000;
 
 /// Elements of a turn: all lanes of a reduction once, or as many blocks as hide the loop's own work.
 pub fn turn(stage: &Stage, info: &StageInfo) -> i64 {
-    if stage.accumulators.iter().any(|a| matches!(a.place, Place::Lanes { .. })) {
-        let lanes = stage.accumulators.iter().flat_map(|a| a.init.iter().map(|&n| stage.body.lane(n)));
-        return lane_count(&lanes.collect::<Vec<Lane>>());
+    let lanes = stage.lane_count();
+    if lanes > 0 {
+        return lanes;
     }
     let blocks = match info.nodes() {
         0..=10 => 4,
@@ -107,7 +107,7 @@ pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) ->
         starts: HashMap::new(),
         nan_tests: HashMap::new(),
     };
-    let mut accumulators = s.accumulators(blocks)?;
+    let mut accumulators = s.accumulators()?;
     for block in 0..blocks {
         s.block(block, &mut accumulators)?;
     }
@@ -216,16 +216,15 @@ impl Selector<'_> {
         self.halves(Code::VEX_Vextractf128_xmmm128_ymm_imm8, &[r], 1, Some(1))
     }
 
-    /// Accumulators as they are at the start of a turn: accumulator, component, block, register.
-    fn accumulators(&mut self, blocks: i64) -> Option<Vec<Vec<Vec<Block>>>> {
+    /// Accumulators as they are at the start of a turn: accumulator, component, block of its own lanes, register.
+    fn accumulators(&mut self) -> Option<Vec<Vec<Vec<Block>>>> {
         let mut all = Vec::new();
         for a in &self.stage.accumulators {
             let mut components = Vec::new();
             if let Place::Lanes { .. } = a.place {
-                for &n in &a.init {
-                    let lane = self.stage.body.lane(n);
+                for lane in a.lanes() {
                     let mut column = Vec::new();
-                    for _ in 0..blocks {
+                    for _ in 0..a.lane_count() / BLOCK {
                         let registers: Block = (0..count(lane))
                             .map(|_| {
                                 let k = self.frame.accumulators;
@@ -292,6 +291,8 @@ impl Selector<'_> {
             let new: Vec<Block> = a.values.iter().map(|&n| self.argument(body, &values, n)).collect();
             match &a.place {
                 Place::Lanes { .. } => {
+                    // One of fewer lanes than the turn has elements goes round them more than once.
+                    let block = block % (a.lane_count() / BLOCK);
                     let mut args: Vec<Block> = now.iter().map(|c| c[block as usize].clone()).collect();
                     args.extend(new);
                     for (component, v) in now.iter_mut().zip(self.combine(a, &args)?) {
