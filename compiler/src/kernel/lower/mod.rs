@@ -12,6 +12,7 @@
 
 mod bitcast;
 mod call;
+mod commute;
 mod dot;
 mod indexing;
 mod movement;
@@ -23,6 +24,7 @@ mod scatter;
 mod sort;
 mod window;
 
+use self::commute::Commutes;
 use super::body::{Body, Lane, Mem, NodeId, Op, Variant};
 use super::elementwise::{self, ElementwiseContext, Parts};
 use super::index::{Axis, Ix, delinearize, linearize};
@@ -480,8 +482,9 @@ pub(crate) struct Combiner {
     pub(crate) body: Body,
     pub(crate) roots: Vec<NodeId>,
     identity: Option<Vec<u64>>,
-    /// Whether partial results may be combined with each other.
+    /// Whether elements may be dealt out over lanes, and partial results combined with each other.
     splits: bool,
+    commutes: Commutes,
 }
 
 fn mem_of(inst: &Instruction, ty: ElementType) -> Result<Mem> {
@@ -638,24 +641,16 @@ fn region_over(
     }
     let root = &c.instructions[c.root];
     let mut roots = Vec::new();
-    let mut complex = false;
     for leaf in 0..root.shape.leaf_count() {
         let (source, _) = resolve(c, (c.root, leaf));
         let parts = nodes.get(&source).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))?;
-        complex |= parts.len() > 1;
         roots.extend(parts);
     }
     let identity = identity(c);
     let n = roots.len() as u32;
     let fold = roots.iter().all(|&r| order::sees_both_sides(&body, r, n));
-    // Of complex combiners only one sum or product is known not to care about the order.
-    let symmetric = if complex {
-        is_plain(c) && matches!(root.opcode, Opcode::Add | Opcode::Multiply)
-    } else {
-        (0..n).all(|k| order::meets(&body, k, n + k))
-    };
-    let splits = fold && (identity.is_some() || symmetric);
-    Ok(Combiner { body, roots, identity, splits })
+    let commutes = if fold { commute::commutes(c) } else { Commutes::No };
+    Ok(Combiner { body, roots, identity, splits: commutes == Commutes::Always, commutes })
 }
 
 /// Whether a reducer is one operation on its two parameters.

@@ -1,51 +1,15 @@
 //! What a combiner makes of the order of its elements.
 //!
-//! Lanes take elements in another order than the program says, which is harmless only where a combiner does not care.
-//! Most is read off its body; how it takes NaN is found by trying it on a few values.
+//! Lanes take elements in another order than the program says, which is harmless only where a combiner folds and commutes
+//! ([`super::commute`]). How it takes NaN is found by trying it on a few values.
 
+use super::commute::Commutes;
 use super::{Combiner, Lowerer};
 use crate::fusion::reduced_dims;
 use crate::hlo::{AttrKey, Instruction, InstructionId, Opcode, resolve};
 use crate::kernel::body::{Body, FloatCond, Lane, NodeId, Op};
 use crate::kernel::eval::eval;
 use std::collections::HashSet;
-
-/// Whether a combiner compares or combines arguments `a` and `b` directly. Lanes reorder elements, which is harmless
-/// only where a tie in one component is broken by the others; a combiner that never looks at a component leaves its ties
-/// to the order.
-pub(super) fn meets(body: &Body, a: u32, b: u32) -> bool {
-    let base = |mut id: NodeId| loop {
-        let node = body.node(id);
-        match (&node.op, node.args.as_slice()) {
-            (Op::Arg(n), _) => return Some(*n),
-            (_, [one]) => id = *one,
-            _ => return None,
-        }
-    };
-    body.nodes().iter().any(|node| {
-        let symmetric = matches!(
-            node.op,
-            Op::FCmp(_)
-                | Op::ICmp(_)
-                | Op::FAdd
-                | Op::FMul
-                | Op::IAdd
-                | Op::IMul
-                | Op::FMinPseudo
-                | Op::FMaxPseudo
-                | Op::SMin
-                | Op::SMax
-                | Op::UMin
-                | Op::UMax
-                | Op::And
-                | Op::Or
-                | Op::Xor
-        );
-        let [x, y] = node.args.as_slice() else { return false };
-        let (x, y) = (base(*x), base(*y));
-        symmetric && ((x, y) == (Some(a), Some(b)) || (x, y) == (Some(b), Some(a)))
-    })
-}
 
 /// Whether a root of a combiner of `n` components depends on an accumulator and on a value. One that does not is no
 /// fold of its elements; its result follows from their order alone, which must then be kept.
@@ -108,16 +72,16 @@ fn smaller_index_of_nans(body: &mut Body, roots: &mut [NodeId]) {
 }
 
 impl Lowerer<'_> {
-    /// Lets lanes have a reduction only where they do not change which NaN it finds.
+    /// Gives lanes a reduction that only NaN on both sides keep from commuting, where it can be told which of them comes
+    /// first.
     pub(super) fn settle_nans(&self, inst: &Instruction, combiner: &mut Combiner) {
-        if !combiner.splits || inst.opcode != Opcode::Reduce || !first_nan_wins(&combiner.body, &combiner.roots) {
-            return;
-        }
+        let first_wins = combiner.commutes == Commutes::ButForNaNs
+            && inst.opcode == Opcode::Reduce
+            && first_nan_wins(&combiner.body, &combiner.roots);
         let index = key_and_index(&combiner.body, &combiner.roots).map(|(_, index)| inst.operands[index as usize]);
-        if index.is_some_and(|index| self.counts_up(inst, index)) {
+        if first_wins && index.is_some_and(|index| self.counts_up(inst, index)) {
             smaller_index_of_nans(&mut combiner.body, &mut combiner.roots);
-        } else {
-            combiner.splits = false;
+            combiner.splits = true;
         }
     }
 
