@@ -13,6 +13,10 @@ const CHEAP: u32 = 2;
 /// A group's rows are at most this long where there is only one row: longer ones are better split over threads.
 const MAX_SINGLE_ROW: i64 = 1 << 16;
 
+/// Reshapes on one way through inlined operations that each take an index apart: the index map that comes out at the other
+/// end may double with each of them.
+const MAX_SPLITS: u32 = 4;
+
 /// How an instruction follows from the members of a growing group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Follows {
@@ -29,6 +33,8 @@ pub(super) struct Grower<'a> {
     groups: Vec<Group>,
     /// Inlined cost and size of each instruction that has no group.
     cost: SecondaryMap<InstructionId, (u32, u32)>,
+    /// The most reshapes that take an index apart on a way from each instruction to what is in memory.
+    splits: SecondaryMap<InstructionId, u32>,
     position: SecondaryMap<InstructionId, u32>,
 }
 
@@ -46,7 +52,8 @@ impl<'a> Grower<'a> {
         for (i, &id) in a.computation.order.iter().enumerate() {
             position[id] = i as u32;
         }
-        Grower { a, group_of: SecondaryMap::new(), groups: Vec::new(), cost: SecondaryMap::new(), position }
+        let (cost, splits) = (SecondaryMap::new(), SecondaryMap::new());
+        Grower { a, group_of: SecondaryMap::new(), groups: Vec::new(), cost, splits, position }
     }
 
     fn inst(&self, id: InstructionId) -> &'a Instruction {
@@ -67,7 +74,8 @@ impl<'a> Grower<'a> {
             Some(Class::Inline) => {
                 let (cost, size) = self.inlined_cost(id);
                 self.cost[id] = (cost, size);
-                if self.must_store(id, cost, size) {
+                self.splits[id] = self.inlined_splits(id);
+                if self.must_store(id, cost, size) || self.splits[id] >= MAX_SPLITS {
                     self.rows(id, None);
                 }
             }
@@ -84,6 +92,17 @@ impl<'a> Grower<'a> {
             }
         }
         total
+    }
+
+    fn inlined_splits(&self, id: InstructionId) -> u32 {
+        let inst = self.inst(id);
+        let inlined = |o: &&InstructionId| self.a.class[**o] == Some(Class::Inline) && self.group_of[**o].is_none();
+        let below = inst.operands.iter().filter(inlined).map(|&o| self.splits[o]).max().unwrap_or(0);
+        let splits = match inst.operands.first() {
+            Some(&o) if inst.opcode == Opcode::Reshape => takes_apart(inst, self.inst(o)),
+            _ => false,
+        };
+        below + u32::from(splits)
     }
 
     fn must_store(&self, id: InstructionId, cost: u32, size: u32) -> bool {
@@ -423,6 +442,26 @@ impl<'a> Grower<'a> {
 enum Node {
     Single(InstructionId),
     Group(u32),
+}
+
+/// Whether an index into a reshape's result is divided to make one into its operand: some run of dimensions that holds as
+/// many elements on both sides has more than one dimension on the operand's.
+fn takes_apart(reshape: &Instruction, operand: &Instruction) -> bool {
+    let (Some(to), Some(from)) = (array(reshape), array(operand)) else { return false };
+    let mut to = to.dims.iter().copied().filter(|&d| d != 1);
+    let mut from = from.dims.iter().copied().filter(|&d| d != 1);
+    while let (Some(mut a), Some(b)) = (to.next(), from.next()) {
+        while a < b {
+            match to.next() {
+                Some(d) => a = a.saturating_mul(d),
+                None => return false,
+            }
+        }
+        if a > b {
+            return true;
+        }
+    }
+    false
 }
 
 /// Broadcast of a whole array along dimensions behind its own.
