@@ -90,7 +90,7 @@ impl Lowerer<'_> {
         let groups = inst.attrs.int(AttrKey::FeatureGroupCount).unwrap_or(1).max(1);
         let batches = inst.attrs.int(AttrKey::BatchGroupCount).unwrap_or(1).max(1);
         if window.len() != labels.input_spatial.len() || lhs.dims.contains(&0) || rhs.dims.contains(&0) {
-            return Err(super::unsupported(inst, "compiling this convolution"));
+            return Err(internal(inst, "a convolution of nothing was not expanded"));
         }
         if batches == 1
             && (lhs.ty, rhs.ty) == (out.ty, out.ty)

@@ -6,7 +6,7 @@
 //! `map` over an elementwise computation becomes that computation on whole arrays, scalar predicates and bounds
 //! become arrays, a selection between tuples becomes a tuple of selections; random numbers become arithmetic on
 //! counters, `select-and-scatter` a window reduction and a scatter, a `scan` that is not elementwise a loop,
-//! contractions of complex numbers contractions of their parts, the padding of a convolution a `pad`; whatever has a
+//! contractions of complex numbers contractions of their parts, what takes nothing from its operands zeros, the padding of a convolution a `pad`; whatever has a
 //! computation that is no arithmetic on scalars a loop over elements; operands of a computation that takes wider integers
 //! are converted.
 
@@ -20,6 +20,7 @@ mod element_sort;
 mod flat_scatter;
 pub(super) mod formula;
 mod map;
+mod nothing;
 mod ragged_dot;
 mod random_bits;
 mod rng;
@@ -89,10 +90,14 @@ pub fn run(module: &mut Module) -> Result<Stats> {
             Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
             Opcode::Scan => scan::scan(rw, i)?,
             Opcode::Dot => complex::contraction(rw, i)?,
-            Opcode::Convolution => match complex::contraction(rw, i)? {
-                None => convolution::padding(rw, i)?,
-                parts => parts,
+            Opcode::Convolution => match nothing::zeros(rw, i) {
+                Some(zeros) => Some(zeros),
+                None => match complex::contraction(rw, i)? {
+                    None => convolution::padding(rw, i)?,
+                    parts => parts,
+                },
             },
+            Opcode::Gather => nothing::zeros(rw, i),
             Opcode::RaggedDot => ragged_dot::ragged(rw, i, &mut sums)?,
             Opcode::ScaledDot => ragged_dot::scaled(rw, i)?,
             Opcode::Clamp => clamp(rw, i)?,
