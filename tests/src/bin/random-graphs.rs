@@ -66,7 +66,17 @@ fn run(seed: u64, arguments: &Arguments, tally: &Mutex<Tally>) {
     if arguments.verbose {
         eprintln!("seed {seed}");
     }
-    let graph = generate(seed, if arguments.basic { Families::Basic } else { Families::All });
+    let families = if arguments.basic { Families::Basic } else { Families::All };
+    let graph = match std::panic::catch_unwind(|| generate(seed, families)) {
+        Ok(graph) => graph,
+        Err(why) => {
+            let why = why.downcast_ref::<String>().map_or("no words", String::as_str);
+            println!("seed {seed}: the generator panicked: {why}");
+            let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            tally.failures.push((seed, "the generator panicked".to_owned()));
+            return;
+        }
+    };
     if arguments.print {
         println!("{}", report(seed, &graph, "as generated"));
     }

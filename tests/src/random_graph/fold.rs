@@ -2,7 +2,7 @@
 
 use super::note::{Note, is_narrow, roundoff};
 use super::{Generator, Rng};
-use brolga_compiler::builder::{Builder, DotDimensions, scalar_computation};
+use brolga_compiler::builder::{Builder, DotDimensions, Op, scalar_computation};
 use brolga_compiler::hlo::{Module, Opcode};
 use brolga_runtime::{ElementType as E, Shape};
 
@@ -12,17 +12,54 @@ fn sum_roundoff(ty: E) -> f64 {
 }
 
 /// The larger value and its index, the first of equals.
-fn arg_max(ty: E) -> Module {
+fn arg_max(ty: E, index: E) -> Module {
     let b = Builder::new("arg_max");
     let av = b.parameter(0, Shape::scalar(ty), "av");
-    let ai = b.parameter(1, Shape::scalar(E::S32), "ai");
+    let ai = b.parameter(1, Shape::scalar(index), "ai");
     let bv = b.parameter(2, Shape::scalar(ty), "bv");
-    let bi = b.parameter(3, Shape::scalar(E::S32), "bi");
+    let bi = b.parameter(3, Shape::scalar(index), "bi");
     let tie = b.and(b.eq(av, bv), b.lt(ai, bi));
     let first = b.or(b.gt(av, bv), tie);
     let pair = [b.select(first, av, bv), b.select(first, ai, bi)];
     let root = b.tuple(&pair);
     b.build_with_root(root).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Combiners that are associative and do not commute, with their parameters: accumulators, then values.
+const ORDERED: [(&str, usize, Ordered); 4] =
+    [("affine", 2, affine), ("quaternion", 4, quaternion), ("magnitude", 1, magnitude), ("last", 1, last)];
+
+type Ordered = fn(&Builder, &[Op]) -> Vec<Op>;
+
+/// `x -> a*x + b`, one after another.
+fn affine(b: &Builder, p: &[Op]) -> Vec<Op> {
+    vec![b.mul(p[0], p[2]), b.add(b.mul(p[0], p[3]), p[1])]
+}
+
+/// Hamilton's product.
+fn quaternion(b: &Builder, p: &[Op]) -> Vec<Op> {
+    let signs = [[(0, 1), (1, -1), (2, -1), (3, -1)], [(1, 1), (0, 1), (3, 1), (2, -1)]];
+    let more = [[(2, 1), (3, -1), (0, 1), (1, 1)], [(3, 1), (2, 1), (1, -1), (0, 1)]];
+    let component = |row: &[(usize, i32); 4]| {
+        let mut sum = b.mul(p[0], p[4 + row[0].0]);
+        for (k, &(other, sign)) in row.iter().enumerate().skip(1) {
+            let product = b.mul(p[k], p[4 + other]);
+            sum = if sign > 0 { b.add(sum, product) } else { b.sub(sum, product) };
+        }
+        sum
+    };
+    signs.iter().chain(&more).map(component).collect()
+}
+
+/// `|a| * b`: the sign of the last element.
+fn magnitude(b: &Builder, p: &[Op]) -> Vec<Op> {
+    vec![b.mul(b.abs(p[0]), p[1])]
+}
+
+/// The last element that is not zero.
+fn last(b: &Builder, p: &[Op]) -> Vec<Op> {
+    let zero = b.sub(p[1], p[1]);
+    vec![b.select(b.eq(p[1], zero), p[0], p[1])]
 }
 
 /// An operation to fold with.
@@ -74,7 +111,10 @@ impl Generator {
         let n = dims.iter().map(|&d| shape.dims[d as usize]).product::<i64>() as f64;
         let note = self.values[x].note;
         if self.rng.chance(1, 6) && note.is_exact() && (ty.is_integer() || ty.is_float() && note.bound.is_finite()) {
-            return self.arg_max(x, &dims);
+            return self.arg_max(x, &dims, E::S32);
+        }
+        if self.rng.chance(1, 5) && matches!(ty, E::S32 | E::S64 | E::S8) {
+            return self.ordered(x, &dims);
         }
         let opcode = any_fold(&mut self.rng, ty);
         let init = if self.rng.chance(2, 3) { 0.0 } else { 1.0 };
@@ -85,11 +125,79 @@ impl Generator {
         self.add(op, &[x], made)
     }
 
-    fn arg_max(&mut self, x: usize, dims: &[i64]) -> Option<usize> {
+    /// Several reductions of unlike widths over the same elements, which fusion puts into one loop.
+    pub(super) fn sibling_reductions(&mut self) -> Option<usize> {
+        let x = self.choose(|v| v.note.is_exact() && v.note.bound.is_finite() && !v.shape.dims.is_empty())?;
         let shape = self.values[x].shape.clone();
-        let index = self.builder.iota(Shape::array(E::S32, shape.dims.clone()), dims[0]);
-        let (low, zero) = (self.scalar(shape.ty, -100.0), self.scalar(E::S32, 0.0));
-        let pair = self.builder.reduce_many(&[self.values[x].op, index], &[low, zero], &arg_max(shape.ty), dims);
+        let rank = shape.rank() as i64;
+        // The last dimensions, all of them, or any.
+        let first = self.rng.below(rank as u64) as i64;
+        let dims: Vec<i64> = if self.rng.chance(3, 4) { (first..rank).collect() } else { vec![first] };
+        let mut made = None;
+        for _ in 0..2 + self.rng.below(3) {
+            made = match self.rng.below(4) {
+                0 if shape.ty.is_float() || shape.ty.is_integer() => {
+                    let index = self.rng.pick(&[E::S32, E::S64]);
+                    self.arg_max(x, &dims, index)
+                }
+                kind => {
+                    let to = match kind {
+                        1 => E::F64,
+                        2 => E::S64,
+                        _ => self.rng.pick(&[E::F32, E::S32, E::BF16]),
+                    };
+                    // Small whole numbers: sums of them are exact in every type.
+                    let whole = self.values[x].op;
+                    let small = if shape.ty == E::Pred { whole } else { self.builder.sign(whole) };
+                    let op = self.builder.convert_element_type(small, to);
+                    let n = dims.iter().map(|&d| shape.dims[d as usize]).product::<i64>() as f64;
+                    let note = folded(Opcode::Add, to, n, Note::exact(1.0))?;
+                    let computation = scalar_computation(Opcode::Add, to).unwrap_or_else(|e| panic!("{e}"));
+                    let zero = self.scalar(to, 0.0);
+                    let op = self.builder.reduce(op, zero, &computation, &dims);
+                    self.add(op, &[x], note)
+                }
+            };
+        }
+        made
+    }
+
+    /// A fold that keeps its elements in order.
+    fn ordered(&mut self, x: usize, dims: &[i64]) -> Option<usize> {
+        let shape = self.values[x].shape.clone();
+        let (name, n, combine) = self.rng.pick(&ORDERED);
+        let b = Builder::new(name);
+        let parameters: Vec<Op> =
+            (0..2 * n).map(|k| b.parameter(k as i64, Shape::scalar(shape.ty), &format!("p{k}"))).collect();
+        let results = combine(&b, &parameters);
+        let root = if n == 1 { results[0] } else { b.tuple(&results) };
+        let combiner = b.build_with_root(root).unwrap_or_else(|e| panic!("{e}"));
+        let mut operands = vec![x];
+        while operands.len() < n {
+            operands.push(self.like(&shape, |v| v.note.is_usable()));
+        }
+        let ops: Vec<Op> = operands.iter().map(|&o| self.values[o].op).collect();
+        let init: Vec<Op> = (0..n).map(|k| self.scalar(shape.ty, if k == 0 { 1.0 } else { 0.0 })).collect();
+        let note = Note::exact(f64::INFINITY);
+        if n == 1 {
+            let op = self.builder.reduce(ops[0], init[0], &combiner, dims);
+            return self.add(op, &operands, note);
+        }
+        let all = self.builder.reduce_many(&ops, &init, &combiner, dims);
+        let mut made = None;
+        for k in 0..n {
+            let op = self.builder.get_tuple_element(all, k as i64);
+            made = self.add(op, &operands, note);
+        }
+        made
+    }
+
+    fn arg_max(&mut self, x: usize, dims: &[i64], index: E) -> Option<usize> {
+        let shape = self.values[x].shape.clone();
+        let combiner = arg_max(shape.ty, index);
+        let (low, zero) = (self.scalar(shape.ty, -100.0), self.scalar(index, 0.0));
+        let index = self.builder.iota(Shape::array(index, shape.dims.clone()), dims[0]);
+        let pair = self.builder.reduce_many(&[self.values[x].op, index], &[low, zero], &combiner, dims);
         let (value, place) = (self.builder.get_tuple_element(pair, 0), self.builder.get_tuple_element(pair, 1));
         let note = self.values[x].note;
         let bound = note.bound.max(100.0);

@@ -138,12 +138,15 @@ impl Generator {
 
     fn any_dims(&mut self) -> Vec<i64> {
         let sizes = [1, 2, 3, 4, 5, 7, 8, 16, 31, 33, 40, 70, 130];
+        // Now and then nothing at all.
+        let empty = self.rng.chance(1, 40);
         let rank = self.rng.pick(&[0, 1, 1, 2, 2, 2, 3, 3, 4]);
         let mut dims = Vec::new();
         let mut total = 1;
         for _ in 0..rank {
             let n = self.rng.pick(&sizes);
             let n = if total * n > MAX_ELEMENTS { 1 + n % 3 } else { n };
+            let n = if empty && self.rng.chance(1, 2) { 0 } else { n };
             total *= n;
             dims.push(n);
         }
@@ -272,8 +275,10 @@ impl Generator {
         }
         match self.rng.below(24) {
             0..=8 => self.elementwise(),
-            9..=13 => self.movement(),
-            14..=16 => self.reduce(),
+            9..=12 => self.movement(),
+            13 => self.shuffles(),
+            14 | 15 => self.reduce(),
+            16 => self.sibling_reductions(),
             17 => self.dot(),
             18 => self.control(),
             19 | 20 => self.windows(),

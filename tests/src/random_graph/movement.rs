@@ -50,6 +50,26 @@ impl Generator {
         self.add(op, &[x], self.values[x].note)
     }
 
+    /// A chain of transposes, each reshaped back to what it was made of or to other dimensions.
+    pub(super) fn shuffles(&mut self) -> Option<usize> {
+        let x = self.choose(|v| v.shape.rank() >= 2)?;
+        let dims = self.values[x].shape.dims.clone();
+        let mut at = x;
+        for _ in 0..1 + self.rng.below(12) {
+            let order: Vec<i64> = self.rng.permutation(dims.len()).iter().map(|&d| d as i64).collect();
+            let op = self.builder.transpose(self.values[at].op, &order);
+            at = self.add(op, &[at], self.values[x].note)?;
+            let to = if self.rng.chance(3, 4) {
+                dims.clone()
+            } else {
+                self.rng.permutation(dims.len()).iter().map(|&d| dims[d]).collect()
+            };
+            let op = self.builder.reshape(self.values[at].op, &to);
+            at = self.add(op, &[at], self.values[x].note)?;
+        }
+        Some(at)
+    }
+
     fn broadcast(&mut self) -> Option<usize> {
         let x = self.choose(|v| v.elements() * 4 <= MAX_ELEMENTS && v.shape.rank() <= 3)?;
         let mut dims = self.values[x].shape.dims.clone();
