@@ -37,7 +37,14 @@ impl NestEmitter<'_, '_, '_> {
         if chained || whole == done || work < wide.least_work {
             return done;
         }
-        let Some(function) = row_function(self.nest, stage, info, wide.fma) else { return done };
+        let function = match row_function(self.nest, stage, info, wide.fma) {
+            Ok(Some(function)) => function,
+            Ok(None) => return done,
+            Err(what) => {
+                self.lanes.faults.report(what);
+                return done;
+            }
+        };
         let frame = function.frame.clone();
         let variables = lane_variables(modes);
         if variables.len() as u32 != 2 * frame.accumulators {

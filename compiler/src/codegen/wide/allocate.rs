@@ -6,7 +6,7 @@ use iced_x86::Code;
 use std::collections::HashMap;
 
 /// An operand with its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operand {
     /// A register, or its low half.
     Register { number: u8, half: bool },
@@ -35,6 +35,8 @@ pub(super) struct Allocated {
     pub before: Vec<Step>,
     /// The turn.
     pub body: Vec<Step>,
+    /// The instruction that each step of the turn is; `None` for moves of the allocator's own.
+    pub origins: Vec<Option<u32>>,
     /// What is stored after the loop.
     pub after: Vec<Step>,
 }
@@ -54,7 +56,8 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     memory.sort_by_key(|(count, r)| (std::cmp::Reverse(*count), r.0));
     let kept: Vec<Reg> = memory.into_iter().take(spare).map(|(_, r)| r).collect();
     let done = if kept.is_empty() { plain } else { Allocator::run(turn, frame, &kept) };
-    let Allocator { before: kept, steps: body, spills, .. } = done;
+    let Allocator { before: kept, steps, spills, .. } = done;
+    let (body, origins) = steps.into_iter().unzip();
     frame.spills = spills;
     let mut before = Vec::new();
     let mut after = Vec::new();
@@ -64,7 +67,7 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
         after.push(Step::Plain(STORE, vec![home, register]));
     }
     before.extend(kept);
-    Allocated { before, body, after }
+    Allocated { before, body, origins, after }
 }
 
 const LOAD: Code = Code::VEX_Vmovups_ymm_ymmm256;
@@ -105,7 +108,8 @@ struct Allocator<'t> {
     /// Where the final value of an accumulator belongs.
     wanted: HashMap<Reg, u8>,
     before: Vec<Step>,
-    steps: Vec<Step>,
+    /// Each with the instruction that it is, if it is one.
+    steps: Vec<(Step, Option<u32>)>,
     spills: u32,
     peak: usize,
 }
@@ -196,12 +200,17 @@ impl<'t> Allocator<'t> {
         i as u8
     }
 
+    /// A move of the allocator's own.
+    fn transfer(&mut self, code: Code, to: Operand, from: Operand) {
+        self.steps.push((Step::Plain(code, vec![to, from]), None));
+    }
+
     fn evict(&mut self, i: usize) {
         let Some(r) = self.held[i].take() else { return };
         self.place[r.0 as usize] = None;
         if self.home(r).is_none() {
             self.slot[r.0 as usize] = Some(self.spills);
-            self.steps.push(Step::Plain(STORE, vec![Operand::Frame(self.frame.spill(self.spills)), whole(i as u8)]));
+            self.transfer(STORE, Operand::Frame(self.frame.spill(self.spills)), whole(i as u8));
             self.spills += 1;
         }
     }
@@ -214,7 +223,7 @@ impl<'t> Allocator<'t> {
         }
         let number = self.take();
         if let Some(home) = self.home(r) {
-            self.steps.push(Step::Plain(LOAD, vec![whole(number), home]));
+            self.transfer(LOAD, whole(number), home);
         }
         self.hold(number, r);
         number
@@ -295,28 +304,29 @@ impl<'t> Allocator<'t> {
                 let mut all = vec![Operand::Register { number, half: half & 1 == 1 }];
                 all.extend(places);
                 all.extend(imm.map(Operand::Imm));
-                self.steps.push(Step::Plain(*code, all));
+                self.steps.push((Step::Plain(*code, all), Some(at)));
             }
             Inst::Blend { code, to, mask, then, otherwise } => {
                 let (mask, otherwise) = (whole(self.register(*mask)), whole(self.register(*otherwise)));
                 let then = self.anywhere(*then);
                 self.done(at, &regs);
                 let number = self.result(*to, None);
-                self.steps.push(Step::Plain(*code, vec![whole(number), otherwise, then, mask]));
+                self.steps.push((Step::Plain(*code, vec![whole(number), otherwise, then, mask]), Some(at)));
             }
             Inst::Fma { wide, to, a, b, c } => self.multiply_add(at, *wide, *to, [*a, *b, *c]),
             Inst::Load { code, to, from } => {
                 let number = self.result(*to, None);
-                self.steps.push(Step::Plain(*code, vec![whole(number), Operand::Row(*from)]));
+                self.steps.push((Step::Plain(*code, vec![whole(number), Operand::Row(*from)]), Some(at)));
             }
             Inst::Store { code, to, from, half } => {
                 let number = self.register(*from);
-                self.steps.push(Step::Plain(*code, vec![Operand::Row(*to), Operand::Register { number, half: *half }]));
+                let operands = vec![Operand::Row(*to), Operand::Register { number, half: *half }];
+                self.steps.push((Step::Plain(*code, operands), Some(at)));
                 self.done(at, &regs);
             }
             Inst::Spread { to, stride, wide } => {
                 let register = self.result(*to, None);
-                self.steps.push(Step::Spread { register, stride: *stride, wide: *wide });
+                self.steps.push((Step::Spread { register, stride: *stride, wide: *wide }, Some(at)));
             }
         }
         // A result that nobody needs gives its register back at once.
@@ -368,9 +378,9 @@ impl<'t> Allocator<'t> {
             if second == whole(number) || third == whole(number) {
                 number = self.elsewhere(to);
             }
-            self.steps.push(Step::Plain(LOAD, vec![whole(number), from]));
+            self.transfer(LOAD, whole(number), from);
         }
-        self.steps.push(Step::Plain(code, vec![whole(number), second, third]));
+        self.steps.push((Step::Plain(code, vec![whole(number), second, third]), Some(at)));
     }
 
     /// Moves a result that was just given a register to another one.
@@ -404,10 +414,10 @@ impl<'t> Allocator<'t> {
         }
         self.spills += late.len() as u32;
         for &(_, slot, p) in &late {
-            self.steps.push(Step::Plain(STORE, vec![slot, whole(p)]));
+            self.transfer(STORE, slot, whole(p));
         }
         for (k, from) in moves.into_iter().chain(late.into_iter().map(|(k, slot, _)| (k, slot))) {
-            self.steps.push(Step::Plain(LOAD, vec![whole(k), from]));
+            self.transfer(LOAD, whole(k), from);
         }
     }
 }

@@ -9,11 +9,13 @@
 //! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight elements) in instructions over virtual registers,
 //! [`table`] knowing the instruction of each operation. [`allocate`] gives them the sixteen registers, the value that is
 //! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
-//! those used most stay in the registers that are left over. [`encode`] makes bytes of it: a function
+//! those used most stay in the registers that are left over. [`check`] replays the result, in release builds too, and trusts
+//! none of it. [`encode`] makes bytes of it: a function
 //! `fn(frame: *mut u8, begin: i64, end: i64)`, constants behind its last instruction. The frame, which
 //! `nest/wide_rows.rs` fills, holds accumulators, spread values, pointers, and room for spilled registers.
 
 mod allocate;
+mod check;
 mod encode;
 mod select;
 mod table;
@@ -45,11 +47,15 @@ pub struct WideFunction {
 
 /// The function that runs whole turns of a stage's row loop, of [`turn`] elements each; `None` where some part has no form
 /// here.
-pub fn row_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<WideFunction> {
-    let (code, mut frame) = select::select(nest, stage, info, fma)?;
+///
+/// # Errors
+/// What the checker finds wrong with the allocation, in words.
+pub fn row_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Result<Option<WideFunction>, String> {
+    let Some((code, mut frame)) = select::select(nest, stage, info, fma) else { return Ok(None) };
     let allocated = allocate::allocate(&code, &mut frame);
-    let code = encode::function(&allocated, &code, &frame, turn(stage, info))?;
-    Some(WideFunction { code, frame })
+    check::check(&code, &allocated, &frame)?;
+    let code = encode::function(&allocated, &code, &frame, turn(stage, info));
+    Ok(code.map(|code| WideFunction { code, frame }))
 }
 
 /// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers.

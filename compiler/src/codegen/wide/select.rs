@@ -20,7 +20,7 @@ pub enum Pointer {
 }
 
 /// Memory of the row: element `index + offset` from a pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Access {
     /// Number of the pointer in the frame.
     pub pointer: u32,
