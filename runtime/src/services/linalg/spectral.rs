@@ -16,14 +16,14 @@ use faer::{ColMut, Par};
 use num_complex::Complex;
 
 /// Which argument the matrix is in the routines of LAPACK that are here.
-const MATRIX_ARGUMENT: i32 = 4;
+pub(super) const MATRIX_ARGUMENT: i32 = 4;
 
 fn scratch(size: StackReq) -> Result<MemBuffer, Failure> {
     MemBuffer::try_new(size).map_err(|_| Failure::new("not enough memory for a factorization"))
 }
 
 /// A power of two for the matrix to be multiplied by before the iteration; 1 for most matrices.
-fn scaling<T: Field>(a: &Matrix<T>) -> f64 {
+pub(super) fn scaling<T: Field>(a: &Matrix<T>) -> f64 {
     let largest = a.data.iter().fold(0.0f64, |m, v| m.max(v.re().abs()).max(v.im().abs()));
     let limit = if T::SINGLE { 1e12 } else { 1e138 };
     if largest == 0.0 || (1.0 / limit..=limit).contains(&largest) {
@@ -32,7 +32,7 @@ fn scaling<T: Field>(a: &Matrix<T>) -> f64 {
     2f64.powi(-(largest.log2().floor().clamp(-1000.0, 1000.0) as i32))
 }
 
-fn scaled<T: Field>(a: &Matrix<T>, factor: f64) -> Matrix<T> {
+pub(super) fn scaled<T: Field>(a: &Matrix<T>, factor: f64) -> Matrix<T> {
     Matrix::generate(a.rows, a.columns, |i, j| a.at(i, j).times(factor))
 }
 
