@@ -6,8 +6,8 @@
 //! holds: that is what `info` and NaN are for. Algorithm: [`arguments::check`] compares the shapes with those of the
 //! routine, then each matrix of the batch is read, worked on and written. Systems, Cholesky, LU and Householder
 //! factors are blocked loops here, with `faer`'s matrix product inside; the Schur form is a QR iteration of its own; singular
-//! values and eigenvalues are `faer`'s. The iteration to the Schur form runs in
-//! double precision, whatever the type.
+//! values and eigenvalues are `faer`'s. What iterates to singular values, to eigenvalues of symmetric matrices or to the
+//! Schur form does so in double precision, whatever the type.
 //!
 //! | attribute | meaning |
 //! |---|---|

@@ -462,7 +462,8 @@ fn eigenvalues_of_general_matrices() {
 
 fn schur_of<T: Field>(ty: E) {
     let random = |n| random::<T>(n, n, n + 5);
-    let companion = |n| Matrix::generate(n, n, |i, j| if i == j + 1 || (i, j) == (0, n - 1) { T::ONE } else { T::ZERO });
+    let companion =
+        |n| Matrix::generate(n, n, |i, j| if i == j + 1 || (i, j) == (0, n - 1) { T::ONE } else { T::ZERO });
     let jordan = |n| Matrix::generate(n, n, |i, j| T::of(f64::from(u8::from(i == j || i + 1 == j)), 0.0));
     let sizes = [1, 2, 3, 4, 10, 33, 90];
     let mut cases: Vec<Matrix<T>> = sizes.map(random).into();
@@ -530,6 +531,37 @@ fn schur_forms_give_the_matrix_back() {
     schur_of::<f64>(E::F64);
     schur_of::<Complex<f32>>(E::C64);
     schur_of::<Complex<f64>>(E::C128);
+}
+
+/// Largest difference of the singular values and of the eigenvalues from those in double precision, over the norm.
+fn spectrum_errors<T: Field, W: Field>(ty: E, real: E, wide: E) -> [f64; 2] {
+    let n = 256;
+    let h = hermitian::<T>(n, 3);
+    let spectra = |ty, real, input: &Value| {
+        let values = Value::zeros(real, &[1, n]);
+        let info = Value::zeros(E::S32, &[1]);
+        let results = [input.clone(), values.clone(), info.clone()];
+        let eigen = reals(&run(Routine::Syevd, &[letter('V'), letter('L')], &[input], &results)[1]);
+        let results = [input.clone(), values, Value::zeros(ty, &[1, n, n]), Value::zeros(ty, &[1, n, n]), info];
+        [eigen, reals(&run(Routine::Gesdd, &[letter('S')], &[input], &results)[1])]
+    };
+    let exact = spectra(wide, E::F64, &Value::of(wide, &[h.converted::<W>()]));
+    let found = spectra(ty, real, &Value::of(ty, &[h]));
+    [0, 1].map(|k| {
+        let norm = exact[k].iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        found[k].iter().zip(&exact[k]).map(|(f, e)| (f - e).abs()).fold(0.0, f64::max) / norm
+    })
+}
+
+#[test]
+fn single_precision_spectra_are_as_exact_as_lapacks() {
+    // LAPACK's ssyevd is at 3e-7 of the norm here; half a unit in the last place is 6e-8.
+    for error in spectrum_errors::<f32, f64>(E::F32, E::F32, E::F64) {
+        assert!(error < 1e-7, "f32: {error}");
+    }
+    for error in spectrum_errors::<Complex<f32>, Complex<f64>>(E::C64, E::F32, E::C128) {
+        assert!(error < 1e-7, "c64: {error}");
+    }
 }
 
 #[test]
