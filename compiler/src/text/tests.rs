@@ -530,11 +530,6 @@ fn errors_in_instructions() {
             9,
             "expected the size of a dimension that fits 64 bits, found '99999999999999999999'",
         ),
-        (
-            "r = f32[4294967296,4294967296] negate(p)",
-            5,
-            "expected an array of less than 2^63 bytes, found 'f32[4294967296,4294967296]'",
-        ),
         ("r = f32[2] negate(q)", 19, "expected an instruction defined above, found 'q'"),
         ("r = f32[2] negate(r)", 19, "expected an instruction defined above, found 'r'"),
         ("r = f32[2] negate(p", 1, "expected ',' or ')', found '}'"),
@@ -666,13 +661,13 @@ fn errors_around_computations() {
         (
             "HloModule m\nENTRY e () -> f32[2] { ROOT a = f32[] constant(1) }",
             2,
-            9,
+            15,
             "expected shape f32[] of the result as in the body, found 'f32[2]'",
         ),
         (
-            "HloModule m\nENTRY e (a: f32[]) -> f32[] { ROOT a = f32[] constant(1) }",
-            2,
-            9,
+            "HloModule m, entry_computation_layout={(f32[])->f32[]}\nENTRY e { ROOT a = f32[] constant(1) }",
+            1,
+            39,
             "expected 0 parameters as in the body, found '1'",
         ),
         (
