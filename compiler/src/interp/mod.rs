@@ -43,7 +43,7 @@ mod value;
 pub use context::{Host, MAX_CALL_DEPTH, MAX_VALUE_BYTES, NoHost, Options};
 pub use devices::{MAX_DEVICES, run_devices, run_devices_fed};
 pub use feeds::Fed;
-pub use host::RegistryHost;
+pub use host::{RegistryHost, undefined_symbols};
 
 use crate::hlo::{Category, Instruction, Module, Opcode};
 use crate::{Error, Result, Site};

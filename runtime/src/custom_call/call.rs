@@ -41,6 +41,10 @@ pub(super) unsafe fn handler(d: &Description, handler: *const Handler, buffers: 
         Handler::Function(address) => unsafe { function(d, std::ptr::with_exposed_provenance(*address), buffers) },
         // SAFETY: the buffers fit their shapes.
         Handler::Closure(f) => unsafe { closure(d, f, buffers) },
+        #[cfg(feature = "loader")]
+        Handler::Undefined => {
+            Err(failed(d, &format!("undefined symbol '{}': no function of that name is registered", d.target)))
+        }
     }
 }
 

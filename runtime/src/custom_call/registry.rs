@@ -22,6 +22,9 @@ pub(crate) enum Handler {
     Closure(Closure),
     /// The exposed address of a function.
     Function(usize),
+    /// Nothing: nobody defines the symbol.
+    #[cfg(feature = "loader")]
+    Undefined,
 }
 
 /// Custom calls by name.
@@ -85,6 +88,11 @@ impl CustomCalls {
 
     pub(crate) fn get(&self, name: &str) -> Option<&Handler> {
         self.handlers.get(name)
+    }
+
+    /// Whether a call of that name leads to a function.
+    pub fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some()
     }
 
     fn find(&self, name: &str) -> Option<Handler> {

@@ -39,13 +39,8 @@ pub enum LoadError {
         missing: Services,
     },
     /// A symbol was found nowhere.
-    #[error("undefined symbol '{symbol}'{}", line_text(*line))]
-    UndefinedSymbol {
-        /// Its name.
-        symbol: String,
-        /// The line of the custom call in the HLO text, 0 where unknown.
-        line: u32,
-    },
+    #[error(transparent)]
+    UndefinedSymbol(#[from] UndefinedSymbol),
     /// The object uses something that the loader does not know.
     #[error("the loader does not support {0}")]
     Unsupported(String),
@@ -58,6 +53,16 @@ pub enum LoadError {
 }
 
 fn host_name(architecture: Option<Architecture>) -> String {
+/// A symbol that a program calls and nobody defines.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("undefined symbol '{symbol}'{}", line_text(*line))]
+pub struct UndefinedSymbol {
+    /// Its name.
+    pub symbol: String,
+    /// The line of the first custom call of it in the HLO text, 0 where unknown.
+    pub line: u32,
+}
+
     architecture.map_or_else(|| "of an unknown kind".to_owned(), |a| a.to_string())
 }
 
