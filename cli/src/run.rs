@@ -6,7 +6,7 @@ use crate::source::{Input, Source, load, load_module};
 use crate::{feeds, input, npy, output, program};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, interp, text};
-use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunOptions, Shape};
+use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunOptions, Shape, room_for};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     match &args.output_dir {
         Some(dir) => write_outputs(dir, "out", &result),
-        None => output::print(&show(&result)),
+        None => output::print(&show(&result)?),
     }
 }
 
@@ -56,7 +56,7 @@ fn run_devices(args: &RunArgs, devices: usize) -> Result<(), Failure> {
     for (device, result) in results.iter().enumerate() {
         match &args.output_dir {
             Some(dir) => write_outputs(dir, &format!("out{device}_"), result)?,
-            None => output::print(&format!("device {device}\n{}", show(result)))?,
+            None => output::print(&format!("device {device}\n{}", show(result)?))?,
         }
     }
     Ok(())
@@ -139,19 +139,28 @@ fn call(program: &Program, inputs: &[Literal], options: &RunOptions) -> Result<V
 fn write_outputs(dir: &Path, stem: &str, result: &Literal) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, e))?;
     for (k, leaf) in result.arrays().into_iter().enumerate() {
+        // The file is put together in memory.
+        let size = leaf.bytes().len() as u64;
+        room_for(size.saturating_add(size / 2)).map_err(|e| Failure::Run(e.to_string()))?;
         output::write(&dir.join(format!("{stem}{k}.npy")), &npy::write(leaf))?;
     }
     Ok(())
 }
 
+/// Bytes of the text of an element, as it is put together.
+const TEXT_BYTES: u64 = 32;
+
 /// `f32[2] {1, 2}`, one line for each element of a tuple result.
-fn show(result: &Literal) -> String {
+fn show(result: &Literal) -> Result<String, Failure> {
+    let elements: u64 = result.arrays().iter().map(|a| a.elements() as u64).sum();
+    room_for(elements.saturating_mul(TEXT_BYTES))
+        .map_err(|e| Failure::Run(format!("the result is too large to print: {e} (--output-dir writes files)")))?;
     let line = |value: &Literal| match value {
         Literal::Token => "token[]\n".to_owned(),
         value => format!("{:#} {}\n", value.shape(), text::literal_to_string(value)),
     };
-    match result {
+    Ok(match result {
         Literal::Tuple(elements) => elements.iter().map(line).collect(),
         value => line(value),
-    }
+    })
 }

@@ -23,7 +23,7 @@ mod tuple_buffer;
 pub use custom_call::{ArrayView, ArrayViewMut, CustomCall, CustomCallResult, CustomCalls};
 pub use element_type::{ElementType, Kind, UnknownElementType};
 pub use layout::Layout;
-pub use literal::{ArrayLiteral, Literal, NativeType};
+pub use literal::{ArrayLiteral, Literal, NativeType, OutOfMemory, room_for};
 pub use program::{Caller, LoadError, Program, RunError, RunOptions, Session, UndefinedSymbol};
 pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};

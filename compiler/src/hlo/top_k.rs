@@ -96,11 +96,15 @@ fn meanings(c: &Computation) -> HashMap<InstructionId, Meaning> {
 fn order(c: &Computation, inst: &Instruction, operands: &[Meaning]) -> Option<Meaning> {
     let of = |id: InstructionId| scalar_type(&c.instructions[id]);
     let integer = |m: Meaning| match m {
-        Meaning::Is(id) => Some(c.instructions[id].literal()?.as_array()?.get(0).as_i64()),
+        Meaning::Is(id) => {
+            let array = c.instructions[id].literal()?.as_array()?;
+            array.dims().is_empty().then(|| array.get(0).as_i64())
+        }
         _ => None,
     };
     // All ones but for the sign bit of this width.
-    let magnitude = |m: Meaning, float: InstructionId| integer(m) == Some(i64::MAX >> (64 - of(float)?.bits()));
+    let magnitude =
+        |m: Meaning, float| integer(m).is_some() && integer(m) == of(float).map(|ty| i64::MAX >> (64 - ty.bits()));
     let ty = scalar_type(inst)?;
     match (inst.opcode, operands) {
         (Opcode::Bitcast | Opcode::BitcastConvert, &[from]) if ty.is_integer() => match from {

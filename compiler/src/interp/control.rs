@@ -231,6 +231,8 @@ pub(super) fn is_external(module: &Module, inst: &Instruction) -> bool {
 
 fn custom_call(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
     if let Some((_, _, attributes)) = lapack(inst)? {
+        let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
+        super::room(inst, &shared.iter().map(|l| &**l).collect::<Vec<_>>())?;
         return super::linalg::lapack(inst, &attributes, &operands);
     }
     let target = inst.attrs.str(AttrKey::CustomCallTarget).unwrap_or_default();

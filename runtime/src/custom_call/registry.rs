@@ -146,6 +146,8 @@ fn call_literals(handler: &Handler, d: &Description, operands: &[&Literal]) -> R
     for alias in &d.aliases {
         // The shared buffer is the result's, which starts as a copy of the operand.
         let to = shapes.len() + alias.result;
+        let size = buffers.get(alias.operand).map_or(0, |b| b.bytes().len() as u64);
+        crate::room_for(size).map_err(|e| e.to_string())?;
         let copy = buffers.get(alias.operand).map(|b| b.bytes().to_vec());
         if let (Some(from), Some(target)) = (copy, buffers.get_mut(to)) {
             if from.len() != target.bytes().len() {

@@ -1,5 +1,6 @@
 //! What can go wrong when a program is loaded or run.
 
+use crate::OutOfMemory;
 use crate::abi::{Architecture, DescriptorError, IsaFeatures, Services, Status};
 
 /// Why a program cannot be used here.
@@ -52,7 +53,6 @@ pub enum LoadError {
     Memory(String),
 }
 
-fn host_name(architecture: Option<Architecture>) -> String {
 /// A symbol that a program calls and nobody defines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("undefined symbol '{symbol}'{}", line_text(*line))]
@@ -63,6 +63,7 @@ pub struct UndefinedSymbol {
     pub line: u32,
 }
 
+fn host_name(architecture: Option<Architecture>) -> String {
     architecture.map_or_else(|| "of an unknown kind".to_owned(), |a| a.to_string())
 }
 
@@ -125,6 +126,12 @@ pub enum RunError {
         /// What the service said.
         message: String,
     },
+}
+
+impl From<OutOfMemory> for RunError {
+    fn from(OutOfMemory(bytes): OutOfMemory) -> RunError {
+        RunError::OutOfMemory(bytes)
+    }
 }
 
 fn status_text(code: i32) -> String {

@@ -232,7 +232,7 @@ impl Program {
         for (leaf, alias) in descriptor.results.iter().zip(&shared) {
             buffers.push(match alias {
                 Some(parameter) => ResultSlot::Parameter(*parameter),
-                None if is_literal_form(leaf) => ResultSlot::Literal(ArrayLiteral::zeros(&leaf.shape)),
+                None if is_literal_form(leaf) => ResultSlot::Literal(ArrayLiteral::try_zeros(&leaf.shape)?),
                 None => ResultSlot::Bytes(AlignedBytes::new(leaf.byte_size())?),
             });
         }

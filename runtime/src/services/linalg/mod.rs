@@ -79,6 +79,8 @@ fn solve_with<'a>(
 
 /// Reads a call for a body.
 fn serve(call: &mut Call<'_>, body: Body) -> Result<(), Failure> {
+    // The matrix, its copy to work on, vectors on both sides with their copies, and what the iterations need.
+    call.room(2, 8)?;
     let operand_shapes = call.operands().to_vec();
     let result_shapes = call.results().to_vec();
     let mut operands = Vec::with_capacity(operand_shapes.len());
