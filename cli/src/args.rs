@@ -144,6 +144,10 @@ pub struct RunArgs {
     /// Load a shared library whose functions custom calls may name; may be given again
     #[arg(long, value_name = "FILE")]
     pub custom_call_library: Vec<PathBuf>,
+    /// A custom call of a function that is nowhere to be found is an error before the run, even where the run never comes
+    /// to it; without this it is a warning, and an error where it is called
+    #[arg(long)]
+    pub strict_symbols: bool,
     /// Replicas of the program; with several devices inputs come device by device, and leaf k of device d's result goes
     /// to DIR/out{d}_{k}.npy
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]

@@ -8,7 +8,7 @@ use crate::args::BenchArgs;
 use crate::compile;
 use crate::failure::Failure;
 use crate::source::{Input, load};
-use crate::{input, output, run};
+use crate::{input, output, program, run};
 use brolga_compiler::{shape, text};
 use brolga_runtime::{Literal, Program, RunOptions, Shape};
 use std::hint::black_box;
@@ -36,7 +36,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
                 let module = text::parse(source.text()).map_err(|e| Failure::program(e, &source))?;
                 shape::verify(&module).map_err(|e| Failure::program(e, &source))?;
                 let artifact = brolga_compiler::compile(&module, &options).map_err(|e| Failure::program(e, &source))?;
-                let program = Program::from_object(&artifact.object).map_err(|e| run_failure(&e))?;
+                let program = program::load(&artifact.object, false)?;
                 best = best.min(start.elapsed());
                 rounds += 1;
                 if rounds == 5 || begin.elapsed() > COMPILE_TIME {
@@ -47,12 +47,13 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
         }
         Input::Object(bytes) => {
             let start = Instant::now();
-            let program = Program::from_object(&bytes).map_err(|e| run_failure(&e))?;
+            let program = program::load(&bytes, false)?;
             let time = start.elapsed();
             let shapes = program.descriptor().parameters.iter().map(|l| Shape::Array(l.shape.clone())).collect();
             (program, bytes.len(), time, shapes)
         }
     };
+    program::report_undefined(program.undefined_symbols(), false)?;
     let inputs = input::gather(&args.input, &parameters)?;
     let run_options = RunOptions { threads: args.threads as usize, ..RunOptions::default() };
     let mut session = program.session(&run_options).map_err(|e| run_failure(&e))?;

@@ -4,7 +4,7 @@ use crate::args::InputArgs;
 use crate::failure::Failure;
 use crate::npy;
 use brolga_compiler::text;
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, Literal, Shape, half};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, Literal, OutOfMemory, Shape, half, room_for};
 use std::path::Path;
 
 /// Makes the values of the entry parameters.
@@ -14,11 +14,8 @@ pub fn gather(args: &InputArgs, parameters: &[Shape]) -> Result<Vec<Literal>, Fa
         Some(seed) => {
             let mut random = Random(seed);
             fill(parameters, &mut |shape| {
-                let size = shape.checked_elements().and_then(|n| n.checked_mul(shape.ty.byte_size()));
-                match size {
-                    Some(size) if size <= isize::MAX as usize => Ok(random.array(shape)),
-                    _ => Err(Failure::Input(format!("a parameter of shape {shape:#} does not fit in memory"))),
-                }
+                let none = |e| Failure::Input(format!("a parameter of shape {shape:#} does not fit in memory: {e}"));
+                random.array(shape).map_err(none)
             })
         }
         None if args.inputs.len() != leaves => {
@@ -105,6 +102,8 @@ fn read_file(path: &str, ty: ElementType) -> Result<ArrayLiteral, String> {
         Failure::File { reason, .. } => reason,
         _ => "the file cannot be read".to_owned(),
     })?;
+    // The reader makes an array of the data, and on the way two copies.
+    room_for(3 * bytes.len() as u64).map_err(|e| e.to_string())?;
     npy::read(&bytes, ty)
 }
 
@@ -148,8 +147,8 @@ impl Random {
         (self.next() >> 40) as f64 / f64::from(1u32 << 23) - 1.0
     }
 
-    fn array(&mut self, shape: &ArrayShape) -> ArrayLiteral {
-        let mut out = ArrayLiteral::zeros(shape);
+    fn array(&mut self, shape: &ArrayShape) -> Result<ArrayLiteral, OutOfMemory> {
+        let mut out = ArrayLiteral::try_zeros(shape)?;
         let ty = shape.ty;
         let size = ty.byte_size();
         for element in out.bytes_mut().chunks_exact_mut(size) {
@@ -174,7 +173,7 @@ impl Random {
                 }
             }
         }
-        out
+        Ok(out)
     }
 }
 
@@ -219,11 +218,11 @@ mod tests {
     fn a_seed_fixes_the_inputs() {
         for &ty in ElementType::ALL {
             let shape = ArrayShape::new(ty, [16]);
-            let (a, b) = (Random(7).array(&shape), Random(7).array(&shape));
+            let [a, b] = [7, 7].map(|seed| Random(seed).array(&shape).expect("a small array"));
             assert_eq!(a, b, "{ty}");
             assert_eq!(npy::read(&npy::write(&a), ty), Ok(a), "{ty} values are in range");
         }
         let shape = ArrayShape::new(ElementType::F32, [4]);
-        assert_eq!(Random(1).array(&shape).as_slice::<f32>()[0], 0.13312304);
+        assert_eq!(Random(1).array(&shape).expect("a small array").as_slice::<f32>()[0], 0.13312304);
     }
 }

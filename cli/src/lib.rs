@@ -15,6 +15,7 @@ mod input;
 mod inspect;
 pub mod npy;
 mod output;
+mod program;
 mod reduce;
 mod run;
 mod source;

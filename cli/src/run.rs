@@ -3,10 +3,10 @@
 use crate::args::{Engine, RunArgs};
 use crate::failure::Failure;
 use crate::source::{Input, Source, load, load_module};
-use crate::{feeds, input, npy, output};
+use crate::{feeds, input, npy, output, program};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, interp, text};
-use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunOptions, Shape};
+use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunOptions, Shape, room_for};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     match &args.output_dir {
         Some(dir) => write_outputs(dir, "out", &result),
-        None => output::print(&show(&result)),
+        None => output::print(&show(&result)?),
     }
 }
 
@@ -56,7 +56,7 @@ fn run_devices(args: &RunArgs, devices: usize) -> Result<(), Failure> {
     for (device, result) in results.iter().enumerate() {
         match &args.output_dir {
             Some(dir) => write_outputs(dir, &format!("out{device}_"), result)?,
-            None => output::print(&format!("device {device}\n{}", show(result)))?,
+            None => output::print(&format!("device {device}\n{}", show(result)?))?,
         }
     }
     Ok(())
@@ -75,9 +75,10 @@ fn run_module(args: &RunArgs, options: &RunOptions, module: &Module, source: &Ar
         let compile = CompileOptions { parallel_grain, wide_work, ..CompileOptions::default() };
         match brolga_compiler::compile(module, &compile) {
             Ok(artifact) if args.engine == Engine::Aot => {
-                return run_compiled(options, module, &by_disk(&artifact.object)?, &inputs);
+                let object = by_disk(&artifact.object)?;
+                return run_compiled(options, module, &object, &inputs, args.strict_symbols);
             }
-            Ok(artifact) => return run_compiled(options, module, &artifact.object, &inputs),
+            Ok(artifact) => return run_compiled(options, module, &artifact.object, &inputs, args.strict_symbols),
             Err(error @ Error::Unsupported { .. }) if args.engine == Engine::Auto => {
                 eprintln!("note: interpreted, because the compiler refused: {error}");
             }
@@ -86,14 +87,22 @@ fn run_module(args: &RunArgs, options: &RunOptions, module: &Module, source: &Ar
     }
     let mut calls = CustomCalls::new();
     calls.use_process_symbols(true);
+    program::report_undefined(&interp::undefined_symbols(module, &calls), args.strict_symbols)?;
     let mut host = interp::RegistryHost(&calls);
     let mut host = interp::Fed { feeds: &options.feeds, host: &mut host };
     interp::run_with(module, &inputs, &interp::Options::default(), &mut host).map_err(|e| Failure::program(e, source))
 }
 
 /// Runs the object of a module whose source is at hand, so that the result gets its tuples back.
-fn run_compiled(options: &RunOptions, module: &Module, object: &[u8], inputs: &[Literal]) -> Result<Literal, Failure> {
-    let program = Program::from_object(object).map_err(|e| Failure::Run(e.to_string()))?;
+fn run_compiled(
+    options: &RunOptions,
+    module: &Module,
+    object: &[u8],
+    inputs: &[Literal],
+    strict: bool,
+) -> Result<Literal, Failure> {
+    let program = program::load(object, strict)?;
+    program::report_undefined(program.undefined_symbols(), strict)?;
     let mut leaves = call(&program, inputs, options)?.into_iter();
     Literal::from_arrays(module.entry().result_shape(), &mut leaves)
         .ok_or_else(|| Failure::Run("the compiled program has other results than the module".to_owned()))
@@ -112,7 +121,8 @@ fn run_object(args: &RunArgs, options: &RunOptions, bytes: &[u8]) -> Result<Lite
     if args.engine == Engine::Interp {
         return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
     }
-    let program = Program::from_object(bytes).map_err(|e| Failure::Run(e.to_string()))?;
+    let program = program::load(bytes, args.strict_symbols)?;
+    program::report_undefined(program.undefined_symbols(), args.strict_symbols)?;
     let parameters: Vec<Shape> =
         program.descriptor().parameters.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
     let inputs = input::gather(&args.input, &parameters)?;
@@ -129,19 +139,28 @@ fn call(program: &Program, inputs: &[Literal], options: &RunOptions) -> Result<V
 fn write_outputs(dir: &Path, stem: &str, result: &Literal) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, e))?;
     for (k, leaf) in result.arrays().into_iter().enumerate() {
+        // The file is put together in memory.
+        let size = leaf.bytes().len() as u64;
+        room_for(size.saturating_add(size / 2)).map_err(|e| Failure::Run(e.to_string()))?;
         output::write(&dir.join(format!("{stem}{k}.npy")), &npy::write(leaf))?;
     }
     Ok(())
 }
 
+/// Bytes of the text of an element, as it is put together.
+const TEXT_BYTES: u64 = 32;
+
 /// `f32[2] {1, 2}`, one line for each element of a tuple result.
-fn show(result: &Literal) -> String {
+fn show(result: &Literal) -> Result<String, Failure> {
+    let elements: u64 = result.arrays().iter().map(|a| a.elements() as u64).sum();
+    room_for(elements.saturating_mul(TEXT_BYTES))
+        .map_err(|e| Failure::Run(format!("the result is too large to print: {e} (--output-dir writes files)")))?;
     let line = |value: &Literal| match value {
         Literal::Token => "token[]\n".to_owned(),
         value => format!("{:#} {}\n", value.shape(), text::literal_to_string(value)),
     };
-    match result {
+    Ok(match result {
         Literal::Tuple(elements) => elements.iter().map(line).collect(),
         value => line(value),
-    }
+    })
 }

@@ -341,3 +341,58 @@ fn feeds_are_files() {
         assert!(stderr(&output).contains("'b' at line 8 on 'a' at line 5"), "{}", stderr(&output));
     }
 }
+
+/// What JAX exports of `lax.cond(any(isnan(x)), pure_callback, x * x + 1)`.
+const CALLBACK: &str = "HloModule jit_f
+
+any {
+  a = pred[] parameter(0)
+  b = pred[] parameter(1)
+  ROOT o = pred[] or(a, b)
+}
+
+fine {
+  x = f32[3] parameter(0)
+  m = f32[3] multiply(x, x)
+  c = f32[] constant(1)
+  b = f32[3] broadcast(c), dimensions={}
+  ROOT s = f32[3] add(m, b)
+}
+
+bad {
+  x = f32[3] parameter(0)
+  ROOT p = f32[3] custom-call(x), custom_call_target=\"xla_ffi_python_cpu_callback\", operand_layout_constraints={f32[3]{0}}, api_version=API_VERSION_TYPED_FFI, sharding={maximal device=0}, backend_config={index = 0 : ui64}
+}
+
+ENTRY main {
+  x = f32[3] parameter(0)
+  n = pred[3] compare(x, x), direction=NE
+  f = pred[] constant(false)
+  r = pred[] reduce(n, f), dimensions={0}, to_apply=any
+  i = s32[] convert(r)
+  ROOT c = f32[3] conditional(i, x, x), branch_computations={fine, bad}
+}
+";
+
+#[test]
+fn a_callback_that_is_nowhere_matters_only_to_the_run_that_comes_to_it() {
+    for engine in ["interp", "jit", "aot", "auto"] {
+        let run = |input: &str, more: &[&str]| {
+            let args = ["run", "-", "--engine", engine, "--input", input];
+            brolga(&[&args, more].concat(), CALLBACK)
+        };
+        let named = |output: &Output| {
+            let text = stderr(output);
+            text.contains("undefined symbol 'xla_ffi_python_cpu_callback'") && text.contains("line 19")
+        };
+        let fine = run("f32[3]={1,2,3}", &[]);
+        assert_eq!((status(&fine), stdout(&fine).as_str()), (0, "f32[3] {2, 5, 10}\n"), "{engine}: {}", stderr(&fine));
+        assert!(named(&fine) && stderr(&fine).starts_with("warning: "), "{engine}: {}", stderr(&fine));
+        let bad = run("f32[3]={1,nan,3}", &[]);
+        assert!(status(&bad) == 1 && named(&bad), "{engine}: {}", stderr(&bad));
+        assert!(stdout(&bad).is_empty());
+        let strict = run("f32[3]={1,2,3}", &["--strict-symbols"]);
+        assert!(status(&strict) == 1 && named(&strict), "{engine}: {}", stderr(&strict));
+        assert!(stdout(&strict).is_empty() && !stderr(&strict).contains("warning"), "{engine}: {}", stderr(&strict));
+    }
+}

@@ -3,15 +3,16 @@
 use crate::codegen::DEFAULT_GRAIN;
 use crate::codegen::driver::{CodegenOptions, WIDE_WORK, compile as generate};
 use crate::codegen::target::{Target, TargetOptions};
-use crate::error::Result;
+use crate::error::{Error, Result, Site};
 use crate::hlo::Module;
 use crate::kernel::body::Variant;
 use crate::kernel::lower::Numerics;
-use crate::memory::{self, schedule::LeafPlace, schedule::Schedule};
+use crate::memory;
+use crate::memory::schedule::{Definition, LeafPlace, Schedule};
 use crate::object::{self, ObjectInput};
 use crate::passes::{self, PassOptions, PipelineStats};
 use crate::shape;
-use brolga_runtime::abi::{Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant};
+use brolga_runtime::abi::{Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant, leaf_byte_size};
 use brolga_runtime::{ArrayShape, Layout, Shape};
 use std::time::{Duration, Instant};
 
@@ -102,6 +103,7 @@ pub fn compile_with(
         clock = Instant::now();
     };
     shape::verify_runnable(module)?;
+    check_interface(module)?;
     let target = Target::new(&options.target)?;
     lap("target");
     let mut module = module.clone();
@@ -110,7 +112,7 @@ pub fn compile_with(
     let numerics = Numerics { variant: target.variant, strict_rounding: options.strict_rounding };
     let schedule = memory::build(&module, numerics)?;
     lap("kernels");
-    let assignment = memory::assign(&schedule)?;
+    let assignment = memory::assign(&schedule).map_err(|e| at_largest(e, &module, &schedule))?;
     if cfg!(debug_assertions) {
         memory::check(&schedule, &assignment)?;
     }
@@ -161,6 +163,40 @@ pub fn compile_with(
     Ok(Artifact { object, descriptor, module, schedule, clif, asm, passes: pass_stats, timings })
 }
 
+/// Refuses parameters and results whose buffers are larger than a descriptor can say.
+fn check_interface(module: &Module) -> Result<()> {
+    let entry = module.entry();
+    for id in entry.parameters().into_iter().chain([entry.root]) {
+        let inst = &entry.instructions[id];
+        let mut arrays = inst.shape.leaves().into_iter().filter_map(Shape::as_array);
+        if let Some(array) = arrays.find(|a| leaf_byte_size(&whole(a)).is_none()) {
+            let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
+            let feature = format!("a parameter or result of more than 2^60 bytes, {array:#}");
+            return Err(Error::Unsupported { site, feature });
+        }
+    }
+    Ok(())
+}
+
+/// An error about the memory of a whole program, at the instruction of its largest value.
+fn at_largest(error: Error, module: &Module, schedule: &Schedule) -> Error {
+    let Error::Unsupported { site, feature } = error else { return error };
+    let inner = schedule.values.values().filter(|v| !matches!(v.definition, Definition::Parameter(_)));
+    let Some(largest) = inner.max_by_key(|v| v.shape.byte_size()) else {
+        return Error::Unsupported { site, feature };
+    };
+    let inst = module.instruction(largest.source.0, largest.source.1);
+    let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
+    let feature = format!("{feature}; the largest value is {:#}", largest.shape);
+    Error::Unsupported { site, feature }
+}
+
+/// The shape of a buffer: whole bytes for each element, whatever width a layout names for other machines.
+fn whole(shape: &ArrayShape) -> ArrayShape {
+    let layout = shape.layout.clone().map(|l| Layout { element_size_in_bits: 0, ..l });
+    ArrayShape { layout, ..shape.clone() }
+}
+
 /// Parameter and result leaves as callers see them.
 fn leaves(module: &Module) -> (Vec<Leaf>, Vec<Leaf>) {
     let entry = module.entry();
@@ -171,11 +207,6 @@ fn leaves(module: &Module) -> (Vec<Leaf>, Vec<Leaf>) {
             let shapes = entry.parameters().iter().map(|&p| entry.instructions[p].shape.clone()).collect();
             (shapes, entry.result_shape().clone())
         }
-    };
-    // Buffers hold whole bytes for each element, whatever width a layout names for other machines.
-    let whole = |s: &ArrayShape| -> ArrayShape {
-        let layout = s.layout.clone().map(|l| Layout { element_size_in_bits: 0, ..l });
-        ArrayShape { layout, ..s.clone() }
     };
     let arrays = |shape: &Shape| -> Vec<ArrayShape> {
         shape.leaves().into_iter().filter_map(|s| s.as_array().map(whole)).collect()

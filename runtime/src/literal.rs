@@ -4,9 +4,29 @@
 //! in logical row-major order, dense, in the storage form of their type (one byte each for types under a byte: `s4`
 //! sign-extended, `u4` zero-extended, `f4e2m1fn` in the low nibble, `pred` 0 or 1), 8-byte aligned.
 
+use crate::program::memory::zeroed_words;
 use crate::{ArrayShape, ElementType, Shape};
 use half::{bf16, f16};
 use num_complex::Complex;
+
+/// There is no memory for that many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot allocate {0} bytes")]
+pub struct OutOfMemory(pub u64);
+
+/// Whether that many bytes could be had right now. What needs several arrays of a size that a program says, made by code that
+/// takes memory for granted, asks this first.
+///
+/// # Errors
+/// Where they could not.
+pub fn room_for(bytes: u64) -> Result<(), OutOfMemory> {
+    let size = usize::try_from(bytes).map_err(|_| OutOfMemory(bytes))?;
+    let mut memory = Vec::<u8>::new();
+    memory.try_reserve_exact(size).map_err(|_| OutOfMemory(bytes))?;
+    // An allocation that nobody looks at may be optimised away.
+    std::hint::black_box(memory.as_ptr());
+    Ok(())
+}
 
 /// A Rust type whose bytes are the storage form of one [`ElementType`].
 pub trait NativeType: bytemuck::Pod + PartialEq + std::fmt::Debug + Send + Sync {
@@ -41,6 +61,17 @@ impl ArrayLiteral {
         ArrayLiteral { shape, words: vec![0; bytes.div_ceil(8)] }
     }
 
+    /// As [`ArrayLiteral::zeros`], for a size that the caller has not chosen.
+    ///
+    /// # Errors
+    /// Where there is no memory for it, or the size overflows.
+    pub fn try_zeros(shape: &ArrayShape) -> Result<ArrayLiteral, OutOfMemory> {
+        let bytes = shape.checked_elements().and_then(|n| n.checked_mul(shape.ty.byte_size()));
+        let bytes = bytes.ok_or(OutOfMemory(u64::MAX))?;
+        let words = zeroed_words(bytes.div_ceil(8)).ok_or(OutOfMemory(bytes as u64))?;
+        Ok(ArrayLiteral { shape: ArrayShape { layout: None, ..shape.clone() }, words })
+    }
+
     /// An array from its elements in row-major order.
     ///
     /// # Panics
@@ -65,12 +96,13 @@ impl ArrayLiteral {
         out
     }
 
-    /// An array from the bytes of its elements (storage form, row-major), or `None` where the length is wrong.
+    /// An array from the bytes of its elements (storage form, row-major), or `None` where the length is wrong or there is no
+    /// memory for a copy.
     pub fn from_bytes(shape: &ArrayShape, bytes: &[u8]) -> Option<ArrayLiteral> {
         if shape.checked_elements()?.checked_mul(shape.ty.byte_size())? != bytes.len() {
             return None;
         }
-        let mut out = ArrayLiteral::zeros(shape);
+        let mut out = ArrayLiteral::try_zeros(shape).ok()?;
         out.bytes_mut().copy_from_slice(bytes);
         Some(out)
     }
@@ -243,6 +275,19 @@ impl From<ArrayLiteral> for Literal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_that_there_is_no_memory_for_is_an_error() {
+        let shape = ArrayShape::new(ElementType::F32, [1i64 << 58]);
+        assert_eq!(ArrayLiteral::try_zeros(&shape), Err(OutOfMemory(1 << 60)));
+        assert_eq!(ArrayLiteral::try_zeros(&ArrayShape::new(ElementType::F32, [i64::MAX])), Err(OutOfMemory(u64::MAX)));
+        assert_eq!(room_for(1 << 60), Err(OutOfMemory(1 << 60)));
+        for dims in [&[][..], &[0], &[3], &[5, 3]] {
+            let shape = ArrayShape::new(ElementType::S16, dims);
+            assert_eq!(ArrayLiteral::try_zeros(&shape), Ok(ArrayLiteral::zeros(&shape)));
+        }
+        assert_eq!(room_for(100), Ok(()));
+    }
 
     #[test]
     fn elements_round_trip() {

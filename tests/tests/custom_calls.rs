@@ -9,7 +9,8 @@ use brolga_runtime::abi::Services;
 use brolga_runtime::custom_call::{XlaCustomCallStatus, XlaCustomCallStatusSetFailure, XlaCustomCallStatusSetSuccess};
 use brolga_runtime::loader::LoadOptions;
 use brolga_runtime::{
-    ArrayLiteral, Caller, CustomCalls, ElementType, Literal, LoadError, Program, RunOptions, Shape, TupleBuffer,
+    ArrayLiteral, Caller, CustomCalls, ElementType, Literal, LoadError, Program, RunError, RunOptions, Shape,
+    TupleBuffer, UndefinedSymbol,
 };
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -338,15 +339,97 @@ ROOT r = (f32[2], f32[2], f32[2]) tuple(y, z, x)";
 }
 
 #[test]
-fn a_missing_symbol_is_named_with_its_line_at_load() {
-    let error = program(&module(MYFUNC), &CustomCalls::new()).unwrap_err();
-    assert_eq!(error, LoadError::UndefinedSymbol { symbol: "myfunc".into(), line: 6 });
+fn a_missing_symbol_is_named_with_its_line_at_load_where_that_is_asked_for() {
+    let artifact = compile(&module(MYFUNC), &CompileOptions::default()).unwrap();
+    let options = LoadOptions { strict_symbols: true, process_symbols: false, ..LoadOptions::default() };
+    let error = Program::from_object_with(&artifact.object, &options).unwrap_err();
+    let symbol = UndefinedSymbol { symbol: "myfunc".into(), line: 6 };
+    assert_eq!(error, LoadError::UndefinedSymbol(symbol.clone()));
     assert_eq!(error.to_string(), "undefined symbol 'myfunc', called at line 6 of the HLO text");
     let calls = CustomCalls::new();
-    let error =
-        interp::run_with(&module(MYFUNC), &myfunc_inputs(), &interp::Options::default(), &mut RegistryHost(&calls));
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("undefined symbol 'myfunc'") && error.contains('6'), "{error}");
+    assert_eq!(program(&module(MYFUNC), &calls).unwrap().undefined_symbols(), std::slice::from_ref(&symbol));
+    assert_eq!(interp::undefined_symbols(&module(MYFUNC), &calls), [symbol]);
+    for message in both_fail(MYFUNC, &calls, &myfunc_inputs()) {
+        assert!(message.contains("undefined symbol 'myfunc'") && message.contains("line 6"), "{message}");
+    }
+}
+
+/// A program whose first parameter chooses between a call of `target` and the double, and that calls `here` besides.
+fn in_a_branch(target: &str, version: &str) -> Module {
+    let text = format!(
+        "HloModule custom\nmissing {{\n x = f32[2] parameter(0)
+ ROOT y = f32[2] custom-call(x), custom_call_target=\"{target}\", api_version=API_VERSION_{version}, backend_config={{}}
+}}\ndouble {{\n x = f32[2] parameter(0)\n ROOT y = f32[2] add(x, x)\n}}
+ENTRY e {{\n p = pred[] parameter(0)\n x = f32[2] parameter(1)
+ z = f32[2] custom-call(x), custom_call_target=\"here\", api_version=API_VERSION_{version}, backend_config={{}}
+ ROOT r = f32[2] conditional(p, z, z), true_computation=missing, false_computation=double\n}}\n"
+    );
+    let module = text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    module
+}
+
+unsafe extern "C" fn negate_both(out: *mut c_void, operands: *const *const c_void) {
+    // SAFETY: called with f32[2] for f32[2].
+    unsafe {
+        let x = &*(*operands).cast::<[f32; 2]>();
+        *out.cast::<[f32; 2]>() = [-x[0], -x[1]];
+    }
+}
+
+unsafe extern "C" fn negate_both_with_status(
+    out: *mut c_void,
+    operands: *const *const c_void,
+    _: *mut XlaCustomCallStatus,
+) {
+    // SAFETY: as the function asks.
+    unsafe { negate_both(out, operands) }
+}
+
+#[test]
+fn a_missing_symbol_fails_the_run_that_comes_to_its_call_and_no_other() {
+    for version in ["ORIGINAL", "STATUS_RETURNING", "STATUS_RETURNING_UNIFIED", "TYPED_FFI"] {
+        let module = in_a_branch("nobody_has_this", version);
+        let mut calls = CustomCalls::new();
+        // The functions beside it are called as ever, be they functions or closures.
+        if version == "ORIGINAL" {
+            // SAFETY: the function has the form that the program says.
+            unsafe { calls.register_function("here", negate_both as *const c_void) };
+        } else if version == "STATUS_RETURNING" {
+            // SAFETY: as above.
+            unsafe { calls.register_function("here", negate_both_with_status as *const c_void) };
+        } else {
+            calls.register("here", |call| {
+                let x = call.operand::<f32>(0)?;
+                for (y, x) in call.result_mut::<f32>(0)?.as_mut_slice().iter_mut().zip(x.as_slice()) {
+                    *y = -x;
+                }
+                Ok(())
+            });
+        }
+        let program = program(&module, &calls).unwrap();
+        let symbols = [UndefinedSymbol { symbol: "nobody_has_this".into(), line: 4 }];
+        assert_eq!(program.undefined_symbols(), symbols);
+        assert_eq!(interp::undefined_symbols(&module, &calls), symbols);
+        let run = |taken: bool| {
+            let inputs = [Literal::Array(ArrayLiteral::from_bools(&[], &[taken])), vector(&[1.0, 2.5])];
+            let interpreted =
+                interp::run_with(&module, &inputs, &interp::Options::default(), &mut RegistryHost(&calls));
+            let leaves: Vec<&ArrayLiteral> = inputs.iter().flat_map(Literal::arrays).collect();
+            (program.run(&leaves), interpreted)
+        };
+        for round in 0..2 {
+            let (compiled, interpreted) = run(false);
+            assert_eq!(compiled.unwrap()[0].as_slice::<f32>(), [-2.0, -5.0], "{version}, round {round}");
+            assert_eq!(interpreted.unwrap(), vector(&[-2.0, -5.0]));
+            let (compiled, interpreted) = run(true);
+            let RunError::Failed { message, .. } = compiled.unwrap_err() else { panic!("{version}: no message") };
+            for message in [message, interpreted.unwrap_err().to_string()] {
+                let named = message.contains("undefined symbol 'nobody_has_this'") && message.contains("line 4");
+                assert!(named, "{version}: {message}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -426,6 +509,7 @@ fn what_nobody_needs_is_not_called() {
         let inputs = std::slice::from_ref(&x);
         let outcome = interp::run_with(&module, inputs, &interp::Options::default(), &mut RegistryHost(&calls));
         assert!(outcome.unwrap_err().to_string().contains("nobody_has_this"), "{line}");
-        assert!(program(&module, &calls).is_err(), "{line}");
+        let compiled = program(&module, &calls).unwrap().run(&[x.as_array().unwrap()]);
+        assert!(compiled.unwrap_err().to_string().contains("nobody_has_this"), "{line}");
     }
 }

@@ -129,6 +129,28 @@ fn ordered(values: &ArrayLiteral) -> Vec<C> {
     out
 }
 
+/// The eigenvalues of triangular matrices with blocks of two rows for conjugate pairs, in an order of their own.
+fn spectrum(t: &Batch) -> Vec<C> {
+    let n = t.columns;
+    let mut out = Vec::new();
+    for m in t.matrices() {
+        let mut i = 0;
+        while i < n {
+            let below = if i + 1 < n { m[(i + 1) * n + i] } else { C::ZERO };
+            let im = (-(below * m[i * n + (i + 1) % n]).re).max(0.0).sqrt();
+            out.push(m[i * n + i] + C::new(0.0, im));
+            if below != C::ZERO {
+                out.push(m[i * n + i] - C::new(0.0, im));
+                i += 1;
+            }
+            i += 1;
+        }
+    }
+    let key = |v: &C| ((v.re * 1e3).round(), (v.im * 1e3).round());
+    out.chunks_exact_mut(n).for_each(|part| part.sort_by(|a, b| key(a).partial_cmp(&key(b)).unwrap()));
+    out
+}
+
 /// Compares what an engine yields with what is expected.
 fn check(kind: &str, inputs: &[ArrayLiteral], got: &[ArrayLiteral], want: &[ArrayLiteral]) -> Result<(), String> {
     let wide = [ElementType::F64, ElementType::C128].contains(&inputs[0].ty());
@@ -163,6 +185,21 @@ fn check(kind: &str, inputs: &[ArrayLiteral], got: &[ArrayLiteral], want: &[Arra
             let v = Batch::of(&got[1]);
             let scaled = v.times(&Batch::diagonals(&got[0], v.columns, v.columns));
             close(&a.times(&v).elements, &scaled.elements, tolerance, "vectors")
+        }
+        "schur" => {
+            let (t, z) = (Batch::of(&got[0]), Batch::of(&got[1]));
+            orthogonal(&z, tolerance, "vectors")?;
+            gives_back(z.times(&t).times(&z.adjoint()))?;
+            let n = t.columns;
+            for t in t.matrices() {
+                let below = |i: usize| i + 1 < n && t[(i + 1) * n + i] != C::ZERO;
+                for (i, j) in (0..n).flat_map(|i| (0..i).map(move |j| (i, j))) {
+                    if t[i * n + j] != C::ZERO && (i > j + 1 || below(i)) {
+                        return Err(format!("T is not triangular at {i}, {j}"));
+                    }
+                }
+            }
+            close(&spectrum(&t), &spectrum(&Batch::of(&want[0])), tolerance, "eigenvalues")
         }
         _ => got.iter().zip(want).try_for_each(|(got, want)| same(got, want, tolerance, "a result")),
     }

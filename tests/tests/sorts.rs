@@ -130,3 +130,34 @@ fn the_first_few_and_all() {
         }
     }
 }
+
+/// The `TopK` of XLA's optimised text, whose comparator compares the integers that order as the floats do.
+#[test]
+fn a_top_k_by_the_integers_of_the_total_order() {
+    for (direction, largest) in [("GT", true), ("LT", false)] {
+        let source = format!(
+            "HloModule m\nby_bits {{\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n i = s32[] parameter(2)
+ j = s32[] parameter(3)\n zero = s32[] constant(0)\n most = s32[] constant(2147483647)
+ p = s32[] bitcast(a)\n q = s32[] bitcast(b)\n x = s32[] xor(most, p)\n n = pred[] compare(p, zero), direction=LT
+ y = s32[] xor(most, q)\n o = pred[] compare(q, zero), direction=LT\n k = s32[] select(n, x, p)
+ l = s32[] select(o, y, q)\n ROOT r = pred[] compare(k, l), direction={direction}\n}}
+ENTRY e {{\n x = f32[4,90] parameter(0)
+ t = (f32[4,7], s32[4,7]) custom-call(x), custom_call_target=\"TopK\", called_computations={{by_bits}}
+ v = f32[4,7] get-tuple-element(t), index=0\n w = s32[4,7] get-tuple-element(t), index=1
+ u = (f32[4,7], s32[4,7]) topk(x), k=7, largest={largest}
+ vu = f32[4,7] get-tuple-element(u), index=0\n wu = s32[4,7] get-tuple-element(u), index=1
+ vb = s32[4,7] bitcast-convert(v)\n vub = s32[4,7] bitcast-convert(vu)
+ same = pred[4,7] compare(vb, vub), direction=EQ\n there = pred[4,7] compare(w, wu), direction=EQ
+ ROOT r = (f32[4,7], s32[4,7], pred[4,7], pred[4,7]) tuple(v, w, same, there)\n}}\n"
+        );
+        check(&source, true);
+        let module = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let artifact = compile(&module, &CompileOptions::default()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        assert!(artifact.descriptor.custom_calls.is_empty(), "no function is asked for");
+        let entry = module.entry();
+        let x = elements(&entry.instructions[entry.parameters()[0]].shape, &mut Rng::new(3), true);
+        let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
+        let got = program.run(&[&x]).unwrap_or_else(|e| panic!("{e}"));
+        assert!(got[2].bytes().iter().chain(got[3].bytes()).all(|&b| b == 1), "{got:?}");
+    }
+}

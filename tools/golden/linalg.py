@@ -63,6 +63,7 @@ def cases(rng, ty):
     yield "eigh", "eigh", lambda a: tuple(jnp.linalg.eigh(a)), [hermitian]
     yield "eigvalsh", "values", jnp.linalg.eigvalsh, [hermitian]
     yield "eig", "eig", lambda a: tuple(jnp.linalg.eig(a)), [square]
+    yield "schur", "schur", lambda a: tuple(jax.lax.linalg.schur(a)), [square]
     yield "solve", "values", jnp.linalg.solve, [square, right]
     yield "inv", "values", jnp.linalg.inv, [square]
     yield "det", "values", jnp.linalg.det, [square]

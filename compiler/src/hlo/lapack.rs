@@ -35,6 +35,10 @@ pub fn lapack(inst: &Instruction) -> Result<Option<(Routine, ElementType, Vec<i6
             message: format!("'{target}' needs the option '{name}' in its backend_config, found {config}"),
         })?);
     }
+    // Which eigenvalues come first would be a function of the caller's, of which the call says nothing.
+    if routine == Routine::Gees && attributes.get(3) != Some(&i64::from(b'N')) {
+        return Err(Error::Unsupported { site: site(), feature: format!("'{target}' with sorted eigenvalues") });
+    }
     Ok(Some((routine, ty, attributes)))
 }
 
@@ -113,6 +117,21 @@ mod tests {
         assert!(matches!(of(&call("{2,1,0}", "{}")), Err(Error::Invalid { constraint: "lapack.option", .. })));
         assert_eq!(of("f32[2,3,3] custom-call(p), custom_call_target=\"lapack\"").unwrap(), None);
         assert_eq!(of("f32[2,3,3] negate(p)").unwrap(), None);
+    }
+
+    #[test]
+    fn a_schur_form_has_its_eigenvalues_in_no_order() {
+        let call = |sort: u8| {
+            format!(
+                "(f32[2,3,3], f32[2,3,3], f32[2,3], f32[2,3], s32[2], s32[2]) custom-call(p),
+                 custom_call_target=\"lapack_sgees_ffi\", api_version=API_VERSION_TYPED_FFI,
+                 backend_config={{mode = 86 : ui8, sort = {sort} : ui8}}"
+            )
+        };
+        let found = of(&call(b'N')).unwrap().unwrap();
+        assert_eq!(found.2, vec![Routine::Gees as i64, 1, 86, 78]);
+        let error = of(&call(b'S')).unwrap_err();
+        assert!(matches!(&error, Error::Unsupported { .. }) && error.to_string().contains("sorted"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use super::plan::{Effects, Plan};
 use super::region::{Code, Region};
 use super::value::Value;
-use super::{control, invalid, movement, op, to_result_precision, unsupported};
+use super::{control, invalid, movement, op, room, to_result_precision, unsupported};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use crate::{Error, Result, Site};
 use brolga_runtime::{Literal, Shape};
@@ -238,6 +238,7 @@ fn update(inst: &Instruction, mut operands: Vec<Value>) -> Result<Value> {
         return Err(invalid(inst, "an operand is missing"));
     }
     let rest: Vec<_> = operands.drain(1..).map(|v| v.to_shared()).collect();
+    room(inst, &[])?;
     let mut rest: Vec<&Literal> = rest.iter().map(|l| &**l).collect();
     let converted = to_result_precision(inst, rest[0]);
     rest[0] = converted.as_ref().unwrap_or(rest[0]);

@@ -7,7 +7,7 @@ use super::value::Value;
 use super::{Context, collective, execution, invalid, movement, new_array, sort, unsupported};
 use crate::Result;
 use crate::custom_call::{is_fresh_buffer, is_marker};
-use crate::hlo::{AttrKey, AttrValue, Category, ComputationId, Instruction, Opcode, lapack};
+use crate::hlo::{AttrKey, AttrValue, Category, ComputationId, Instruction, Module, Opcode, lapack};
 use brolga_runtime::{ArrayLiteral, ElementType, Literal, Scalar, Shape};
 
 /// Whether [`step`] performs this operation.
@@ -217,8 +217,22 @@ fn branch(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<
     cx.run(branches[index], vec![argument])
 }
 
+/// Calls that need no function of a host, besides those of LAPACK, `topk` and the markers.
+const OWN_CALLS: [&str; 2] = ["PadToStatic", "SliceToDynamic"];
+
+/// Whether a custom call asks the host.
+pub(super) fn is_external(module: &Module, inst: &Instruction) -> bool {
+    let target = inst.attrs.str(AttrKey::CustomCallTarget).unwrap_or_default();
+    let fresh = is_fresh_buffer(target) && inst.operands.is_empty();
+    !(fresh || is_marker(target) || OWN_CALLS.contains(&target))
+        && matches!(lapack(inst), Ok(None))
+        && crate::hlo::top_k_call(module, inst).is_none()
+}
+
 fn custom_call(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> Result<Value> {
     if let Some((_, _, attributes)) = lapack(inst)? {
+        let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
+        super::room(inst, &shared.iter().map(|l| &**l).collect::<Vec<_>>())?;
         return super::linalg::lapack(inst, &attributes, &operands);
     }
     let target = inst.attrs.str(AttrKey::CustomCallTarget).unwrap_or_default();

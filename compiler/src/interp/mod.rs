@@ -43,7 +43,7 @@ mod value;
 pub use context::{Host, MAX_CALL_DEPTH, MAX_VALUE_BYTES, NoHost, Options};
 pub use devices::{MAX_DEVICES, run_devices, run_devices_fed};
 pub use feeds::Fed;
-pub use host::RegistryHost;
+pub use host::{RegistryHost, undefined_symbols};
 
 use crate::hlo::{Category, Instruction, Module, Opcode};
 use crate::{Error, Result, Site};
@@ -65,6 +65,8 @@ pub fn run_with(module: &Module, args: &[Literal], options: &Options, host: &mut
     let entry = module.entry();
     let parameters = entry.parameters();
     let fail = |message: String| Error::Execution { site: Site::default(), message };
+    let bytes = args.iter().flat_map(Literal::arrays).map(|a| a.bytes().len() as u64).sum();
+    brolga_runtime::room_for(bytes).map_err(|e| fail(e.to_string()))?;
     if parameters.len() != args.len() {
         return Err(fail(format!("the program takes {} arguments, found {}", parameters.len(), args.len())));
     }
@@ -93,6 +95,9 @@ pub fn evaluate(module: &Module, inst: &Instruction, operands: &[&Literal]) -> R
     op(&cx, inst, operands)
 }
 
+/// Bytes that an operation may work with for each element that it reads or writes.
+const WORKING_BYTES: u64 = 16;
+
 /// How many instructions folding one instruction may run: a loop in it may never end.
 const FOLDING_FUEL: u64 = 1 << 18;
 
@@ -117,6 +122,7 @@ fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Lit
     if !inst.opcode.arity().allows(operands.len()) {
         return Err(invalid(inst, format!("expected {}, found {}", inst.opcode.arity(), operands.len())));
     }
+    room(inst, operands)?;
     let converted: Vec<Option<Literal>> = operands.iter().map(|o| to_result_precision(inst, o)).collect();
     let operands: Vec<&Literal> = operands.iter().zip(&converted).map(|(&o, c)| c.as_ref().unwrap_or(o)).collect();
     let operands = &operands[..];
@@ -196,12 +202,33 @@ fn result_shape(inst: &Instruction) -> Result<&ArrayShape> {
     inst.shape.as_array().ok_or_else(|| invalid(inst, format!("expected an array result, found {}", inst.shape)))
 }
 
+/// Refuses an operation for which there is no memory: it may copy what it reads and writes, and work on the elements in
+/// double precision. Operations of small arrays are not worth the question, and what [`new_array`] refuses is left to it.
+fn room(inst: &Instruction, operands: &[&Literal]) -> Result<()> {
+    let mut elements = 0u64;
+    for leaf in inst.shape.leaves().into_iter().filter_map(Shape::as_array) {
+        if leaf.byte_size() > MAX_VALUE_BYTES {
+            return Ok(());
+        }
+        elements = elements.saturating_add(leaf.elements() as u64);
+    }
+    for array in operands.iter().filter_map(|operand| operand.as_array()) {
+        elements = elements.saturating_add(array.elements() as u64);
+    }
+    let bytes = elements.saturating_mul(WORKING_BYTES);
+    if bytes < 1 << 26 {
+        return Ok(());
+    }
+    brolga_runtime::room_for(bytes).map_err(|e| execution(inst, e.to_string()))
+}
+
 /// A new array of zeros, refused where it is larger than [`MAX_VALUE_BYTES`].
 fn new_array(inst: &Instruction, shape: &ArrayShape) -> Result<ArrayLiteral> {
     let fits = shape.checked_elements().and_then(|n| n.checked_mul(shape.ty.byte_size()));
     match fits {
         Some(bytes) if bytes <= MAX_VALUE_BYTES => {
-            Ok(ArrayLiteral::zeros(&ArrayShape::new(shape.ty, shape.dims.clone())))
+            let shape = ArrayShape::new(shape.ty, shape.dims.clone());
+            ArrayLiteral::try_zeros(&shape).map_err(|e| execution(inst, e.to_string()))
         }
         _ => Err(unsupported(inst, format!("a value of {MAX_VALUE_BYTES} bytes or more ({shape})"))),
     }

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 /// Gives every value a place.
 ///
 /// # Errors
-/// [`crate::Error::Internal`] where the schedule is malformed or the workspace fits no address space.
+/// [`crate::Error::Internal`] where the schedule is malformed, [`crate::Error::Unsupported`] where the workspace fits no
+/// address space.
 pub fn assign(schedule: &Schedule) -> Result<Assignment> {
     let flow = flow(schedule)?;
     let ranges = live::ranges(&flow);

@@ -98,7 +98,10 @@ fn places(shapes: &[Shape]) -> Result<Vec<LeafPlace>> {
         // Buffers hold whole bytes for each element, whatever width a layout names for other machines.
         let whole = ArrayShape { layout: None, ..array.clone() };
         let sizes = dynamic_sizes_offset(&whole);
-        let sizes = sizes.ok_or_else(|| Error::Internal(format!("the size of {array} overflows")))?;
+        let sizes = sizes.ok_or_else(|| Error::Unsupported {
+            site: Site::default(),
+            feature: format!("a buffer of more than 2^60 bytes, {array}"),
+        })?;
         out.extend(sizes.map(|offset| LeafPlace { leaf, offset }));
     }
     Ok(out)

@@ -6,7 +6,7 @@
 //! place from its first point to its last.
 
 use super::live::Ranges;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Site};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// Offsets are multiples of this.
@@ -53,7 +53,7 @@ impl Item {
 /// The offset of each item, and the size of the whole.
 ///
 /// # Errors
-/// [`Error::Internal`] where the whole does not fit the address space.
+/// [`Error::Unsupported`] where the whole does not fit the address space.
 pub(super) fn pack(items: &[Item]) -> Result<(Vec<u64>, u64)> {
     let mut total: u64 = 0;
     let mut sizes = Vec::with_capacity(items.len());
@@ -74,7 +74,8 @@ pub(super) fn pack(items: &[Item]) -> Result<(Vec<u64>, u64)> {
 }
 
 fn too_large() -> Error {
-    Error::Internal("the workspace does not fit the address space".into())
+    let feature = format!("a workspace of more than {MAX_BYTES} bytes");
+    Error::Unsupported { site: Site::default(), feature }
 }
 
 fn by_size(items: &[Item], sizes: &[u64]) -> (Vec<u64>, u64) {

@@ -5,7 +5,9 @@
 use super::*;
 use brolga_runtime::abi::{Alias, Architecture, CustomCallAbi, CustomCallInfo, DescriptorInfo, Leaf};
 use brolga_runtime::loader::LoadOptions;
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Layout, LoadError, Program, RunError, RunOptions};
+use brolga_runtime::{
+    ArrayLiteral, ArrayShape, ElementType, Layout, LoadError, Program, RunError, RunOptions, UndefinedSymbol,
+};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
@@ -235,9 +237,12 @@ fn calls_an_import_far_away() {
 fn a_missing_symbol_is_named_with_its_line() {
     let isa = host();
     let bytes = write(&with_import(&isa, "no_such_function"), &*isa).unwrap();
-    let error = Program::from_object(&bytes).unwrap_err();
-    assert_eq!(error, LoadError::UndefinedSymbol { symbol: "no_such_function".into(), line: 12 });
+    let strict = LoadOptions { strict_symbols: true, ..LoadOptions::default() };
+    let error = Program::from_object_with(&bytes, &strict).unwrap_err();
+    let symbol = UndefinedSymbol { symbol: "no_such_function".into(), line: 12 };
+    assert_eq!(error, LoadError::UndefinedSymbol(symbol.clone()));
     assert!(error.to_string().contains("line 12"));
+    assert_eq!(Program::from_object(&bytes).unwrap().undefined_symbols(), [symbol]);
 }
 
 #[test]

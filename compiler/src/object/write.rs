@@ -2,7 +2,7 @@
 
 use super::reloc::{relax_got_access, relocation_flags};
 use super::{CodeReloc, CompiledFunction, DataInit, DataObject, ObjectInput, Target};
-use crate::{Error, Result};
+use crate::{Error, Result, Site};
 use brolga_runtime::abi::{Architecture, DescriptorInfo, HASH_OFFSET, HASH_SIZE, IsaFeatures, object_hash};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::isa::TargetIsa;
@@ -63,7 +63,9 @@ pub fn write(input: &ObjectInput, isa: &dyn TargetIsa) -> Result<Vec<u8>> {
     descriptor.features = isa_features(isa);
     descriptor.hash = [0; HASH_SIZE];
     let Some(blob) = descriptor.encode() else {
-        return internal("the program's interface does not fit a descriptor".into());
+        let feature =
+            "parameters and results beyond what a descriptor holds: 2^60 bytes of one, or too many".to_owned();
+        return Err(Error::Unsupported { site: Site::default(), feature });
     };
     let mut writer = Writer::new(isa)?;
     writer.descriptor(&descriptor, &blob);

@@ -299,45 +299,6 @@ impl Rewriter<'_> {
         self.emit(Opcode::Call, shape, operands, attrs)
     }
 
-    /// Copies the instructions of `callee` before the one under work, `arguments` in place of its parameters, and
-    /// returns what its root became and all copies. Names, places and metadata are the callee's.
-    pub fn inline(
-        &mut self,
-        callee: ComputationId,
-        arguments: &[InstructionId],
-    ) -> Result<(InstructionId, Vec<InstructionId>)> {
-        let source = &self.module.computations[callee];
-        let (root, order) = (source.root, source.order.clone());
-        let mut map: SecondaryMap<InstructionId, PackedOption<InstructionId>> = SecondaryMap::new();
-        let mut copies = Vec::new();
-        for id in order {
-            let mut copy = self.module.computations[callee].instructions[id].clone();
-            if copy.opcode == Opcode::Parameter {
-                let argument = copy.parameter_number().and_then(|n| arguments.get(n).copied());
-                map[id] = argument.into();
-                if argument.is_none() {
-                    return Err(Error::Internal(format!("no argument for parameter '{}'", copy.name)));
-                }
-                continue;
-            }
-            let mapped = |o: &InstructionId| map[*o].expand();
-            let Some(operands) = copy.operands.iter().map(mapped).collect::<Option<Vec<_>>>() else {
-                return Err(Error::Internal(format!("an operand of '{}' comes after it", copy.name)));
-            };
-            copy.operands = operands;
-            if let Some(AttrValue::Instructions(list)) = copy.attrs.get_mut(AttrKey::ControlPredecessors) {
-                *list = list.iter().filter_map(mapped).collect();
-            }
-            let new = self.push(copy);
-            map[id] = new.into();
-            copies.push(new);
-        }
-        match map[root].expand() {
-            Some(root) => Ok((root, copies)),
-            None => Err(Error::Internal("a computation does not hold its root".to_owned())),
-        }
-    }
-
     /// Whoever names `old` as a control predecessor shall wait for `new` as well as for its replacement.
     pub fn control_also_after(&mut self, old: InstructionId, new: Vec<InstructionId>) {
         self.also_after.entry(old).or_default().extend(new);

@@ -136,9 +136,11 @@ fn reduce_window(call: &Call<'_>) -> Rule<Shape> {
     let first = pairs[0].0;
     let window = call.attrs.window(AttrKey::Window).unwrap_or(&[]);
     let dims = window_dims(&first.dims, window)?;
-    let types = reducer_types(call, &pairs)?;
+    // As XLA has it, a result whose type is left out has the precision of its initial value.
+    let types = reducer_types(call, &pairs)?.into_iter().zip(&pairs);
+    let types = types.map(|(ty, (_, init))| if call.mixes(ty, init.ty) { init.ty } else { ty });
     let dynamic: Vec<bool> = (0..first.rank()).map(|d| any_dynamic(&pairs, d)).collect();
-    let results = types.into_iter().map(|ty| array(ty, dims.clone(), dynamic.clone()).into()).collect();
+    let results = types.map(|ty| array(ty, dims.clone(), dynamic.clone()).into()).collect();
     call.as_called(AttrKey::ToApply, results)
 }
 

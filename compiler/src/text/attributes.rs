@@ -18,7 +18,7 @@ impl<'a> Parser<'a> {
             AttrKind::Ints => AttrValue::Ints(braced(c, |c| c.int("an integer"))?),
             AttrKind::Str => AttrValue::Str(c.string("a quoted string")?),
             AttrKind::Word(words) => AttrValue::Word(word(c, words)?),
-            AttrKind::Words(words) => AttrValue::Words(braced(c, |c| word(c, words))?),
+            AttrKind::Words(words) => AttrValue::Words(braced(c, |c| word_of_any_case(c, words))?),
             AttrKind::Computation => AttrValue::Computation(self.computation_reference()?),
             AttrKind::Computations => AttrValue::Computations(self.list(|p| p.computation_reference())?),
             AttrKind::Instructions => AttrValue::Instructions(self.list(|p| p.instruction_reference(scope))?),
@@ -74,6 +74,17 @@ fn word(c: &mut Cursor<'_>, words: &[&'static str]) -> Result<&'static str> {
     }
     c.rewind(start);
     Err(c.expected(&format!("one of {}", words.join(", "))))
+}
+
+/// As [`word`], whatever the case of its letters: XLA reads precisions so.
+fn word_of_any_case(c: &mut Cursor<'_>, words: &[&'static str]) -> Result<&'static str> {
+    let start = c.start();
+    let found = c.word().unwrap_or_default();
+    if let Some(word) = words.iter().find(|w| w.eq_ignore_ascii_case(found)) {
+        return Ok(word);
+    }
+    c.rewind(start);
+    word(c, words)
 }
 
 /// `[0:2]` or `[1:7:2]`.

@@ -17,8 +17,20 @@ const MAX_FROM_SCALAR: usize = 1 << 26;
 
 /// Reads the argument of `constant`.
 pub(super) fn constant(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
+    value(c, shape, true)
+}
+
+/// Reads the value of a literal of the given shape.
+pub(super) fn literal(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
+    value(c, shape, false)
+}
+
+/// Reads a value; `scalars` may stand for arrays.
+fn value(c: &mut Cursor<'_>, shape: &Shape, scalars: bool) -> Result<Literal> {
     match shape {
-        Shape::Array(array) if array.rank() > 0 && array.elements() > 0 && !matches!(c.peek(), Some(b'{' | b'(')) => {
+        Shape::Array(array)
+            if scalars && array.rank() > 0 && array.elements() > 0 && !matches!(c.peek(), Some(b'{' | b'(')) =>
+        {
             let start = c.start();
             let mut bytes = Vec::new();
             number::element(c, array.ty, &mut bytes)?;
@@ -27,13 +39,6 @@ pub(super) fn constant(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
             bytes.resize(total, 0);
             from_bytes(c, start, array, &bytes).map(Literal::Array)
         }
-        _ => literal(c, shape),
-    }
-}
-
-/// Reads the value of a literal of the given shape.
-pub(super) fn literal(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
-    match shape {
         Shape::Array(array) => self::array(c, array).map(Literal::Array),
         Shape::Tuple(elements) => {
             c.enter("tuple literals")?;
@@ -44,7 +49,7 @@ pub(super) fn literal(c: &mut Cursor<'_>, shape: &Shape) -> Result<Literal> {
                     c.expect(",")?;
                 }
                 shape_prefix(c, element)?;
-                out.push(literal(c, element)?);
+                out.push(value(c, element, scalars)?);
             }
             c.expect(")")?;
             c.leave();
@@ -66,7 +71,7 @@ pub(super) fn with_shape(c: &mut Cursor<'_>) -> Result<Literal> {
     let start = c.start();
     if c.peek() == Some(b'(') {
         // The shape of the whole may come first, too.
-        if let Some(shape) = c.attempt(shapes::shape)
+        if let Some(shape) = c.attempt(shapes::shape_of_literal)
             && c.peek() == Some(b'(')
         {
             return literal(c, &shape);
@@ -84,7 +89,7 @@ pub(super) fn with_shape(c: &mut Cursor<'_>) -> Result<Literal> {
         c.leave();
         return Ok(Literal::Tuple(out));
     }
-    let shape = shapes::shape(c)?;
+    let shape = shapes::shape_of_literal(c)?;
     literal(c, &shape)
 }
 
@@ -94,7 +99,7 @@ fn shape_prefix(c: &mut Cursor<'_>, shape: &Shape) -> Result<()> {
         return Ok(());
     }
     let start = c.start();
-    let found = shapes::shape(c)?;
+    let found = shapes::shape_of_literal(c)?;
     if found.same_ignoring_layout(shape) {
         return Ok(());
     }
@@ -233,6 +238,8 @@ mod tests {
             ("pred[2]", "true", "{1, 0}"),
             ("f32[1,1]", "nan", "{ {nan} }"),
             ("s4[3]", "3", "{3, 0, 0}"),
+            ("f32[2,3]", "0.65", "{ {0.65, 0, 0}, {0, 0, 0} }"),
+            ("(f32[2], s32[], (s32[2]))", "(0.5, 3, ({1, 2}))", "({0.5, 0}, 3, ({1, 2}))"),
         ] {
             assert_eq!(constant(shape, value).as_deref(), Ok(want), "{shape}");
         }

@@ -15,8 +15,8 @@
 //! names resolve in one pass and recursive calls cannot be written.
 //!
 //! What the parser checks: syntax, names, numbers of operands, which attributes stand where, sizes that overflow,
-//! parameter numbers, and that signatures and operand shapes agree with what they describe. Whether shapes follow
-//! from operands is the business of [`crate::shape`].
+//! parameter numbers, and that the results of signatures and operand shapes agree with what they describe; the parameters
+//! of a signature are read and dropped, as in XLA. Whether shapes follow from operands is the business of [`crate::shape`].
 //!
 //! Limits: [`MAX_NESTING`] levels of tuples, of inline computations and of instructions written as operands, of
 //! brackets in text kept as read; [`MAX_RANK`] dimensions.
@@ -26,6 +26,8 @@
 //! `None` and the module can be counted and printed but not run.
 
 mod attributes;
+#[cfg(test)]
+mod by_hand;
 mod cursor;
 mod header;
 mod kept;

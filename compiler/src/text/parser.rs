@@ -90,8 +90,8 @@ impl Head {
     }
 }
 
-/// A signature `(a: f32[2]) -> f32[]`, with where it stands.
-type Signature = (Vec<Shape>, Shape, (usize, usize));
+/// The result that a signature `(a: f32[2]) -> f32[]` states, with where it stands.
+type StatedResult = (Shape, (usize, usize));
 
 pub(super) fn parse_module(source: &str) -> Result<Module> {
     let mut cursor = Cursor::new(source)?;
@@ -146,7 +146,7 @@ impl<'a> Parser<'a> {
         let module = Module { name, computations: self.computations, order, entry, config };
         if let Some((parameters, result)) = &module.config.entry_layout {
             let (start, end) = positions.entry_layout;
-            check_signature(module.entry(), parameters, result, same_dimensions)
+            check_entry_layout(module.entry(), parameters, result)
                 .map_err(|message| self.cursor.error_span(start, end, message))?;
         }
         Ok(module)
@@ -165,8 +165,8 @@ impl<'a> Parser<'a> {
         let mut computation = self.body(location)?;
         self.open.pop();
         computation.name = name.to_owned();
-        if let Some((parameters, result, (start, end))) = signature {
-            check_signature(&computation, &parameters, &result, Shape::same_ignoring_layout)
+        if let Some((result, (start, end))) = signature {
+            check_result(&computation, &result, Shape::same_ignoring_layout)
                 .map_err(|message| self.cursor.error_span(start, end, message))?;
         }
         while self.cursor.eat(",") {
@@ -184,16 +184,16 @@ impl<'a> Parser<'a> {
         Ok(id)
     }
 
-    fn signature(&mut self) -> Result<Signature> {
+    /// Reads a signature. What it says of parameters is read and dropped, as in XLA: the body's `parameter` instructions
+    /// say all there is to know, and texts written by hand let the two drift apart.
+    fn signature(&mut self) -> Result<StatedResult> {
         let c = &mut self.cursor;
-        let start = c.start();
-        let mut parameters = Vec::new();
         c.expect("(")?;
         if !c.eat(")") {
             loop {
                 c.name("the name of a parameter")?;
-                c.expect(":")?;
-                parameters.push(shapes::shape(c)?);
+                c.eat(":");
+                shapes::shape(c)?;
                 if !c.eat(",") {
                     break;
                 }
@@ -201,8 +201,9 @@ impl<'a> Parser<'a> {
             c.expect(")")?;
         }
         c.expect("->")?;
+        let start = c.start();
         let result = shapes::shape(c)?;
-        Ok((parameters, result, (start, c.pos())))
+        Ok((result, (start, c.pos())))
     }
 
     /// Reads the instructions between braces. The caller names the computation.
@@ -638,23 +639,23 @@ fn same_dimensions(a: &Shape, b: &Shape) -> bool {
     }
 }
 
-/// The shapes that a text repeats must agree with the computation that it describes.
-fn check_signature(
-    computation: &Computation,
-    parameters: &[Shape],
-    result: &Shape,
-    agree: fn(&Shape, &Shape) -> bool,
-) -> Result<(), String> {
+/// The shapes of `entry_computation_layout` must be those of the entry, but for layouts and element types.
+fn check_entry_layout(computation: &Computation, parameters: &[Shape], result: &Shape) -> Result<(), String> {
     let actual = computation.parameters();
     if actual.len() != parameters.len() {
         return Err(format!("expected {} parameters as in the body, found '{}'", actual.len(), parameters.len()));
     }
     for (i, (id, shape)) in actual.into_iter().zip(parameters).enumerate() {
         let actual = &computation.instructions[id].shape;
-        if !agree(actual, shape) {
+        if !same_dimensions(actual, shape) {
             return Err(format!("expected shape {actual:#} of parameter {i} as in the body, found '{shape:#}'"));
         }
     }
+    check_result(computation, result, same_dimensions)
+}
+
+/// The shape that a text repeats of a computation's result must agree with it.
+fn check_result(computation: &Computation, result: &Shape, agree: fn(&Shape, &Shape) -> bool) -> Result<(), String> {
     let actual = computation.result_shape();
     if !agree(actual, result) {
         return Err(format!("expected shape {actual:#} of the result as in the body, found '{result:#}'"));

@@ -7,13 +7,31 @@ use brolga_runtime::{ArrayShape, ElementType, Layout, Shape};
 
 /// Reads a shape.
 pub(super) fn shape(c: &mut Cursor<'_>) -> Result<Shape> {
+    shape_before(c, Before::Anything)
+}
+
+/// Reads a shape that a literal may follow.
+pub(super) fn shape_of_literal(c: &mut Cursor<'_>) -> Result<Shape> {
+    shape_before(c, Before::Literal)
+}
+
+/// What may come after a shape.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Anything that opens with no brace and number: a brace belongs to the shape even after a blank, `f32[2] {0}`.
+    Anything,
+    /// A literal: only a brace right behind the shape is a layout, `s32[2] {1, 0}` has none.
+    Literal,
+}
+
+fn shape_before(c: &mut Cursor<'_>, before: Before) -> Result<Shape> {
     let start = c.start();
     if c.eat("(") {
         c.enter("tuple shapes")?;
         let mut elements = Vec::new();
         if !c.eat(")") {
             loop {
-                elements.push(shape(c)?);
+                elements.push(shape_before(c, before)?);
                 if !c.eat(",") {
                     break;
                 }
@@ -32,13 +50,13 @@ pub(super) fn shape(c: &mut Cursor<'_>) -> Result<Shape> {
         }
         "b" if c.byte() == Some(b'(') => {
             c.expect("(")?;
-            let inner = array_shape(c)?;
+            let inner = array_shape(c, Before::Anything)?;
             c.expect(")")?;
             Ok(Shape::Buffer(inner))
         }
         _ => {
             c.rewind(start);
-            array_shape(c).map(Shape::Array)
+            array_shape(c, before).map(Shape::Array)
         }
     }
 }
@@ -49,16 +67,15 @@ pub(super) fn at_shape(c: &mut Cursor<'_>) -> bool {
     let found = match c.peek() {
         Some(b'(') => true,
         _ => c.word().is_some_and(|word| match c.byte() {
-            Some(b'[') => true,
             Some(b'(') => word == "b",
-            _ => false,
+            _ => c.peek() == Some(b'['),
         }),
     };
     c.rewind(start);
     found
 }
 
-fn array_shape(c: &mut Cursor<'_>) -> Result<ArrayShape> {
+fn array_shape(c: &mut Cursor<'_>, before: Before) -> Result<ArrayShape> {
     let start = c.start();
     let Some(word) = c.word() else { return Err(c.expected("an element type")) };
     let Ok(ty) = word.parse::<ElementType>() else {
@@ -96,19 +113,19 @@ fn array_shape(c: &mut Cursor<'_>) -> Result<ArrayShape> {
     let bytes = out.checked_elements().and_then(|n| n.checked_mul(ty.byte_size()));
     if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
         let text = c.since(start).to_owned();
-        return Err(c.error(start, format!("expected an array of less than 2^63 bytes, found '{text}'")));
+        return Err(c.unsupported(start, &format!("an array of 2^63 bytes or more, '{text}'")));
     }
-    if at_layout(c) {
+    if at_layout(c, before) {
         out.layout = layout(c, out.rank())?;
     }
     Ok(out)
 }
 
-/// A brace that opens a layout: it stands right behind the shape, and holds numbers, properties or nothing. That tells
-/// it from the body of a computation, `-> f32[] {`, and from a literal, `s32[2] {1, 2}`.
-fn at_layout(c: &mut Cursor<'_>) -> bool {
+/// A brace that opens a layout: it holds numbers, properties or nothing, which tells it from the body of a computation,
+/// `-> f32[] {`; where a literal may follow it stands right behind the shape, which tells it from `s32[2] {1, 2}`.
+fn at_layout(c: &mut Cursor<'_>, before: Before) -> bool {
     let start = c.pos();
-    let found = c.byte() == Some(b'{')
+    let found = (before == Before::Anything || c.byte() == Some(b'{'))
         && c.eat("{")
         && c.peek().is_some_and(|b| b.is_ascii_digit() || matches!(b, b':' | b'}'));
     c.rewind(start);

@@ -521,19 +521,9 @@ fn errors_in_instructions() {
         ("r = f32[2,2]{1} negate(p)", 13, "expected a layout of 2 dimensions, found 1"),
         ("r = f32[-2] negate(p)", 9, "expected the size of a dimension, found '-2'"),
         (
-            "r = f32[9223372036854775807] negate(p)",
-            5,
-            "expected an array of less than 2^63 bytes, found 'f32[9223372036854775807]'",
-        ),
-        (
             "r = f32[99999999999999999999] negate(p)",
             9,
             "expected the size of a dimension that fits 64 bits, found '99999999999999999999'",
-        ),
-        (
-            "r = f32[4294967296,4294967296] negate(p)",
-            5,
-            "expected an array of less than 2^63 bytes, found 'f32[4294967296,4294967296]'",
         ),
         ("r = f32[2] negate(q)", 19, "expected an instruction defined above, found 'q'"),
         ("r = f32[2] negate(r)", 19, "expected an instruction defined above, found 'r'"),
@@ -666,13 +656,13 @@ fn errors_around_computations() {
         (
             "HloModule m\nENTRY e () -> f32[2] { ROOT a = f32[] constant(1) }",
             2,
-            9,
+            15,
             "expected shape f32[] of the result as in the body, found 'f32[2]'",
         ),
         (
-            "HloModule m\nENTRY e (a: f32[]) -> f32[] { ROOT a = f32[] constant(1) }",
-            2,
-            9,
+            "HloModule m, entry_computation_layout={(f32[])->f32[]}\nENTRY e { ROOT a = f32[] constant(1) }",
+            1,
+            39,
             "expected 0 parameters as in the body, found '1'",
         ),
         (

@@ -5,10 +5,11 @@ use super::ffi;
 use super::registry::{Closure, Handler};
 use super::status::XlaCustomCallStatus;
 use super::views::CustomCall;
-use crate::ArrayShape;
 use crate::abi::{CustomCallAbi, Status};
+use crate::program::memory::zeroed_words;
 use crate::services::{Failure, panic_text};
 use crate::tuple_buffer::Tables;
+use crate::{ArrayShape, OutOfMemory};
 use std::ffi::{c_char, c_void};
 
 type Original = unsafe extern "C" fn(out: *mut c_void, operands: *const *const c_void);
@@ -41,6 +42,10 @@ pub(super) unsafe fn handler(d: &Description, handler: *const Handler, buffers: 
         Handler::Function(address) => unsafe { function(d, std::ptr::with_exposed_provenance(*address), buffers) },
         // SAFETY: the buffers fit their shapes.
         Handler::Closure(f) => unsafe { closure(d, f, buffers) },
+        #[cfg(feature = "loader")]
+        Handler::Undefined => {
+            Err(failed(d, &format!("undefined symbol '{}': no function of that name is registered", d.target)))
+        }
     }
 }
 
@@ -113,20 +118,19 @@ unsafe fn closure(d: &Description, f: &Closure, buffers: &[*mut c_void]) -> Resu
             mine.start < other.end && other.start < mine.end
         })
     };
-    let copies: Vec<Option<Vec<u64>>> = operands
-        .iter()
-        .zip(buffers)
-        .map(|(shape, &pointer)| {
-            (shape.byte_size() > 0 && shared(shape, pointer)).then(|| {
-                let mut words = vec![0u64; shape.byte_size().div_ceil(8)];
-                // SAFETY: both sides have that many bytes.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), words.as_mut_ptr().cast(), shape.byte_size());
-                }
-                words
-            })
-        })
-        .collect();
+    let mut copies: Vec<Option<Vec<u64>>> = Vec::with_capacity(operands.len());
+    for (shape, &pointer) in operands.iter().zip(buffers) {
+        let size = shape.byte_size();
+        if size == 0 || !shared(shape, pointer) {
+            copies.push(None);
+            continue;
+        }
+        let words = zeroed_words(size.div_ceil(8));
+        let mut words = words.ok_or_else(|| failed(d, &OutOfMemory(size as u64).to_string()))?;
+        // SAFETY: both sides have that many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), words.as_mut_ptr().cast(), size) };
+        copies.push(Some(words));
+    }
     let inputs: Vec<&[u8]> = operands
         .iter()
         .zip(buffers)

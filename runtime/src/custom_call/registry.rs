@@ -22,6 +22,9 @@ pub(crate) enum Handler {
     Closure(Closure),
     /// The exposed address of a function.
     Function(usize),
+    /// Nothing: nobody defines the symbol.
+    #[cfg(feature = "loader")]
+    Undefined,
 }
 
 /// Custom calls by name.
@@ -87,6 +90,11 @@ impl CustomCalls {
         self.handlers.get(name)
     }
 
+    /// Whether a call of that name leads to a function.
+    pub fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
     fn find(&self, name: &str) -> Option<Handler> {
         if let Some(found) = self.handlers.get(name) {
             return Some(found.clone());
@@ -138,6 +146,8 @@ fn call_literals(handler: &Handler, d: &Description, operands: &[&Literal]) -> R
     for alias in &d.aliases {
         // The shared buffer is the result's, which starts as a copy of the operand.
         let to = shapes.len() + alias.result;
+        let size = buffers.get(alias.operand).map_or(0, |b| b.bytes().len() as u64);
+        crate::room_for(size).map_err(|e| e.to_string())?;
         let copy = buffers.get(alias.operand).map(|b| b.bytes().to_vec());
         if let (Some(from), Some(target)) = (copy, buffers.get_mut(to)) {
             if from.len() != target.bytes().len() {

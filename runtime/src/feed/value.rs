@@ -94,6 +94,7 @@ impl FeedValue {
         let array = *arrays(&shape).get(part).ok_or_else(missing)?;
         let literal = *self.literal.arrays().get(part).ok_or_else(missing)?;
         let leaf = leaf(array)?;
+        crate::room_for(leaf.byte_size()).map_err(|e| FeedError::Unsupported(e.to_string()))?;
         let mut out = vec![0; usize::try_from(leaf.byte_size()).map_err(|_| missing())?];
         store(&leaf, literal, &mut out).map_err(|e| FeedError::Unsupported(e.to_string()))?;
         Ok(out)

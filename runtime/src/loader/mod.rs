@@ -11,7 +11,10 @@
 //! read-only data and GOT | writable data, each on pages of its own; copy, apply relocations, protect. Each undefined
 //! symbol that is called gets a stub, a jump through its GOT slot, used where the call cannot reach the function.
 //!
-//! A custom call's symbol is asked of the caller's resolver, then of the registry of custom calls, then of the process.
+//! A custom call's symbol is asked of the caller's resolver, then of the registry of custom calls, then of the process. One
+//! that nobody defines is no reason to refuse the program, which may never call it: the program calls by handle then, and the
+//! handle of that symbol leads to a failure that names it, with the line of the call. A caller who would rather know at once
+//! asks for [`LoadOptions::strict_symbols`].
 //!
 //! Unwind tables are not registered: a backtrace ends at the program.
 
@@ -22,11 +25,12 @@ mod symbols;
 pub use image::Image;
 pub use symbols::{open_library, process_symbol};
 
-use crate::abi::{DescriptorInfo, EntryFn, Implementation, Service};
+use crate::abi::{CustomCallInfo, DescriptorInfo, EntryFn, Implementation, Service};
 use crate::custom_call::{BY_HANDLE, CustomCalls, Handler};
 use crate::program::Library;
-use crate::{LoadError, services};
+use crate::{LoadError, UndefinedSymbol, services};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -43,6 +47,8 @@ pub struct LoadOptions<'a> {
     pub custom_calls: Option<&'a CustomCalls>,
     /// Whether symbols of this process are used for what neither knows.
     pub process_symbols: bool,
+    /// Whether a custom call of a symbol that nobody defines is an error here, not only where the program comes to it.
+    pub strict_symbols: bool,
     /// Library services to be used in place of the runtime's own.
     pub services: &'a [Implementation],
     /// Whether the content hash is checked.
@@ -51,7 +57,14 @@ pub struct LoadOptions<'a> {
 
 impl Default for LoadOptions<'_> {
     fn default() -> Self {
-        LoadOptions { resolver: None, custom_calls: None, process_symbols: true, services: &[], verify_hash: true }
+        LoadOptions {
+            resolver: None,
+            custom_calls: None,
+            process_symbols: true,
+            strict_symbols: false,
+            services: &[],
+            verify_hash: true,
+        }
     }
 }
 
@@ -65,6 +78,8 @@ pub struct Loaded {
     pub(crate) library: Library,
     /// What its custom calls lead to, where it calls them by handle.
     pub(crate) handlers: Vec<Arc<Handler>>,
+    /// The symbols of custom calls that nobody defines.
+    pub undefined: Vec<UndefinedSymbol>,
     /// Its memory.
     pub image: Image,
 }
@@ -80,10 +95,28 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Loaded, LoadError
         return Err(LoadError::Hash);
     }
     crate::program::check_host(&descriptor)?;
-    let registered = |symbol: &str| options.custom_calls.and_then(|calls| calls.get(symbol));
-    // Closures have no address: a program that calls one gets handles for all its custom calls, and the service that
-    // reads them; so do its plain calls, which are direct otherwise.
-    let by_handle = descriptor.custom_calls.iter().any(|c| matches!(registered(&c.symbol), Some(Handler::Closure(_))));
+    let find = |symbol: &str| -> Option<Handler> {
+        let function = |address: *const c_void| Handler::Function(address.expose_provenance());
+        let given = options.resolver.and_then(|resolver| resolver(symbol)).map(function);
+        let registered = || options.custom_calls.and_then(|calls| calls.get(symbol)).cloned();
+        let of_process = || options.process_symbols.then(|| process_symbol(symbol)).flatten().map(function);
+        given.or_else(registered).or_else(of_process)
+    };
+    let (mut targets, mut undefined) = (BTreeMap::new(), Vec::new());
+    for CustomCallInfo { symbol, line, .. } in &descriptor.custom_calls {
+        let found = find(symbol);
+        if found.is_none() {
+            let missing = UndefinedSymbol { symbol: symbol.clone(), line: *line };
+            if options.strict_symbols {
+                return Err(missing.into());
+            }
+            undefined.push(missing);
+        }
+        targets.insert(symbol.clone(), found.unwrap_or(Handler::Undefined));
+    }
+    // Closures and what nobody defines have no address: a program with one of them gets handles for all its custom
+    // calls, and the service that reads them; so do its plain calls, which are direct otherwise.
+    let by_handle = targets.values().any(|handler| !matches!(handler, Handler::Function(_)));
     if by_handle {
         descriptor.needed_services = descriptor.needed_services.union(Service::CustomCall.set());
     }
@@ -96,23 +129,18 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Loaded, LoadError
     })?;
     let handlers: RefCell<Vec<Arc<Handler>>> = RefCell::default();
     let resolve = |symbol: &str| -> Result<u64, LoadError> {
-        let given = options.resolver.and_then(|resolver| resolver(symbol));
-        let function = |address: *const c_void| Handler::Function(address.expose_provenance());
-        let found = given.map(function).or_else(|| registered(symbol).cloned());
-        let of_process = || options.process_symbols.then(|| process_symbol(symbol)).flatten();
-        let found = found.or_else(|| of_process().map(function));
-        let call = descriptor.custom_calls.iter().find(|c| c.symbol == symbol);
-        let line = call.map_or(0, |c| c.line);
-        match found {
-            None => Err(LoadError::UndefinedSymbol { symbol: symbol.to_owned(), line }),
-            Some(handler) if by_handle && call.is_some() => {
-                let handler = Arc::new(handler);
-                let address = std::ptr::from_ref(&*handler).expose_provenance();
-                handlers.borrow_mut().push(handler);
-                Ok(address as u64)
-            }
+        let target = targets.get(symbol);
+        if let (Some(handler), true) = (target, by_handle) {
+            let handler = Arc::new(handler.clone());
+            let address = std::ptr::from_ref(&*handler).expose_provenance();
+            handlers.borrow_mut().push(handler);
+            return Ok(address as u64);
+        }
+        match target.cloned().or_else(|| find(symbol)) {
             Some(Handler::Function(address)) => Ok(address as u64),
             Some(Handler::Closure(_)) => Err(LoadError::Unsupported(format!("a closure for the symbol '{symbol}'"))),
+            // Not the symbol of a custom call: nothing stands between the program and it.
+            Some(Handler::Undefined) | None => Err(UndefinedSymbol { symbol: symbol.to_owned(), line: 0 }.into()),
         }
     };
     let plan = object.plan(&resolve)?;
@@ -123,5 +151,5 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Loaded, LoadError
     let image = builder.protect()?;
     let entry = image.function(entry).ok_or_else(|| LoadError::Malformed("the entry lies outside the code".into()))?;
     let handlers = handlers.into_inner();
-    Ok(Loaded { descriptor, entry, library, handlers, image })
+    Ok(Loaded { descriptor, entry, library, handlers, undefined, image })
 }

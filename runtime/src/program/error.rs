@@ -1,5 +1,6 @@
 //! What can go wrong when a program is loaded or run.
 
+use crate::OutOfMemory;
 use crate::abi::{Architecture, DescriptorError, IsaFeatures, Services, Status};
 
 /// Why a program cannot be used here.
@@ -39,13 +40,8 @@ pub enum LoadError {
         missing: Services,
     },
     /// A symbol was found nowhere.
-    #[error("undefined symbol '{symbol}'{}", line_text(*line))]
-    UndefinedSymbol {
-        /// Its name.
-        symbol: String,
-        /// The line of the custom call in the HLO text, 0 where unknown.
-        line: u32,
-    },
+    #[error(transparent)]
+    UndefinedSymbol(#[from] UndefinedSymbol),
     /// The object uses something that the loader does not know.
     #[error("the loader does not support {0}")]
     Unsupported(String),
@@ -55,6 +51,16 @@ pub enum LoadError {
     /// The operating system refused memory.
     #[error("cannot map memory: {0}")]
     Memory(String),
+}
+
+/// A symbol that a program calls and nobody defines.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("undefined symbol '{symbol}'{}", line_text(*line))]
+pub struct UndefinedSymbol {
+    /// Its name.
+    pub symbol: String,
+    /// The line of the first custom call of it in the HLO text, 0 where unknown.
+    pub line: u32,
 }
 
 fn host_name(architecture: Option<Architecture>) -> String {
@@ -120,6 +126,12 @@ pub enum RunError {
         /// What the service said.
         message: String,
     },
+}
+
+impl From<OutOfMemory> for RunError {
+    fn from(OutOfMemory(bytes): OutOfMemory) -> RunError {
+        RunError::OutOfMemory(bytes)
+    }
 }
 
 fn status_text(code: i32) -> String {

@@ -6,6 +6,18 @@ use crate::{ArrayLiteral, ArrayShape};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
+/// That many zeros; `None` where there is no memory for them. Pages that nobody writes stay untouched.
+pub(crate) fn zeroed_words(count: usize) -> Option<Vec<u64>> {
+    if count == 0 {
+        return Some(Vec::new());
+    }
+    let layout = Layout::array::<u64>(count).ok()?;
+    // SAFETY: the size is not zero.
+    let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    // SAFETY: the global allocator gave it with the layout of a vector of this capacity; all elements are zero.
+    Some(unsafe { Vec::from_raw_parts(start.as_ptr().cast(), count, count) })
+}
+
 /// Zeroed bytes at 64-byte alignment.
 pub(crate) struct AlignedBytes {
     start: NonNull<u8>,
@@ -164,7 +176,7 @@ pub(crate) fn load(index: usize, leaf: &Leaf, buffer: &[u8]) -> Result<ArrayLite
             }
         }
     }
-    let mut literal = ArrayLiteral::zeros(&ArrayShape::new(leaf.shape.ty, dims.clone()));
+    let mut literal = ArrayLiteral::try_zeros(&ArrayShape::new(leaf.shape.ty, dims.clone()))?;
     if is_literal_form(leaf) && buffer.len() == literal.bytes().len() {
         literal.bytes_mut().copy_from_slice(buffer);
         return Ok(literal);

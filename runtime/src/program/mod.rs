@@ -10,7 +10,7 @@ mod host;
 pub(crate) mod memory;
 mod session;
 
-pub use error::{LoadError, RunError};
+pub use error::{LoadError, RunError, UndefinedSymbol};
 pub use session::{Caller, Session};
 
 use crate::ArrayLiteral;
@@ -40,6 +40,7 @@ struct Inner {
     /// What its custom calls lead to, where it calls them by handle.
     #[cfg(feature = "loader")]
     _handlers: Vec<Arc<crate::custom_call::Handler>>,
+    undefined: Vec<UndefinedSymbol>,
 }
 
 /// How a program is run.
@@ -105,7 +106,7 @@ pub(crate) fn check_host(descriptor: &DescriptorInfo) -> Result<(), LoadError> {
 
 impl Program {
     /// Loads the bytes of an object file that this compiler wrote; symbols of custom calls are looked up in this
-    /// process.
+    /// process. A run fails that comes to a call which nobody defines: see [`Program::undefined_symbols`].
     ///
     /// The object is code that will run with the rights of this process: load only what you trust. Its content hash
     /// guards against accidents, not against malice.
@@ -125,8 +126,8 @@ impl Program {
     pub fn from_object_with(bytes: &[u8], options: &crate::loader::LoadOptions<'_>) -> Result<Program, LoadError> {
         let loaded = crate::loader::load(bytes, options)?;
         let (descriptor, entry, library) = (loaded.descriptor, loaded.entry, loaded.library);
-        let (_image, _handlers) = (Some(loaded.image), loaded.handlers);
-        Ok(Program { inner: Arc::new(Inner { descriptor, entry, library, _image, _handlers }) })
+        let (_image, _handlers, undefined) = (Some(loaded.image), loaded.handlers, loaded.undefined);
+        Ok(Program { inner: Arc::new(Inner { descriptor, entry, library, _image, _handlers, undefined }) })
     }
 
     /// A program that is linked into this binary: its symbols `NAME_descriptor` and `NAME`.
@@ -167,6 +168,7 @@ impl Program {
                 _image: None,
                 #[cfg(feature = "loader")]
                 _handlers: Vec::new(),
+                undefined: Vec::new(),
             }),
         })
     }
@@ -174,6 +176,14 @@ impl Program {
     /// What the program says of itself.
     pub fn descriptor(&self) -> &DescriptorInfo {
         &self.inner.descriptor
+    }
+
+    /// The symbols of custom calls that nobody defines, each once: a run that comes to a call of one fails, and says so.
+    /// Empty for programs that are linked or were loaded with
+    #[cfg_attr(feature = "loader", doc = "[`strict_symbols`](crate::loader::LoadOptions::strict_symbols).")]
+    #[cfg_attr(not(feature = "loader"), doc = "strict symbols.")]
+    pub fn undefined_symbols(&self) -> &[UndefinedSymbol] {
+        &self.inner.undefined
     }
 
     pub(crate) fn library(&self) -> &Library {
@@ -222,7 +232,7 @@ impl Program {
         for (leaf, alias) in descriptor.results.iter().zip(&shared) {
             buffers.push(match alias {
                 Some(parameter) => ResultSlot::Parameter(*parameter),
-                None if is_literal_form(leaf) => ResultSlot::Literal(ArrayLiteral::zeros(&leaf.shape)),
+                None if is_literal_form(leaf) => ResultSlot::Literal(ArrayLiteral::try_zeros(&leaf.shape)?),
                 None => ResultSlot::Bytes(AlignedBytes::new(leaf.byte_size())?),
             });
         }

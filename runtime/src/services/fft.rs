@@ -240,6 +240,8 @@ fn fft(call: &mut Call<'_>, _: Option<&Context>) -> Result<(), Failure> {
         _ => return Err(misfit()),
     };
     let empty = operand.elements() == 0 || transform.lengths.contains(&0);
+    // Operand and result as numbers, and lines on their way.
+    call.room(usize::MAX, 3)?;
     let from = call.operand_bytes(0)?;
     let mut results = call.results_mut()?;
     let to = results.first_mut().ok_or_else(misfit)?;

@@ -114,6 +114,21 @@ impl<'a> Call<'a> {
         self.function
     }
 
+    /// Refuses a call that works on `copies` copies, in double precision, of the largest part of `dimensions` dimensions,
+    /// where there is no memory for them: the bodies take memory for granted.
+    #[cfg(any(feature = "fft", feature = "linalg"))]
+    pub(crate) fn room(&self, dimensions: usize, copies: u64) -> Result<(), Failure> {
+        let size = |s: &ArrayShape| {
+            s.dims.iter().rev().take(dimensions).fold(16u64, |n, &d| n.saturating_mul(d.max(0).unsigned_abs()))
+        };
+        let largest = self.shapes.iter().map(size).max().unwrap_or(0);
+        // A small one is not worth the question.
+        if largest < 1 << 20 {
+            return Ok(());
+        }
+        crate::room_for(largest.saturating_mul(copies)).map_err(|e| Failure::new(e.to_string()))
+    }
+
     /// What the runtime's own services work with, where the context has it.
     pub fn resources(&self) -> Option<&'a Resources> {
         self.resources

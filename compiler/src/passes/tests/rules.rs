@@ -343,6 +343,35 @@ fn calls_inline_and_keep_effects() {
 }
 
 #[test]
+fn calls_within_calls_inline_in_one_go_and_keep_effects_in_order() {
+    check(
+        &[inline::run, dce::run],
+        "deep { t = token[] parameter(0) x = f32[] parameter(1) o = token[] outfeed(x, t) ROOT r = f32[] negate(x) }
+         middle {
+           t = token[] parameter(0) x = f32[] parameter(1) s = f32[] sine(x)
+           c = f32[] call(t, s), to_apply=deep, control-predecessors={s}
+           ROOT e = f32[] exponential(x), control-predecessors={c} }
+         often { x = f32[] parameter(0) ROOT r = f32[] cosine(x) }
+         above { x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=often }",
+        "p = f32[] parameter(0)
+         t = token[] after-all()
+         c = f32[] call(t, p), to_apply=middle
+         a = f32[] call(c), to_apply=above
+         b = f32[] call(a), to_apply=often
+         ROOT r = f32[] add(c, b), control-predecessors={c}",
+        "p = f32[] parameter(0)
+         t = token[] after-all()
+         s = f32[] sine(p)
+         o = token[] outfeed(s, t), control-predecessors={s}
+         r.1 = f32[] negate(s)
+         e = f32[] exponential(p), control-predecessors={o, r.1}
+         r.2 = f32[] cosine(e)
+         r.3 = f32[] cosine(r.2)
+         ROOT r = f32[] add(e, r.3), control-predecessors={o, e}",
+    );
+}
+
+#[test]
 fn asynchronous_forms_become_plain() {
     check(
         &[async_to_sync::run, inline::run, simplify::run, dce::run],

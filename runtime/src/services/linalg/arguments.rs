@@ -64,6 +64,8 @@ routines! {
     Syevd = 12, Eigh, ["syevd", "heevd"], ["mode", "uplo"];
     /// Eigenvalues and eigenvectors of general matrices.
     Geev = 13, Eig, ["geev"], ["compute_left", "compute_right"];
+    /// The Schur form of general matrices.
+    Gees = 14, Eig, ["gees"], ["mode", "sort"];
 }
 
 impl Routine {
@@ -200,6 +202,12 @@ pub fn check(
             let (values, vectors) = (shape(ty, &[n]), shape(complex(ty), &[n, n]));
             let mut yields = vec![values; if ty.is_complex() { 1 } else { 2 }];
             yields.extend([vectors.clone(), vectors, info]);
+            (vec![same], yields)
+        }
+        Routine::Gees => {
+            let mut yields = vec![same.clone(), same.clone()];
+            yields.extend(vec![shape(ty, &[n]); if ty.is_complex() { 1 } else { 2 }]);
+            yields.extend([info.clone(), info]);
             (vec![same], yields)
         }
     };

@@ -12,7 +12,7 @@ use crate::services::Failure;
 const PANEL: usize = 32;
 
 /// Makes a reflector from a column: its first element becomes the real number, the others the tail of `v`. Yields `tau`.
-fn reflector<T: Field>(x: &mut [T]) -> T {
+pub(super) fn reflector<T: Field>(x: &mut [T]) -> T {
     let Some((first, rest)) = x.split_first_mut() else { return T::ZERO };
     let (alpha, tail) = (*first, norm(rest));
     if tail == 0.0 && alpha.im() == 0.0 {
@@ -199,7 +199,7 @@ pub(super) fn run_product<T: Field>(args: &mut Arguments<'_>) -> Result<(), Fail
 }
 
 /// Hessenberg form in place, of the rows and columns `low..high`.
-fn hessenberg<T: Field>(a: &mut Matrix<T>, low: usize, high: usize) -> Vec<T> {
+pub(super) fn hessenberg<T: Field>(a: &mut Matrix<T>, low: usize, high: usize) -> Vec<T> {
     let n = a.rows;
     let mut taus = vec![T::ZERO; n.saturating_sub(1)];
     let last = high.saturating_sub(1);
@@ -222,6 +222,19 @@ fn hessenberg<T: Field>(a: &mut Matrix<T>, low: usize, high: usize) -> Vec<T> {
         }
     }
     taus
+}
+
+/// The unitary matrix of a whole Hessenberg form, whose reflectors stand below the subdiagonal.
+pub(super) fn hessenberg_vectors<T: Field>(factors: &Matrix<T>, taus: &[T]) -> Matrix<T> {
+    let inner = factors.rows.saturating_sub(1);
+    let reflectors = Matrix::generate(inner, inner, |i, j| factors.at(i + 1, j));
+    let mut q = Matrix::identity(inner, inner);
+    apply_product(&reflectors, taus, false, &mut q);
+    Matrix::generate(factors.rows, factors.rows, |i, j| match (i, j) {
+        (0, 0) => T::ONE,
+        (0, _) | (_, 0) => T::ZERO,
+        _ => q.at(i - 1, j - 1),
+    })
 }
 
 /// The tridiagonal form of a Hermitian matrix whose both triangles are given; reflectors stay in the lower one. Yields

@@ -3,6 +3,7 @@
 //! Invariant: a [`Matrix`] is dense and column-major, whatever the order of the array that it was read from.
 //! Magnitudes are worked out in `f64`, so that only `f64` itself needs care for overflow.
 
+use super::schur::Form;
 use faer::linalg::matmul::matmul;
 use faer::traits::{ComplexField, Conjugate};
 use faer::{Accum, MatMut, MatRef, Par};
@@ -21,6 +22,8 @@ pub(super) trait Field:
     const COMPLEX: bool;
     /// Whether the parts are `f32`.
     const SINGLE: bool;
+    /// The numbers of double precision of the same kind.
+    type Wide: Form;
 
     /// A number, each part rounded; a real field drops the imaginary one.
     fn of(re: f64, im: f64) -> Self;
@@ -56,6 +59,7 @@ pub(super) trait Field:
 macro_rules! real_field {
     ($($ty:ty),*) => { $(
         impl Field for $ty {
+            type Wide = f64;
             const ZERO: $ty = 0.0;
             const ONE: $ty = 1.0;
             const COMPLEX: bool = false;
@@ -69,6 +73,7 @@ macro_rules! real_field {
             fn store(self, bytes: &mut [u8]) { copy(bytes, &self.to_ne_bytes()) }
         }
         impl Field for Complex<$ty> {
+            type Wide = Complex<f64>;
             const ZERO: Complex<$ty> = Complex::new(0.0, 0.0);
             const ONE: Complex<$ty> = Complex::new(1.0, 0.0);
             const COMPLEX: bool = true;
@@ -153,6 +158,12 @@ impl<T: Field> Matrix<T> {
             column.iter_mut().enumerate().for_each(|(i, v)| *v = value(i, j));
         }
         out
+    }
+
+    /// The same numbers in another precision, each rounded.
+    pub fn converted<U: Field>(&self) -> Matrix<U> {
+        let data = self.data.iter().map(|v| U::of(v.re(), v.im())).collect();
+        Matrix { rows: self.rows, columns: self.columns, data }
     }
 
     /// An element, which must be there.

@@ -5,7 +5,9 @@
 //! copy, in the arithmetic of its type (narrower floats in `f32`), on one thread, and never fails for what a matrix
 //! holds: that is what `info` and NaN are for. Algorithm: [`arguments::check`] compares the shapes with those of the
 //! routine, then each matrix of the batch is read, worked on and written. Systems, Cholesky, LU and Householder
-//! factors are blocked loops here, with `faer`'s matrix product inside; singular values and eigenvalues are `faer`'s.
+//! factors are blocked loops here, with `faer`'s matrix product inside; the Schur form is a QR iteration of its own; singular
+//! values and eigenvalues are `faer`'s. What iterates to singular values, to eigenvalues of symmetric matrices or to the
+//! Schur form does so in double precision, whatever the type.
 //!
 //! | attribute | meaning |
 //! |---|---|
@@ -18,6 +20,7 @@ mod cholesky;
 mod householder;
 mod lu;
 mod matrix;
+mod schur;
 mod spectral;
 #[cfg(test)]
 mod tests;
@@ -76,6 +79,8 @@ fn solve_with<'a>(
 
 /// Reads a call for a body.
 fn serve(call: &mut Call<'_>, body: Body) -> Result<(), Failure> {
+    // The matrix, its copy to work on, vectors on both sides with their copies, and what the iterations need.
+    call.room(2, 8)?;
     let operand_shapes = call.operands().to_vec();
     let result_shapes = call.results().to_vec();
     let mut operands = Vec::with_capacity(operand_shapes.len());
@@ -128,6 +133,9 @@ bodies! {
     SVD Svd serve_svd svd_body, args T => spectral::run_svd::<T>(args);
     /// Eigenvalues and vectors of symmetric and Hermitian matrices.
     EIGH Eigh serve_eigh eigh_body, args T => spectral::run_symmetric::<T>(args);
-    /// Eigenvalues and vectors of general matrices.
-    EIG Eig serve_eig eig_body, args T => spectral::run_general::<T>(args);
+    /// Eigenvalues and vectors of general matrices, and their Schur forms.
+    EIG Eig serve_eig eig_body, args T => match args.routine {
+        Routine::Gees => schur::run::<T>(args),
+        _ => spectral::run_general::<T>(args),
+    };
 }

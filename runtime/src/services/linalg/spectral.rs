@@ -1,6 +1,8 @@
 //! Singular values, and eigenvalues with their vectors.
 //!
-//! The iterations are those of the crate `faer`, on one thread. A matrix that holds something infinite or not a number
+//! The iterations are those of the crate `faer`, on one thread. Those for singular values and for symmetric matrices work in
+//! double precision, from which single precision is rounded once: in `f32` itself their errors reach a hundred units in the last
+//! place of the norm at a few hundred rows, where LAPACK's stay within a few. A matrix that holds something infinite or not a number
 //! never reaches them: its results are NaN and its `info` is the number of the argument at fault, negative, as LAPACK
 //! has it. A matrix whose elements are so large or small that their squares would overflow or vanish is scaled by a power
 //! of two beforehand, its values afterwards. Eigenvectors of general matrices have length one, and their largest
@@ -16,14 +18,14 @@ use faer::{ColMut, Par};
 use num_complex::Complex;
 
 /// Which argument the matrix is in the routines of LAPACK that are here.
-const MATRIX_ARGUMENT: i32 = 4;
+pub(super) const MATRIX_ARGUMENT: i32 = 4;
 
 fn scratch(size: StackReq) -> Result<MemBuffer, Failure> {
     MemBuffer::try_new(size).map_err(|_| Failure::new("not enough memory for a factorization"))
 }
 
 /// A power of two for the matrix to be multiplied by before the iteration; 1 for most matrices.
-fn scaling<T: Field>(a: &Matrix<T>) -> f64 {
+pub(super) fn scaling<T: Field>(a: &Matrix<T>) -> f64 {
     let largest = a.data.iter().fold(0.0f64, |m, v| m.max(v.re().abs()).max(v.im().abs()));
     let limit = if T::SINGLE { 1e12 } else { 1e138 };
     if largest == 0.0 || (1.0 / limit..=limit).contains(&largest) {
@@ -32,7 +34,7 @@ fn scaling<T: Field>(a: &Matrix<T>) -> f64 {
     2f64.powi(-(largest.log2().floor().clamp(-1000.0, 1000.0) as i32))
 }
 
-fn scaled<T: Field>(a: &Matrix<T>, factor: f64) -> Matrix<T> {
+pub(super) fn scaled<T: Field>(a: &Matrix<T>, factor: f64) -> Matrix<T> {
     Matrix::generate(a.rows, a.columns, |i, j| a.at(i, j).times(factor))
 }
 
@@ -44,19 +46,19 @@ fn wanted(vectors: bool) -> ComputeEigenvectors {
 pub(super) fn run_symmetric<T: Field>(args: &mut Arguments<'_>) -> Result<(), Failure> {
     let (vectors, lower) = (args.letter(0, b'V'), args.letter(1, b'L'));
     for batch in 0..args.batches() {
-        let given = args.matrix::<T>(0, batch)?;
+        let given = args.matrix::<T>(0, batch)?.converted::<T::Wide>();
         let n = given.rows;
         let a = Matrix::generate(n, n, |i, j| match i.cmp(&j) {
-            std::cmp::Ordering::Less => T::ZERO,
-            std::cmp::Ordering::Equal => T::of(given.at(i, i).re(), 0.0),
+            std::cmp::Ordering::Less => <T::Wide as Field>::ZERO,
+            std::cmp::Ordering::Equal => <T::Wide as Field>::of(given.at(i, i).re(), 0.0),
             std::cmp::Ordering::Greater if lower => given.at(i, j),
             std::cmp::Ordering::Greater => given.at(j, i).conjugate(),
         });
-        let mut values = vec![T::ZERO; n];
+        let mut values = vec![<T::Wide as Field>::ZERO; n];
         let mut u = if vectors { Matrix::zeros(n, n) } else { given };
         let mut info = if a.is_finite() { 0 } else { -MATRIX_ARGUMENT };
         if info == 0 && n > 0 {
-            let size = evd::self_adjoint_evd_scratch::<T>(n, wanted(vectors), Par::Seq, Default::default());
+            let size = evd::self_adjoint_evd_scratch::<T::Wide>(n, wanted(vectors), Par::Seq, Default::default());
             let mut memory = scratch(size)?;
             let done = evd::self_adjoint_evd(
                 a.view(),
@@ -71,9 +73,9 @@ pub(super) fn run_symmetric<T: Field>(args: &mut Arguments<'_>) -> Result<(), Fa
         let mut values: Vec<f64> = values.iter().map(|v| v.re()).collect();
         if info != 0 {
             values.fill(f64::NAN);
-            u = u.filled(T::of(f64::NAN, f64::NAN));
+            u = u.filled(<T::Wide as Field>::of(f64::NAN, f64::NAN));
         }
-        args.put_matrix(0, batch, &u)?;
+        args.put_matrix(0, batch, &u.converted::<T>())?;
         args.put_reals(1, batch, &values)?;
         args.put_integers(2, batch, &[info])?;
     }
@@ -84,10 +86,10 @@ pub(super) fn run_symmetric<T: Field>(args: &mut Arguments<'_>) -> Result<(), Fa
 pub(super) fn run_svd<T: Field>(args: &mut Arguments<'_>) -> Result<(), Failure> {
     let vectors = !args.letter(0, b'N');
     for batch in 0..args.batches() {
-        let a = args.matrix::<T>(0, batch)?;
+        let a = args.matrix::<T>(0, batch)?.converted::<T::Wide>();
         let (m, n) = (a.rows, a.columns);
         let (u_columns, v_columns) = (args.result_matrix(2)?.1, args.result_matrix(3)?.0);
-        let mut values = vec![T::ZERO; m.min(n)];
+        let mut values = vec![<T::Wide as Field>::ZERO; m.min(n)];
         let (mut u, mut v) = (Matrix::zeros(m, u_columns), Matrix::zeros(n, v_columns));
         let (mut info, mut factor) = (if a.is_finite() { 0 } else { -MATRIX_ARGUMENT }, 1.0);
         if m == 0 || n == 0 {
@@ -98,7 +100,8 @@ pub(super) fn run_svd<T: Field>(args: &mut Arguments<'_>) -> Result<(), Failure>
                 (_, true) => ComputeSvdVectors::Thin,
                 (_, false) => ComputeSvdVectors::Full,
             };
-            let size = svd::svd_scratch::<T>(m, n, kind(u_columns), kind(v_columns), Par::Seq, Default::default());
+            let size =
+                svd::svd_scratch::<T::Wide>(m, n, kind(u_columns), kind(v_columns), Par::Seq, Default::default());
             let mut memory = scratch(size)?;
             factor = scaling(&a);
             let done = svd::svd(
@@ -114,14 +117,14 @@ pub(super) fn run_svd<T: Field>(args: &mut Arguments<'_>) -> Result<(), Failure>
         }
         let mut values: Vec<f64> = values.iter().map(|v| v.re() / factor).collect();
         if info != 0 {
-            let nan = T::of(f64::NAN, f64::NAN);
+            let nan = <T::Wide as Field>::of(f64::NAN, f64::NAN);
             values.fill(f64::NAN);
             (u, v) = (u.filled(nan), v.filled(nan));
         }
-        args.put_matrix(0, batch, &a)?;
+        args.put_matrix(0, batch, &a.converted::<T>())?;
         args.put_reals(1, batch, &values)?;
-        args.put_matrix(2, batch, &u)?;
-        args.put_matrix(3, batch, &v.adjoint())?;
+        args.put_matrix(2, batch, &u.converted::<T>())?;
+        args.put_matrix(3, batch, &v.adjoint().converted::<T>())?;
         args.put_integers(4, batch, &[info])?;
     }
     Ok(())
