@@ -268,15 +268,15 @@ impl Builder {
             let vector = self.array_at(at, start_indices)?;
             let zero = self.zero(vector.ty);
             let written = self.dynamic_update_slice(turned, update, &vec![zero; a.rank()]);
-            let back = self.neg_modulo_at(at, start_indices, &a)?;
-            self.dynamic_slice_modulo_at(at, written, back, &a.dims)
+            let (start, sizes) = self.modulo_at(at, start_indices, &a)?;
+            self.dynamic_slice_modulo_at(at, written, self.sub(sizes, start), &a.dims)
         });
         self.finish(step)
     }
 
     fn dynamic_slice_modulo_at(&self, at: At, operand: Op, starts: Op, sizes: &[i64]) -> Step {
         let a = self.array_at(at, operand)?;
-        let starts = self.modulo_at(at, starts, &a)?;
+        let (starts, _) = self.modulo_at(at, starts, &a)?;
         let mut extended = operand;
         for (d, &size) in sizes.iter().enumerate().take(a.rank()) {
             // A size that does not fit is the rule's to refuse.
@@ -289,30 +289,22 @@ impl Builder {
         self.add_at(at, Opcode::DynamicSlice, &[extended, starts], attrs, None)
     }
 
-    /// Each element of a vector of indices modulo the size of its dimension, never negative.
-    fn modulo_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step {
-        let sizes = self.sizes_at(at, starts, a)?;
-        let rest = self.rem(starts, sizes);
-        if self.array_at(at, starts)?.ty.is_unsigned_integer() {
-            return Ok(rest);
-        }
-        Ok(self.rem(self.add(rest, sizes), sizes))
-    }
-
-    fn neg_modulo_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step {
-        let sizes = self.sizes_at(at, starts, a)?;
-        Ok(self.sub(sizes, self.modulo_at(at, starts, a)?))
-    }
-
-    /// The sizes of an array as a vector of the type of `starts`.
-    fn sizes_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step {
+    /// Each element of a vector of indices modulo the size of its dimension, never negative, and the sizes, as vectors of
+    /// 64-bit integers: the type of the indices need hold neither a size nor the sum of an index and a size.
+    fn modulo_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step<(Op, Op)> {
         let vector = self.array_at(at, starts)?;
         if !vector.ty.is_integer() || vector.dims != [a.rank() as i64] {
             let message = format!("expected a vector of {} integers as start indices, found {vector:#}", a.rank());
             return Err(self.reject(at, Opcode::DynamicSlice, RuleError::new("dynamic-slice.indices", message)));
         }
-        let mut sizes = ArrayLiteral::zeros(&vector);
+        let unsigned = vector.ty.is_unsigned_integer();
+        let wide = vector.with_type(if unsigned { ElementType::U64 } else { ElementType::S64 });
+        let mut sizes = ArrayLiteral::zeros(&wide);
         a.dims.iter().enumerate().for_each(|(i, &n)| sizes.set(i, Scalar::Int(n.max(1))));
-        Ok(self.constant_literal(sizes))
+        let sizes = self.constant_literal(sizes);
+        let starts = self.add_at(at, Opcode::Convert, &[starts], Attrs::new(), Some(wide.into()))?;
+        let rest = self.rem(starts, sizes);
+        let modulo = if unsigned { rest } else { self.rem(self.add(rest, sizes), sizes) };
+        Ok((modulo, sizes))
     }
 }

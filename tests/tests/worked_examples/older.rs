@@ -2,7 +2,7 @@
 
 use super::{Example, b43};
 use brolga_compiler::builder::{Builder, DotDimensions};
-use brolga_runtime::{ArrayLiteral, ElementType, Shape};
+use brolga_runtime::{ArrayLiteral, ElementType, NativeType, Shape};
 
 const LINE: [f32; 5] = [0.0, 1.0, 2.0, 3.0, 4.0];
 
@@ -80,6 +80,35 @@ fn dynamic_update_slice_modulo_the_size() {
     let u = x.array(&[3, 2], &[12f32, 13.0, 14.0, 15.0, 16.0, 17.0]);
     let root = x.b.dynamic_update_slice_modulo(b43(&x), u, x.array(&[2], &[1i32, 1]));
     x.gives_array(root, &[4, 3], &[0f32, 1.0, 2.0, 3.0, 12.0, 13.0, 6.0, 14.0, 15.0, 9.0, 16.0, 17.0]);
+}
+
+/// Neither the size of a dimension nor the sum of a start and a size fits a type of eight bits.
+#[test]
+fn modulo_forms_take_indices_narrower_than_sizes() {
+    fn both<T: NativeType>(n: i64, start: T, at: usize) {
+        let line: Vec<f32> = (0..n).map(|i| i as f32).collect();
+        let x = Example::new();
+        let root = x.b.dynamic_slice_modulo(x.array(&[n], &line), x.array(&[1], &[start]), &[2]);
+        x.gives_array(root, &[2], &[line[at], line[(at + 1) % line.len()]]);
+        let x = Example::new();
+        let (a, u) = (x.array(&[n], &line), x.array(&[2], &[-1f32, -2.0]));
+        let root = x.b.dynamic_update_slice_modulo(a, u, x.array(&[1], &[start]));
+        let mut want = line.clone();
+        (want[at], want[(at + 1) % line.len()]) = (-1.0, -2.0);
+        x.gives_array(root, &[n], &want);
+    }
+    both(100, 50i8, 50);
+    both(100, -1i8, 99);
+    both(100, -128i8, 72);
+    both(100, 127i8, 27);
+    both(300, 127i8, 127);
+    both(300, -1i8, 299);
+    both(200, 199u8, 199);
+    both(200, 255u8, 55);
+    both(300, 255u8, 255);
+    both(70_000, -1i16, 69_999);
+    both(5, i32::MIN, 2);
+    both(5, u64::MAX, 0);
 }
 
 #[test]
