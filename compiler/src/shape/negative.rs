@@ -307,7 +307,13 @@ fn contractions_and_linear_algebra() {
         ("result.shape", format!("bad = f32[2,7,6] convolution(v, f), {conv}")),
         ("dot.result-type", format!("bad = c64[2,6,6] convolution(v, f), {conv}")),
     ];
-    accept(&[&format!("bad = f32[2,6,6] convolution(v, f), {conv}")]);
+    accept(&[
+        &format!("bad = f32[2,6,6] convolution(v, f), {conv}"),
+        &format!("bad = s32[2,6,6] convolution(v, f), {conv}"),
+        "bad = u8[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "bad = pred[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "bad = f32[] dot(a, c), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    ]);
     refuse(&cases.iter().map(|(id, line)| (*id, line.as_str())).collect::<Vec<_>>());
     refuse(&[
         ("dot.contracting-sizes", "bad = f32[2,3] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
@@ -320,6 +326,7 @@ fn contractions_and_linear_algebra() {
         ),
         ("dot.operand-types", "bad = c64[4,4] dot(a, z), lhs_contracting_dims={}, rhs_contracting_dims={}"),
         ("dot.result-type", "bad = c64[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+        ("dot.result-type", "bad = s32[] dot(z, z), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
         (
             "dot.algorithm",
             "bad = f32[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}, algorithm=dot_f32",
