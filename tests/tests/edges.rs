@@ -306,3 +306,42 @@ fn products_of_floats_are_converted_to_integers() {
     let inputs = [[256f32, 1.0], [1f32, 1.0]].map(|v| ArrayLiteral::from_elements(&[2], &v));
     check(Kind::Exact, body, &inputs, &[ArrayLiteral::scalar(256i32)]);
 }
+
+#[test]
+fn transforms_of_length_zero_are_empty() {
+    for (from, to, kind, lengths) in [
+        ("c64[3,0]", "c64[3,0]", "FFT", "0"),
+        ("c64[3,0]", "c64[3,0]", "IFFT", "0"),
+        ("f32[3,0]", "c64[3,0]", "RFFT", "0"),
+        ("c64[3,0]", "f32[3,0]", "IRFFT", "0"),
+        ("c64[3,1]", "f32[3,0]", "IRFFT", "0"),
+        ("f32[2,0]", "c64[2,0]", "RFFT", "2,0"),
+        ("c64[0,3]", "c64[0,3]", "FFT", "0,3"),
+        ("f64[0,4]", "c128[0,3]", "RFFT", "0,4"),
+        ("c64[0,3]", "c64[0,3]", "FFT", "3"),
+    ] {
+        let literal = |s: &str| {
+            let module = text::parse(&format!("HloModule s\nENTRY e {{ ROOT x = {s} parameter(0) }}")).unwrap();
+            ArrayLiteral::zeros(module.entry().result_shape().as_array().unwrap())
+        };
+        let body = format!("x = {from} parameter(0)\n ROOT r = {to} fft(x), fft_type={kind}, fft_length={{{lengths}}}");
+        check(Kind::Exact, &body, &[literal(from)], &[literal(to)]);
+    }
+}
+
+/// The newer text has each element of an update for itself; a window of which one element is outside is left out whole.
+#[test]
+fn a_window_that_is_partly_outside_is_not_scattered() {
+    let computations = "last { a = s32[] parameter(0)\n ROOT b = s32[] parameter(1) }
+        ENTRY main {
+          a = s32[4] parameter(0)\n i = s32[1,1] parameter(1)\n u = s32[1,2] parameter(2)
+          ROOT r = s32[4] scatter(a, i, u), update_window_dims={1}, inserted_window_dims={},
+            scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=last
+        }";
+    let line = ArrayLiteral::from_elements(&[4], &[1i32, 2, 3, 4]);
+    let update = ArrayLiteral::from_elements(&[1, 2], &[70i32, 80]);
+    for (start, want) in [(2, [1i32, 2, 70, 80]), (3, [1, 2, 3, 4]), (-1, [1, 2, 3, 4]), (4, [1, 2, 3, 4])] {
+        let inputs = [line.clone(), ArrayLiteral::from_elements(&[1, 1], &[start]), update.clone()];
+        check_module(Kind::Exact, computations, &inputs, &[ArrayLiteral::from_elements(&[4], &want)]);
+    }
+}

@@ -573,6 +573,33 @@ fn modules() {
     refuse(&format!("HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}\n{wider}"), "alias.size");
 }
 
+/// XLA reads such a gather and compiles none.
+#[test]
+fn gathers_of_unlike_batches_are_read_and_not_run() {
+    for (rows, runs) in [(2, true), (3, false), (1, false)] {
+        let source = format!(
+            "HloModule m\nENTRY main {{\n  a = f32[{rows},3] parameter(0)\n  g = s32[2,2,1] parameter(1)
+  ROOT bad = f32[2,2] gather(a, g), offset_dims={{}}, collapsed_slice_dims={{1}}, start_index_map={{1}}, \
+            operand_batching_dims={{0}}, start_indices_batching_dims={{0}}, index_vector_dim=2, slice_sizes={{1,1}}\n}}\n"
+        );
+        let Ok(module) = text::parse(&source) else { panic!("{source}") };
+        assert_eq!(verify(&module), Ok(()));
+        match super::verify_runnable(&module) {
+            Ok(()) => assert!(runs, "{source}"),
+            Err(Error::Invalid { constraint, site, .. }) => {
+                assert_eq!((constraint, site.instruction.as_deref(), runs), ("gather.batch-sizes", Some("bad"), false));
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    refuse(&[(
+        "scatter.indices",
+        "bad = f32[2,3] scatter(b, g, s), update_window_dims={}, inserted_window_dims={1}, \
+         scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, \
+         index_vector_dim=1, to_apply=add",
+    )]);
+}
+
 /// What an operation goes on with is another instruction, so that one line cannot break these.
 #[test]
 fn ends_of_what_others_began() {
