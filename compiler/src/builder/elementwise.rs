@@ -168,17 +168,11 @@ impl Builder {
     }
 
     /// `select(pred, on_true, on_false)`: each element from `on_true` or `on_false`, which have one shape, the
-    /// result's; `pred` has the same dimensions or is a scalar. Tuples are taken whole, by a scalar. Section «Select».
+    /// result's; `pred` has the same dimensions or is a scalar. Tuples are taken whole, by a scalar. Errors: other shapes;
+    /// nothing but the predicate is broadcast. Section «Select».
     #[track_caller]
     pub fn select(&self, pred: Op, on_true: Op, on_false: Op) -> Op {
-        let at = Location::caller();
-        let is_tuple = |op| self.shape(op).is_ok_and(|s| s.as_tuple().is_some());
-        let pair = if is_tuple(on_true) || is_tuple(on_false) {
-            Ok((on_true, on_false))
-        } else {
-            self.broadcast_pair(at, on_true, on_false, &[])
-        };
-        self.finish(pair.and_then(|(t, f)| self.add_at(at, Opcode::Select, &[pred, t, f], Attrs::new(), None)))
+        self.op(Opcode::Select, &[pred, on_true, on_false], Attrs::new(), None)
     }
 
     /// `clamp(min, operand, max)`: `operand` kept within the bounds, which are scalars or have its shape. Section

@@ -87,6 +87,8 @@ ENTRY main {
   f = f32[4,3,6] parameter(15)
   cx = (f32[4], u32[], token[]) parameter(16)
   rd = f32[2,3,5] parameter(17)
+  k1 = u64[1] parameter(18)
+  pair = (f32[4], u32[]) parameter(19)
 ";
 
 fn check(line: &str) -> (Result<(), Error>, String) {
@@ -374,6 +376,7 @@ fn ordering_and_random() {
         ("operand.scalar", "bad = f32[4] rng(a, a), distribution=rng_uniform"),
         ("rng.type", "bad = s32[4] rng(i, i), distribution=rng_normal"),
         ("rng-bit-generator.state", "bad = (f32[4], u32[4]) rng-bit-generator(a), algorithm=rng_default"),
+        ("rng-bit-generator.state", "bad = (u64[1], u32[4]) rng-bit-generator(k1), algorithm=rng_philox"),
         ("rng-bit-generator.result", "bad = u32[4] rng-bit-generator(k), algorithm=rng_default"),
         ("rng-bit-generator.algorithm", "bad = (u64[2], u32[4]) rng-bit-generator(k), algorithm=rng_dice"),
         ("rng-get-and-update-state.result", "bad = u32[2] rng-get-and-update-state(), delta=1"),
@@ -399,7 +402,9 @@ fn control() {
         ("result.shape", "bad = f32[5] while(a), condition=always, body=step"),
         ("conditional.selector", "bad = f32[4] conditional(s, a, a), true_computation=step, false_computation=step"),
         ("conditional.operands", "bad = f32[4] conditional(q, a), true_computation=step, false_computation=step"),
-        ("conditional.branches", "bad = f32[4] conditional(q, a), branch_computations={step}"),
+        ("conditional.branches", "bad = f32[4] conditional(i), branch_computations={}"),
+        ("conditional.selector", "bad = f32[4] conditional(q, a, a), branch_computations={step, step}"),
+        ("conditional.selector", "bad = f32[4] conditional(q, a), branch_computations={step}"),
         (
             "conditional.parameter-shape",
             "bad = f32[4] conditional(q, a, c), true_computation=step, false_computation=step",
@@ -423,6 +428,11 @@ fn collectives() {
          slice_sizes={{1}}",
     ]);
     refuse(&[
+        ("arity", "bad = () all-reduce(), replica_groups={}, to_apply=add"),
+        ("collective.every-member", "bad = f32[4] all-reduce(a), replica_groups={{1}}, to_apply=add"),
+        ("collective.every-member", "bad = f32[4] all-reduce(a), replica_groups={{0,2}}, to_apply=add"),
+        ("collective.every-member", "bad = f32[8] all-gather(a), replica_groups={{0,1},{4,2}}, dimensions={0}"),
+        ("collective.every-member", "bad = f32[4] all-to-all(a), replica_groups={{2,1}}, dimensions={0}"),
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups={{0,0}}, to_apply=add"),
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups=[2,2]<=[5], to_apply=add"),
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups=mesh['x'=4] {'y'}, to_apply=add"),
@@ -446,7 +456,16 @@ fn collectives() {
 
 #[test]
 fn structure_and_side_effects() {
-    accept(&["bad = s32[] get-tuple-element(u), index=1", "bad = token[] send-done(cx), channel_id=1"]);
+    accept(&[
+        "bad = s32[] get-tuple-element(u), index=1",
+        "bad = token[] send-done(cx), channel_id=1",
+        "bad = token[] send-done(pair), channel_id=1",
+        "bad = (f32[4], token[]) recv-done(pair), channel_id=1",
+        "bad = (f32[4], u32[], token[]) send(a, t), channel_id=1",
+        "bad = (f32[4], u32[]) send(a, t), channel_id=1",
+        "bad = ((f32[4], s32[]), u32[]) recv(t), channel_id=1",
+        "bad = f32[4] collective-broadcast(a), replica_groups={{1,2}}",
+    ]);
     refuse(&[
         ("get-tuple-element.index", "bad = f32[4] get-tuple-element(u), index=2"),
         ("get-tuple-element.tuple", "bad = f32[4] get-tuple-element(a), index=0"),
@@ -459,6 +478,12 @@ fn structure_and_side_effects() {
         ("operand.token", "bad = (f32[4], token[]) infeed(a)"),
         ("operand.token", "bad = token[] outfeed(a, a)"),
         ("outfeed.shape", "bad = token[] outfeed(a, t), outfeed_shape=f32[5]"),
+        ("outfeed.value", "bad = token[] outfeed(t, t)"),
+        ("infeed.value", "bad = (token[], token[]) infeed(t)"),
+        ("transfer.data", "bad = (token[], u32[], token[]) send(t, t), channel_id=1"),
+        ("transfer.data", "bad = (token[], u32[], token[]) recv(t), channel_id=1"),
+        ("transfer.data", "bad = ((f32[4], token[]), u32[]) recv(t), channel_id=1"),
+        ("transfer.context", "bad = token[] send-done(u), channel_id=1"),
         ("transfer.context", "bad = token[] send-done(a), channel_id=1"),
         ("result.shape", "bad = (f32[5], u32[], token[]) send(a, t), channel_id=1"),
         ("recv.result", "bad = f32[4] recv(t), channel_id=1"),
@@ -635,4 +660,7 @@ fn ends_of_what_others_began() {
     assert_eq!(done("bad = (f32[4], token[]) recv-done(r), channel_id=1"), "");
     assert_eq!(done("bad = (f32[4], token[]) recv-done(r), channel_id=2"), "transfer.channel");
     assert_eq!(done("bad = (f32[4], token[]) recv-done(r)"), "transfer.channel");
+    assert_eq!(done("bad = f32[4] get-tuple-element(r), index=0"), "transfer.context");
+    let send = "s = (f32[4], u32[]) send(a, t), channel_id=2\n";
+    assert_eq!(done(&format!("{send}bad = u32[] get-tuple-element(s), index=1")), "transfer.context");
 }
