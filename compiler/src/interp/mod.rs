@@ -38,6 +38,7 @@ mod region;
 mod sort;
 #[cfg(test)]
 mod tests;
+mod transfers;
 mod value;
 
 pub use context::{Host, MAX_CALL_DEPTH, MAX_VALUE_BYTES, NoHost, Options};
