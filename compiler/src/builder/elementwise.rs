@@ -103,7 +103,7 @@ binary! {
 }
 
 macro_rules! comparisons {
-    ($($name:ident $in_dims:ident $total:ident $direction:ident $what:literal;)*) => {
+    ($($name:ident $in_dims:ident $total:ident $total_in_dims:ident $direction:ident $what:literal;)*) => {
         /// Comparisons, which yield `pred`. Section «Element-wise comparison operations». They broadcast as the
         /// arithmetic operations do. The `_total_order` forms order floats -NaN < -inf < -0 < +0 < +inf < +NaN.
         impl Builder {
@@ -124,22 +124,29 @@ macro_rules! comparisons {
             #[track_caller]
             pub fn $total(&self, lhs: Op, rhs: Op) -> Op {
                 self.finish(self.compare_at(Location::caller(), lhs, rhs, &[], ComparisonDirection::$direction, true))
+            }
+
+            #[doc = concat!("As [`Builder::", stringify!($total), "`], for operands of different rank.")]
+            #[track_caller]
+            pub fn $total_in_dims(&self, lhs: Op, rhs: Op, broadcast_dimensions: &[i64]) -> Op {
+                let (at, direction) = (Location::caller(), ComparisonDirection::$direction);
+                self.finish(self.compare_at(at, lhs, rhs, broadcast_dimensions, direction, true))
             })*
         }
     };
 }
 
 comparisons! {
-    eq eq_in_dims eq_total_order Eq "equal.";
-    ne ne_in_dims ne_total_order Ne "not equal.";
-    ge ge_in_dims ge_total_order Ge "greater or equal.";
-    gt gt_in_dims gt_total_order Gt "greater.";
-    le le_in_dims le_total_order Le "less or equal.";
-    lt lt_in_dims lt_total_order Lt "less.";
+    eq eq_in_dims eq_total_order eq_total_order_in_dims Eq "equal.";
+    ne ne_in_dims ne_total_order ne_total_order_in_dims Ne "not equal.";
+    ge ge_in_dims ge_total_order ge_total_order_in_dims Ge "greater or equal.";
+    gt gt_in_dims gt_total_order gt_total_order_in_dims Gt "greater.";
+    le le_in_dims le_total_order le_total_order_in_dims Le "less or equal.";
+    lt lt_in_dims lt_total_order lt_total_order_in_dims Lt "less.";
 }
 
 impl Builder {
-    fn binary_at(&self, at: At, opcode: Opcode, lhs: Op, rhs: Op, dimensions: &[i64], attrs: Attrs) -> Step {
+    pub(super) fn binary_at(&self, at: At, opcode: Opcode, lhs: Op, rhs: Op, dimensions: &[i64], attrs: Attrs) -> Step {
         let (lhs, rhs) = self.broadcast_pair(at, lhs, rhs, dimensions)?;
         self.add_at(at, opcode, &[lhs, rhs], attrs, None)
     }
