@@ -37,7 +37,7 @@ impl Host for Zeros {
         first_zero(inst)
     }
 
-    fn recv(&mut self, inst: &brolga_compiler::hlo::Instruction) -> brolga_compiler::Result<Literal> {
+    fn recv(&mut self, inst: &brolga_compiler::hlo::Instruction, _: u32) -> brolga_compiler::Result<Literal> {
         first_zero(inst)
     }
 

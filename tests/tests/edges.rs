@@ -256,3 +256,92 @@ fn a_permutation_in_place_is_read_and_not_run() {
         assert!(matches!(compile(&module, &CompileOptions::default()), Err(Error::Unsupported { .. })), "{source}");
     }
 }
+
+/// A sum of floats is made one of integers at the end, cut towards zero and saturating, as XLA does it.
+#[test]
+fn products_of_floats_are_converted_to_integers() {
+    let a = ArrayLiteral::from_elements(&[2, 3], &[1.5f32, 2.75, -0.5, 100.7, 3e9, f32::NAN]);
+    let b = ArrayLiteral::from_elements(&[3, 2], &[2.5f32, 3.25, 1.0, -1.9, 0.0, -0.9]);
+    let ints = ArrayLiteral::from_elements(&[3, 2], &[2i32, 3, 1, -2, 0, 1]);
+    let parameters = "a = f32[2,3] parameter(0)\n b = f32[3,2] parameter(1)\n c = s32[3,2] parameter(2)
+        top = f32[1,3] slice(a), slice={[0:1], [0:3]}";
+    let inputs = [a, b, ints];
+    let dot = |ty: &str, x: &str, y: &str, rows: i64| {
+        format!(
+            "{parameters}\n ROOT r = {ty}[{rows},2] dot({x}, {y}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        )
+    };
+    let wants = [
+        // 3.75 + 2.75 and 4.875 - 5.225 + 0.45; NaN is zero.
+        (dot("s32", "a", "b", 2), ArrayLiteral::from_elements(&[2, 2], &[6i32, 0, 0, 0])),
+        (dot("u8", "top", "b", 1), ArrayLiteral::from_elements(&[1, 2], &[6u8, 0])),
+        (dot("s64", "top", "c", 1), ArrayLiteral::from_elements(&[1, 2], &[5i64, -1])),
+        (dot("pred", "top", "b", 1), ArrayLiteral::from_bools(&[1, 2], &[true, true])),
+    ];
+    for (body, want) in wants {
+        check(Kind::Exact, &body, &inputs, &[want]);
+    }
+    let body = "a = f32[4] parameter(0)\n b = f32[4] parameter(1)
+        s = s8[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+        n = f32[4] negate(a)
+        u = u32[] dot(n, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+        big = f32[] constant(1e9)
+        bigs = f32[4] broadcast(big), dimensions={}
+        w = s32[] dot(a, bigs), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+        ROOT r = (s8[], u32[], s32[]) tuple(s, u, w)";
+    let inputs = [[100.5f32, 2.75, 1.0, 1.0], [2.5f32, 3.25, 0.5, 0.5]].map(|v| ArrayLiteral::from_elements(&[4], &v));
+    let want = [ArrayLiteral::scalar(127i8), ArrayLiteral::scalar(0u32), ArrayLiteral::scalar(i32::MAX)];
+    check(Kind::Exact, body, &inputs, &want);
+    let inputs = [
+        ArrayLiteral::from_elements(&[1, 4, 1], &[1.5f32, 2.75, 3.25, 4.5]),
+        ArrayLiteral::from_elements(&[2, 1, 1], &[0.5f32, 1.5]),
+    ];
+    let body = "x = f32[1,4,1] parameter(0)\n k = f32[2,1,1] parameter(1)
+        ROOT r = s32[1,5,1] convolution(x, k), window={size=2 pad=1_1}, dim_labels=b0f_0io->b0f";
+    let want = ArrayLiteral::from_elements(&[1, 5, 1], &[2i32, 4, 6, 8, 2]);
+    check(Kind::Exact, body, &inputs, &[want]);
+    // The sum is one of the operands' type: 257 is no bf16.
+    let body = "a = f32[2] parameter(0)\n b = f32[2] parameter(1)\n x = bf16[2] convert(a)\n y = bf16[2] convert(b)
+        ROOT r = s32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
+    let inputs = [[256f32, 1.0], [1f32, 1.0]].map(|v| ArrayLiteral::from_elements(&[2], &v));
+    check(Kind::Exact, body, &inputs, &[ArrayLiteral::scalar(256i32)]);
+}
+
+#[test]
+fn transforms_of_length_zero_are_empty() {
+    for (from, to, kind, lengths) in [
+        ("c64[3,0]", "c64[3,0]", "FFT", "0"),
+        ("c64[3,0]", "c64[3,0]", "IFFT", "0"),
+        ("f32[3,0]", "c64[3,0]", "RFFT", "0"),
+        ("c64[3,0]", "f32[3,0]", "IRFFT", "0"),
+        ("c64[3,1]", "f32[3,0]", "IRFFT", "0"),
+        ("f32[2,0]", "c64[2,0]", "RFFT", "2,0"),
+        ("c64[0,3]", "c64[0,3]", "FFT", "0,3"),
+        ("f64[0,4]", "c128[0,3]", "RFFT", "0,4"),
+        ("c64[0,3]", "c64[0,3]", "FFT", "3"),
+    ] {
+        let literal = |s: &str| {
+            let module = text::parse(&format!("HloModule s\nENTRY e {{ ROOT x = {s} parameter(0) }}")).unwrap();
+            ArrayLiteral::zeros(module.entry().result_shape().as_array().unwrap())
+        };
+        let body = format!("x = {from} parameter(0)\n ROOT r = {to} fft(x), fft_type={kind}, fft_length={{{lengths}}}");
+        check(Kind::Exact, &body, &[literal(from)], &[literal(to)]);
+    }
+}
+
+/// The newer text has each element of an update for itself; a window of which one element is outside is left out whole.
+#[test]
+fn a_window_that_is_partly_outside_is_not_scattered() {
+    let computations = "last { a = s32[] parameter(0)\n ROOT b = s32[] parameter(1) }
+        ENTRY main {
+          a = s32[4] parameter(0)\n i = s32[1,1] parameter(1)\n u = s32[1,2] parameter(2)
+          ROOT r = s32[4] scatter(a, i, u), update_window_dims={1}, inserted_window_dims={},
+            scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=last
+        }";
+    let line = ArrayLiteral::from_elements(&[4], &[1i32, 2, 3, 4]);
+    let update = ArrayLiteral::from_elements(&[1, 2], &[70i32, 80]);
+    for (start, want) in [(2, [1i32, 2, 70, 80]), (3, [1, 2, 3, 4]), (-1, [1, 2, 3, 4]), (4, [1, 2, 3, 4])] {
+        let inputs = [line.clone(), ArrayLiteral::from_elements(&[1, 1], &[start]), update.clone()];
+        check_module(Kind::Exact, computations, &inputs, &[ArrayLiteral::from_elements(&[4], &want)]);
+    }
+}

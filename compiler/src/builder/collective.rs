@@ -68,7 +68,8 @@ impl Builder {
     }
 
     /// `reduce_scatter(operand, computation, scatter_dim, shard_count, replica_groups, channel_id)`: an all-reduce of
-    /// which each member gets its block along `scatter_dim`. Section «ReduceScatter».
+    /// which each member gets its block along `scatter_dim`; of a tuple of arrays, of each of them. Errors: a dimension that
+    /// the shards do not divide, an empty tuple. Section «ReduceScatter».
     #[track_caller]
     pub fn reduce_scatter(
         &self,
@@ -81,11 +82,14 @@ impl Builder {
     ) -> Op {
         let at = Location::caller();
         let shrink = |n: i64| if shard_count > 0 && n % shard_count == 0 { Some(n / shard_count) } else { None };
-        self.finish(self.resized_at(at, operand, scatter_dim, shrink).and_then(|shape| {
-            let attrs = groups(replica_groups, channel_id)
-                .with(AttrKey::Dimensions, AttrValue::Ints(vec![scatter_dim]))
-                .with(AttrKey::ToApply, AttrValue::Computation(self.embed(computation)));
-            self.add_at(at, Opcode::ReduceScatter, &[operand], attrs, Some(shape))
+        let attrs = groups(replica_groups, channel_id)
+            .with(AttrKey::Dimensions, AttrValue::Ints(vec![scatter_dim]))
+            .with(AttrKey::ToApply, AttrValue::Computation(self.embed(computation)));
+        self.finish(self.elements_at(at, operand).and_then(|(operands, is_tuple)| {
+            let shapes = operands.iter().map(|&o| self.resized_at(at, o, scatter_dim, shrink));
+            let mut shapes = shapes.collect::<Step<Vec<Shape>>>()?;
+            let shape = if is_tuple { Shape::Tuple(shapes) } else { shapes.swap_remove(0) };
+            self.add_at(at, Opcode::ReduceScatter, &operands, attrs, Some(shape))
         }))
     }
 
@@ -122,7 +126,8 @@ impl Builder {
 
     /// `all_to_all(operand, split_dimension, concat_dimension, split_count, replica_groups)`: the operand cut into
     /// `split_count` blocks along `split_dimension`, block `i` sent to member `i`, and what arrives put one after another
-    /// along `concat_dimension`. Section «AllToAll».
+    /// along `concat_dimension`. No groups mean one of the members 0 to `split_count - 1`. Errors: groups of another number
+    /// of members, a dimension that does not fall into so many blocks. Section «AllToAll».
     #[track_caller]
     pub fn all_to_all(
         &self,
@@ -145,10 +150,6 @@ impl Builder {
         replica_groups: &[Vec<i64>],
     ) -> Step {
         let a = self.array_at(at, operand)?;
-        let attrs = |dim: i64| groups(replica_groups, None).with(AttrKey::Dimensions, AttrValue::Ints(vec![dim]));
-        if split == concat {
-            return self.add_at(at, Opcode::AllToAll, &[operand], attrs(split), None);
-        }
         let place = |d: i64| usize::try_from(d).ok().filter(|&d| d < a.rank());
         let (Some(s), Some(c)) = (place(split), place(concat)) else {
             let message = format!("expected dimensions below {}, found {split} and {concat}", a.rank());
@@ -157,6 +158,21 @@ impl Builder {
         if count <= 0 || a.dims[s] % count != 0 {
             let message = format!("expected dimension {split} of {a} to be cut into {count} parts");
             return Err(self.reject(at, Opcode::AllToAll, RuleError::new("collective.sizes", message)));
+        }
+        if let Some(group) = replica_groups.iter().find(|g| g.len() as i64 != count) {
+            let message = format!("expected groups of {count} members, the split count, found one of {}", group.len());
+            return Err(self.reject(at, Opcode::AllToAll, RuleError::new("collective.group-sizes", message)));
+        }
+        let attrs = |dim: i64| {
+            let mut attrs = groups(replica_groups, None).with(AttrKey::Dimensions, AttrValue::Ints(vec![dim]));
+            // The text has no other place for the number of parts.
+            if replica_groups.is_empty() {
+                attrs.set(AttrKey::ReplicaGroups, AttrValue::Raw(format!("[1,{count}]<=[{count}]")));
+            }
+            attrs
+        };
+        if split == concat {
+            return self.add_at(at, Opcode::AllToAll, &[operand], attrs(split), None);
         }
         // The blocks become a dimension of their own, which is exchanged, moved before the one to concatenate along, and
         // merged into it.

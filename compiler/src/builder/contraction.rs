@@ -107,7 +107,8 @@ impl Builder {
     }
 
     /// `conv(lhs, rhs, window_strides, padding, feature_group_count, batch_group_count)`: the convolution of `lhs` (batch,
-    /// feature, spatial...) with the kernel `rhs` (output feature, input feature, spatial...). Section «Conv».
+    /// feature, spatial...) with the kernel `rhs` (output feature, input feature, spatial...). Section
+    /// «Conv (convolution)».
     #[track_caller]
     pub fn conv(
         &self,
@@ -132,7 +133,7 @@ impl Builder {
 
     /// `conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
     /// feature_group_count, batch_group_count)`: the general convolution. Empty strides or dilations stand for ones.
-    /// Section «ConvWithGeneralPadding».
+    /// Section «ConvWithGeneralPadding (convolution)».
     #[track_caller]
     #[allow(clippy::too_many_arguments)] // They are the specification's.
     pub fn conv_general_dilated(

@@ -103,7 +103,7 @@ binary! {
 }
 
 macro_rules! comparisons {
-    ($($name:ident $in_dims:ident $total:ident $direction:ident $what:literal;)*) => {
+    ($($name:ident $in_dims:ident $total:ident $total_in_dims:ident $direction:ident $what:literal;)*) => {
         /// Comparisons, which yield `pred`. Section «Element-wise comparison operations». They broadcast as the
         /// arithmetic operations do. The `_total_order` forms order floats -NaN < -inf < -0 < +0 < +inf < +NaN.
         impl Builder {
@@ -124,22 +124,29 @@ macro_rules! comparisons {
             #[track_caller]
             pub fn $total(&self, lhs: Op, rhs: Op) -> Op {
                 self.finish(self.compare_at(Location::caller(), lhs, rhs, &[], ComparisonDirection::$direction, true))
+            }
+
+            #[doc = concat!("As [`Builder::", stringify!($total), "`], for operands of different rank.")]
+            #[track_caller]
+            pub fn $total_in_dims(&self, lhs: Op, rhs: Op, broadcast_dimensions: &[i64]) -> Op {
+                let (at, direction) = (Location::caller(), ComparisonDirection::$direction);
+                self.finish(self.compare_at(at, lhs, rhs, broadcast_dimensions, direction, true))
             })*
         }
     };
 }
 
 comparisons! {
-    eq eq_in_dims eq_total_order Eq "equal.";
-    ne ne_in_dims ne_total_order Ne "not equal.";
-    ge ge_in_dims ge_total_order Ge "greater or equal.";
-    gt gt_in_dims gt_total_order Gt "greater.";
-    le le_in_dims le_total_order Le "less or equal.";
-    lt lt_in_dims lt_total_order Lt "less.";
+    eq eq_in_dims eq_total_order eq_total_order_in_dims Eq "equal.";
+    ne ne_in_dims ne_total_order ne_total_order_in_dims Ne "not equal.";
+    ge ge_in_dims ge_total_order ge_total_order_in_dims Ge "greater or equal.";
+    gt gt_in_dims gt_total_order gt_total_order_in_dims Gt "greater.";
+    le le_in_dims le_total_order le_total_order_in_dims Le "less or equal.";
+    lt lt_in_dims lt_total_order lt_total_order_in_dims Lt "less.";
 }
 
 impl Builder {
-    fn binary_at(&self, at: At, opcode: Opcode, lhs: Op, rhs: Op, dimensions: &[i64], attrs: Attrs) -> Step {
+    pub(super) fn binary_at(&self, at: At, opcode: Opcode, lhs: Op, rhs: Op, dimensions: &[i64], attrs: Attrs) -> Step {
         let (lhs, rhs) = self.broadcast_pair(at, lhs, rhs, dimensions)?;
         self.add_at(at, opcode, &[lhs, rhs], attrs, None)
     }
@@ -168,17 +175,11 @@ impl Builder {
     }
 
     /// `select(pred, on_true, on_false)`: each element from `on_true` or `on_false`, which have one shape, the
-    /// result's; `pred` has the same dimensions or is a scalar. Tuples are taken whole, by a scalar. Section «Select».
+    /// result's; `pred` has the same dimensions or is a scalar. Tuples are taken whole, by a scalar. Errors: other shapes;
+    /// nothing but the predicate is broadcast. Section «Select».
     #[track_caller]
     pub fn select(&self, pred: Op, on_true: Op, on_false: Op) -> Op {
-        let at = Location::caller();
-        let is_tuple = |op| self.shape(op).is_ok_and(|s| s.as_tuple().is_some());
-        let pair = if is_tuple(on_true) || is_tuple(on_false) {
-            Ok((on_true, on_false))
-        } else {
-            self.broadcast_pair(at, on_true, on_false, &[])
-        };
-        self.finish(pair.and_then(|(t, f)| self.add_at(at, Opcode::Select, &[pred, t, f], Attrs::new(), None)))
+        self.op(Opcode::Select, &[pred, on_true, on_false], Attrs::new(), None)
     }
 
     /// `clamp(min, operand, max)`: `operand` kept within the bounds, which are scalars or have its shape. Section

@@ -137,7 +137,7 @@ impl Builder {
         self.op(Opcode::Transpose, &[operand], dimensions(permutation), None)
     }
 
-    /// `rev(operand, dimensions)`: back to front along `dimensions`. Section «Rev».
+    /// `rev(operand, dimensions)`: back to front along `dimensions`. Section «Rev (reverse)».
     #[track_caller]
     pub fn rev(&self, operand: Op, dimensions_: &[i64]) -> Op {
         self.op(Opcode::Reverse, &[operand], dimensions(dimensions_), None)

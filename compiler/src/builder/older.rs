@@ -4,7 +4,8 @@
 //! own here, made of today's operations. `docs/semantics/differences.md` has the list.
 
 use super::reduction::scalar_computation;
-use super::{At, Builder, DotDimensions, Op, Padding, Step};
+use super::{At, Builder, DotDimensions, Failed, GatherDimensions, Op, Padding, Step};
+use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, AttrValue, Attrs, Module, Opcode};
 use crate::shape::RuleError;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar, Shape};
@@ -31,6 +32,22 @@ impl Builder {
     pub fn logical_or(&self, lhs: Op, rhs: Op) -> Op {
         let at = Location::caller();
         self.logical(at, &[lhs, rhs], |b| b.or(lhs, rhs))
+    }
+
+    /// As [`Builder::logical_and`], for operands of different rank.
+    #[track_caller]
+    pub fn logical_and_in_dims(&self, lhs: Op, rhs: Op, broadcast_dimensions: &[i64]) -> Op {
+        let at = Location::caller();
+        let and = |b: &Builder| b.finish(b.binary_at(at, Opcode::And, lhs, rhs, broadcast_dimensions, Attrs::new()));
+        self.logical(at, &[lhs, rhs], and)
+    }
+
+    /// As [`Builder::logical_or`], for operands of different rank.
+    #[track_caller]
+    pub fn logical_or_in_dims(&self, lhs: Op, rhs: Op, broadcast_dimensions: &[i64]) -> Op {
+        let at = Location::caller();
+        let or = |b: &Builder| b.finish(b.binary_at(at, Opcode::Or, lhs, rhs, broadcast_dimensions, Attrs::new()));
+        self.logical(at, &[lhs, rhs], or)
     }
 
     /// `logical_not(operand)`: the opposite of truth values. Section «Element-wise unary functions». Errors: as of
@@ -89,7 +106,7 @@ impl Builder {
     /// `conv_with_general_padding(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, feature_group_count,
     /// batch_group_count)`: the convolution of `lhs` (batch, feature, spatial...) with the kernel `rhs` (output feature,
     /// input feature, spatial...), padded by (low, high) amounts. Empty dilations stand for ones. Section
-    /// «ConvWithGeneralPadding».
+    /// «ConvWithGeneralPadding (convolution)».
     #[track_caller]
     #[allow(clippy::too_many_arguments)] // They are the specification's.
     pub fn conv_with_general_padding(
@@ -114,6 +131,45 @@ impl Builder {
             feature_group_count,
             batch_group_count,
         )
+    }
+
+    /// `conv_without_groups(lhs, rhs, window_strides, padding)`: [`Builder::conv`] in the form of 2017, which has no group
+    /// counts. Section «Conv (convolution)».
+    #[track_caller]
+    pub fn conv_without_groups(&self, lhs: Op, rhs: Op, window_strides: &[i64], padding: &Padding) -> Op {
+        self.conv(lhs, rhs, window_strides, padding, 1, 1)
+    }
+
+    /// `conv_with_general_padding_without_groups(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation)`:
+    /// [`Builder::conv_with_general_padding`] in the form of 2017, which has no group counts. Section
+    /// «ConvWithGeneralPadding (convolution)».
+    #[track_caller]
+    pub fn conv_with_general_padding_without_groups(
+        &self,
+        lhs: Op,
+        rhs: Op,
+        window_strides: &[i64],
+        padding: &[(i64, i64)],
+        lhs_dilation: &[i64],
+        rhs_dilation: &[i64],
+    ) -> Op {
+        self.conv_with_general_padding(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, 1, 1)
+    }
+
+    /// `gather_with_unique_indices(operand, start_indices, dimension_numbers, slice_sizes, indices_are_sorted,
+    /// unique_indices)`: [`Builder::gather`] with a promise that only the version in between lets its caller make. A gather
+    /// writes nothing, so that the promise changes nothing, and HLO text has no place for it. Section «Gather».
+    #[track_caller]
+    pub fn gather_with_unique_indices(
+        &self,
+        operand: Op,
+        start_indices: Op,
+        dimension_numbers: &GatherDimensions,
+        slice_sizes: &[i64],
+        indices_are_sorted: bool,
+        _unique_indices: bool,
+    ) -> Op {
+        self.gather(operand, start_indices, dimension_numbers, slice_sizes, indices_are_sorted)
     }
 
     /// `cross_replica_sum(operand)`: the sum over all replicas, [`Builder::all_reduce`] with an addition. Section
@@ -209,20 +265,20 @@ impl Builder {
     }
 
     /// `map_with_static_operands(operands, computation, static_operands)`: as [`Builder::map`], with further arguments of
-    /// the computation that are the same at every place. Section «Map». Errors: a static operand that is no scalar.
+    /// the computation that are the same at every place, of any shape. Where one is no scalar, the places are visited one
+    /// after another: HLO text's `map` takes elements only. Section «Map». Errors: as of [`Builder::map`].
     #[track_caller]
     pub fn map_with_static_operands(&self, operands: &[Op], computation: &Module, static_operands: &[Op]) -> Op {
         let at = Location::caller();
+        let scalar = |o: &Op| self.shape(*o).is_ok_and(|s| s.as_array().is_some_and(|a| a.rank() == 0));
+        if !static_operands.iter().all(scalar) {
+            return self.finish(self.map_in_turn_at(at, operands, computation, static_operands));
+        }
         let all = static_operands.iter().try_fold(operands.to_vec(), |mut all, &o| {
             let first = match operands.first() {
                 Some(&first) => self.array_at(at, first)?,
                 None => ArrayShape::new(ElementType::Pred, []),
             };
-            let a = self.array_at(at, o)?;
-            if a.rank() != 0 {
-                let message = format!("expected a scalar as static operand of map, found {a:#}");
-                return Err(self.reject(at, Opcode::Map, RuleError::new("operand.scalar", message)));
-            }
             all.push(self.broadcast_in_dim_at(at, o, &first.dims, &[])?);
             Ok(all)
         });
@@ -230,6 +286,52 @@ impl Builder {
             Ok(all) => self.map(&all, computation),
             Err(failed) => self.finish(Err(failed)),
         }
+    }
+
+    /// A map as a loop over the elements in row-major order, whose state is their number, the result, the operands as
+    /// vectors, and the static operands.
+    fn map_in_turn_at(&self, at: At, operands: &[Op], computation: &Module, static_operands: &[Op]) -> Step {
+        let reject = |constraint, message: String| self.reject(at, Opcode::Map, RuleError::new(constraint, message));
+        let arrays = operands.iter().map(|&o| self.array_at(at, o)).collect::<Step<Vec<ArrayShape>>>()?;
+        let Some(first) = arrays.first() else {
+            return Err(reject("arity", "expected at least 1 operands of map, found 0".to_owned()));
+        };
+        if let Some(other) = arrays.iter().find(|a| a.dims != first.dims || a.is_dynamic()) {
+            let message = format!("expected operands of the same static dimensions, found {first:#} and {other:#}");
+            return Err(reject("map.same-dimensions", message));
+        }
+        let Some(result) = computation.entry().result_shape().as_array().filter(|a| a.rank() == 0) else {
+            let found = computation.entry().result_shape();
+            return Err(reject("map.result", format!("expected a computation that yields a scalar, found {found:#}")));
+        };
+        let n = first.elements() as i64;
+        let zero = self.zero(result.ty);
+        if n == 0 {
+            return self.broadcast_in_dim_at(at, zero, &first.dims, &[]);
+        }
+        let mut state = vec![self.constant_r0(0i64), self.broadcast_in_dim_at(at, zero, &[n], &[])?];
+        for (&o, a) in operands.iter().zip(&arrays) {
+            state.push(self.add_at(at, Opcode::Reshape, &[o], Attrs::new(), Some(Shape::array(a.ty, [n])))?);
+        }
+        state.extend(static_operands);
+        let state = self.add_at(at, Opcode::Tuple, &state, Attrs::new(), None)?;
+        let shape = self.shape(state).map_err(|_| Failed)?;
+        let stepped =
+            map_step(computation, &shape, operands.len()).and_then(|body| Ok((map_goes_on(&shape, n)?, body)));
+        let (condition, body) = match stepped {
+            Ok(pair) => pair,
+            // What does not fit is the call of the computation.
+            Err(Error::Invalid { constraint, message, .. }) => return Err(reject(constraint, message)),
+            Err(other) => return Err(reject("map.parameters", other.message())),
+        };
+        let attrs = Attrs::new()
+            .with(AttrKey::Condition, AttrValue::Computation(self.embed(&condition)))
+            .with(AttrKey::Body, AttrValue::Computation(self.embed(&body)));
+        let done = self.add_at(at, Opcode::While, &[state], attrs, None)?;
+        let index = Attrs::new().with(AttrKey::Index, AttrValue::Int(1));
+        let flat = self.add_at(at, Opcode::GetTupleElement, &[done], index, None)?;
+        let shape = Shape::array(result.ty, first.dims.clone());
+        self.add_at(at, Opcode::Reshape, &[flat], Attrs::new(), Some(shape))
     }
 
     /// `dynamic_slice_from_vector(operand, start_indices, size_indices)`: as [`Builder::dynamic_slice`], the start indices
@@ -268,15 +370,15 @@ impl Builder {
             let vector = self.array_at(at, start_indices)?;
             let zero = self.zero(vector.ty);
             let written = self.dynamic_update_slice(turned, update, &vec![zero; a.rank()]);
-            let back = self.neg_modulo_at(at, start_indices, &a)?;
-            self.dynamic_slice_modulo_at(at, written, back, &a.dims)
+            let (start, sizes) = self.modulo_at(at, start_indices, &a)?;
+            self.dynamic_slice_modulo_at(at, written, self.sub(sizes, start), &a.dims)
         });
         self.finish(step)
     }
 
     fn dynamic_slice_modulo_at(&self, at: At, operand: Op, starts: Op, sizes: &[i64]) -> Step {
         let a = self.array_at(at, operand)?;
-        let starts = self.modulo_at(at, starts, &a)?;
+        let (starts, _) = self.modulo_at(at, starts, &a)?;
         let mut extended = operand;
         for (d, &size) in sizes.iter().enumerate().take(a.rank()) {
             // A size that does not fit is the rule's to refuse.
@@ -289,30 +391,48 @@ impl Builder {
         self.add_at(at, Opcode::DynamicSlice, &[extended, starts], attrs, None)
     }
 
-    /// Each element of a vector of indices modulo the size of its dimension, never negative.
-    fn modulo_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step {
-        let sizes = self.sizes_at(at, starts, a)?;
-        let rest = self.rem(starts, sizes);
-        if self.array_at(at, starts)?.ty.is_unsigned_integer() {
-            return Ok(rest);
-        }
-        Ok(self.rem(self.add(rest, sizes), sizes))
-    }
-
-    fn neg_modulo_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step {
-        let sizes = self.sizes_at(at, starts, a)?;
-        Ok(self.sub(sizes, self.modulo_at(at, starts, a)?))
-    }
-
-    /// The sizes of an array as a vector of the type of `starts`.
-    fn sizes_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step {
+    /// Each element of a vector of indices modulo the size of its dimension, never negative, and the sizes, as vectors of
+    /// 64-bit integers: the type of the indices need hold neither a size nor the sum of an index and a size.
+    fn modulo_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step<(Op, Op)> {
         let vector = self.array_at(at, starts)?;
         if !vector.ty.is_integer() || vector.dims != [a.rank() as i64] {
             let message = format!("expected a vector of {} integers as start indices, found {vector:#}", a.rank());
             return Err(self.reject(at, Opcode::DynamicSlice, RuleError::new("dynamic-slice.indices", message)));
         }
-        let mut sizes = ArrayLiteral::zeros(&vector);
+        let unsigned = vector.ty.is_unsigned_integer();
+        let wide = vector.with_type(if unsigned { ElementType::U64 } else { ElementType::S64 });
+        let mut sizes = ArrayLiteral::zeros(&wide);
         a.dims.iter().enumerate().for_each(|(i, &n)| sizes.set(i, Scalar::Int(n.max(1))));
-        Ok(self.constant_literal(sizes))
+        let sizes = self.constant_literal(sizes);
+        let starts = self.add_at(at, Opcode::Convert, &[starts], Attrs::new(), Some(wide.into()))?;
+        let rest = self.rem(starts, sizes);
+        let modulo = if unsigned { rest } else { self.rem(self.add(rest, sizes), sizes) };
+        Ok((modulo, sizes))
     }
+}
+
+/// Whether there is a next of `n` elements.
+fn map_goes_on(state: &Shape, n: i64) -> Result<Module> {
+    let b = Builder::new("map_goes_on");
+    let state = b.parameter(0, state.clone(), "state");
+    b.lt(b.get_tuple_element(state, 0), b.constant_r0(n));
+    b.build()
+}
+
+/// The next element of a map: `computation` of one element of each of `operands` vectors and of all that follows them.
+fn map_step(computation: &Module, state: &Shape, operands: usize) -> Result<Module> {
+    let b = Builder::new("map_step");
+    let count = state.as_tuple().map_or(0, <[Shape]>::len);
+    let state = b.parameter(0, state.clone(), "state");
+    let mut parts: Vec<Op> = (0..count as i64).map(|k| b.get_tuple_element(state, k)).collect();
+    let [at, out] = [parts[0], parts[1]];
+    let mut arguments = parts[2..].to_vec();
+    for argument in &mut arguments[..operands] {
+        *argument = b.reshape(b.dynamic_slice(*argument, &[at], &[1]), &[]);
+    }
+    let value = b.reshape(b.call(computation, &arguments), &[1]);
+    parts[1] = b.dynamic_update_slice(out, value, &[at]);
+    parts[0] = b.add(at, b.constant_r0(1i64));
+    b.tuple(&parts);
+    b.build()
 }

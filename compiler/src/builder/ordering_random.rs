@@ -7,21 +7,29 @@ use std::panic::Location;
 
 impl Builder {
     /// `sort(operands, comparator, dimension, is_stable)`: the operands, of equal dimensions, sorted together along
-    /// `dimension`. `comparator` takes two elements of each operand in turn, scalars, and yields whether the first comes
+    /// `dimension`; -1 stands for no number, which means the last. `comparator` takes two elements of each operand in turn, scalars, and yields whether the first comes
     /// first. The result is a tuple where there is more than one operand. Section «Sort».
     #[track_caller]
     pub fn sort(&self, operands: &[Op], comparator: &Module, dimension: i64, is_stable: bool) -> Op {
-        let mut attrs = Attrs::new()
-            .with(AttrKey::Dimensions, AttrValue::Ints(vec![dimension]))
-            .with(AttrKey::ToApply, AttrValue::Computation(self.embed(comparator)));
-        if is_stable {
-            attrs.set(AttrKey::IsStable, AttrValue::Bool(true));
-        }
-        self.op(Opcode::Sort, operands, attrs, None)
+        let at = Location::caller();
+        let rank = match operands.first() {
+            Some(&first) => self.array_at(at, first).map(|a| a.rank()),
+            None => Ok(0),
+        };
+        self.finish(rank.and_then(|rank| {
+            let dimension = if dimension == -1 { (rank as i64 - 1).max(0) } else { dimension };
+            let mut attrs = Attrs::new()
+                .with(AttrKey::Dimensions, AttrValue::Ints(vec![dimension]))
+                .with(AttrKey::ToApply, AttrValue::Computation(self.embed(comparator)));
+            if is_stable {
+                attrs.set(AttrKey::IsStable, AttrValue::Bool(true));
+            }
+            self.add_at(at, Opcode::Sort, operands, attrs, None)
+        }))
     }
 
     /// `top_k(operand, k, largest)`: the `k` largest, or smallest, elements along the last dimension, in order, and their
-    /// indices, as a tuple. Section «TopK».
+    /// indices, as a tuple.
     #[track_caller]
     pub fn top_k(&self, operand: Op, k: i64, largest: bool) -> Op {
         let attrs = Attrs::new().with(AttrKey::K, AttrValue::Int(k)).with(AttrKey::Largest, AttrValue::Bool(largest));

@@ -107,6 +107,27 @@ impl Builder {
         self.fold_windows(at, operands, init_values, computation, windows, (base_dilations, window_dilations))
     }
 
+    /// `reduce_window_dilated(operands, init_values, computation, window_dimensions, window_strides, base_dilations,
+    /// window_dilations, padding)`: as [`Builder::reduce_window_with_general_padding`], with padding of any kind. Section
+    /// «ReduceWindow».
+    #[track_caller]
+    #[allow(clippy::too_many_arguments)] // They are the specification's.
+    pub fn reduce_window_dilated(
+        &self,
+        operands: &[Op],
+        init_values: &[Op],
+        computation: &Module,
+        window_dimensions: &[i64],
+        window_strides: &[i64],
+        base_dilations: &[i64],
+        window_dilations: &[i64],
+        padding: &Padding,
+    ) -> Op {
+        let at = Location::caller();
+        let windows = (window_dimensions, window_strides, padding);
+        self.fold_windows(at, operands, init_values, computation, windows, (base_dilations, window_dilations))
+    }
+
     /// A `reduce-window` called from `at`: its windows are sizes, strides and padding; the dilations are the base's and the
     /// window's.
     fn fold_windows(
@@ -167,6 +188,14 @@ impl Builder {
                 .with(AttrKey::ScatterComputation, AttrValue::Computation(self.embed(scatter)));
             self.add_at(at, Opcode::SelectAndScatter, &[operand, source, init_value], attrs, None)
         }))
+    }
+
+    /// `map_with_dimensions(operands, computation, dimensions)`: as [`Builder::map`]. Errors: `dimensions` that are not all
+    /// of the operands', in order. Section «Map».
+    #[track_caller]
+    pub fn map_with_dimensions(&self, operands: &[Op], computation: &Module, dimensions: &[i64]) -> Op {
+        let attrs = self.to_apply(computation).with(AttrKey::Dimensions, AttrValue::Ints(dimensions.to_vec()));
+        self.op(Opcode::Map, operands, attrs, None)
     }
 
     /// `map(operands, computation)`: a computation of scalars applied to the elements at each place. Section «Map».

@@ -1,15 +1,15 @@
 //! Parameters, constants, tuples and tokens.
 
-use super::{Builder, Op};
+use super::{At, Builder, Op};
 use crate::hlo::{AttrKey, AttrValue, Attrs, Opcode};
 use crate::shape::RuleError;
-use brolga_runtime::{ArrayLiteral, ElementType, Literal, NativeType, Shape};
+use brolga_runtime::{ArrayLiteral, ElementType, Kind, Literal, NativeType, Scalar, Shape, narrow};
 use std::panic::Location;
 use std::sync::Arc;
 
 impl Builder {
     /// `parameter(parameter_number, shape, name)`: argument number `parameter_number` of the computation. Numbers start
-    /// at 0 and have no gaps, which [`Builder::build`] checks. Section «Parameter».
+    /// at 0 and have no gaps, which [`Builder::build`] checks.
     #[track_caller]
     pub fn parameter(&self, parameter_number: i64, shape: Shape, name: &str) -> Op {
         let attrs = Attrs::new().with(AttrKey::ParameterNumber, AttrValue::Int(parameter_number));
@@ -69,6 +69,56 @@ impl Builder {
         self.constant_literal(ArrayLiteral::zeros(&brolga_runtime::ArrayShape::new(ty, [])))
     }
 
+    /// A one of any element type; of `pred` true. Errors: an element type without a one.
+    #[track_caller]
+    pub fn one(&self, ty: ElementType) -> Op {
+        self.scalar_at(Location::caller(), ty, Scalar::Int(1), "a one")
+    }
+
+    /// The value that no other of the element type is less than: negative infinity of floats that have it, else the lowest
+    /// number. Errors: complex types, which have no order.
+    #[track_caller]
+    pub fn min_value(&self, ty: ElementType) -> Op {
+        self.extreme_at(Location::caller(), ty, true)
+    }
+
+    /// The value that no other of the element type is greater than: infinity of floats that have it, else the greatest
+    /// number. Errors: as of [`Builder::min_value`].
+    #[track_caller]
+    pub fn max_value(&self, ty: ElementType) -> Op {
+        self.extreme_at(Location::caller(), ty, false)
+    }
+
+    fn extreme_at(&self, at: At, ty: ElementType, low: bool) -> Op {
+        let shift = ty.bits().min(64) - 1;
+        let value = match (ty.kind(), low) {
+            (Kind::Pred, low) => Scalar::Pred(!low),
+            (Kind::Signed, true) => Scalar::Int(-1i64 << shift),
+            (Kind::Signed, false) => Scalar::Int(!(-1i64 << shift)),
+            (Kind::Unsigned, true) => Scalar::UInt(0),
+            (Kind::Unsigned, false) => Scalar::UInt(u64::MAX >> (63 - shift)),
+            (Kind::Float, low) => Scalar::Float(extreme_float(ty, low)),
+            (Kind::Complex, _) => {
+                let e = RuleError::new("constant.elements", format!("expected an ordered element type, found {ty}"));
+                return self.finish(Err(self.reject(at, Opcode::Constant, e)));
+            }
+        };
+        self.scalar_at(at, ty, value, "such a value")
+    }
+
+    /// A scalar constant that is just `value`.
+    fn scalar_at(&self, at: At, ty: ElementType, value: Scalar, what: &str) -> Op {
+        let rounded = value.round_to(ty);
+        let mut literal = ArrayLiteral::zeros(&brolga_runtime::ArrayShape::new(ty, []));
+        literal.set(0, rounded);
+        if literal.get(0).as_complex() != value.as_complex() {
+            let message = format!("expected an element type with {what}, found {ty}");
+            return self.finish(Err(self.reject(at, Opcode::Constant, RuleError::new("constant.elements", message))));
+        }
+        let attrs = Attrs::new().with(AttrKey::Literal, AttrValue::Literal(Arc::new(literal.into())));
+        self.finish(self.add_at(at, Opcode::Constant, &[], attrs, None))
+    }
+
     /// `tuple(elements)`: the values as one. Section «Tuple».
     #[track_caller]
     pub fn tuple(&self, elements: &[Op]) -> Op {
@@ -95,9 +145,29 @@ impl Builder {
         self.op(Opcode::AddDependency, &[operand, token], Attrs::new(), None)
     }
 
-    /// `after_all(operands)`: a token after all of `operands`; of none, a fresh token. Section «AfterAll».
+    /// `after_all(operands)`: a token after all of `operands`, which are tokens; of none, a fresh token. Section
+    /// «AfterAll».
     #[track_caller]
     pub fn after_all(&self, operands: &[Op]) -> Op {
-        self.op(Opcode::AfterAll, operands, Attrs::new(), None)
+        let at = Location::caller();
+        // HLO text lets other values be named, too.
+        let other = |&&o: &&Op| self.shape(o).is_ok_and(|s| s != Shape::Token);
+        if let Some(&other) = operands.iter().find(other) {
+            let found = self.shape(other).map_or(String::new(), |s| format!(", found {s:#}"));
+            let e = RuleError::new("operand.token", format!("expected tokens as operands of after-all{found}"));
+            return self.finish(Err(self.reject(at, Opcode::AfterAll, e)));
+        }
+        self.finish(self.add_at(at, Opcode::AfterAll, operands, Attrs::new(), None))
     }
+}
+
+/// The end of a float type's order: an infinity, or the last number of a type that has none.
+fn extreme_float(ty: ElementType, low: bool) -> f64 {
+    let infinity = if low { f64::NEG_INFINITY } else { f64::INFINITY };
+    if !ty.is_narrow_float() || ty.bits() > 8 {
+        return infinity;
+    }
+    let codes = 0..=u8::MAX >> (8 - ty.bits());
+    let numbers = codes.map(|code| narrow::decode(ty, code)).filter(|v| !v.is_nan());
+    if low { numbers.fold(f64::INFINITY, f64::min) } else { numbers.fold(f64::NEG_INFINITY, f64::max) }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::hlo::PaddingDimension;
 use crate::text::{self, PrintOptions};
-use brolga_runtime::ElementType::*;
+use brolga_runtime::ElementType::{self, *};
 use reduction::scalar_computation;
 
 fn constraint(error: &Error) -> &'static str {
@@ -194,4 +194,179 @@ fn the_rest() {
     let w = b.all_to_all(b.add(u, b.add(v, b.get_tuple_element(t, 0))), 0, 1, 5, &[]);
     b.custom_call("double", &[b.fft(b.complex(w, w), FftKind::Fft, &[15])], Shape::array(C64, [1, 15]));
     assert_eq!(result(b), "c64[1,15]");
+}
+
+/// What the text forbids of operations that HLO text lets pass, or has no words for.
+#[test]
+fn what_the_text_forbids_is_refused() {
+    let refused = |make: &dyn Fn(&Builder)| {
+        let b = Builder::new("main");
+        make(&b);
+        constraint(&b.build().unwrap_err())
+    };
+    let square = |b: &Builder| array(b, 0, &[4, 4]);
+    let sent = |count: i64, groups: &'static [&'static [i64]]| {
+        let groups: Vec<Vec<i64>> = groups.iter().map(|g| g.to_vec()).collect();
+        [(0, 0), (0, 1)].map(|(split, concat)| {
+            refused(&|b| {
+                b.all_to_all(square(b), split, concat, count, &groups);
+            })
+        })
+    };
+    assert_eq!(sent(3, &[]), ["collective.sizes"; 2]);
+    assert_eq!(sent(0, &[]), ["collective.sizes"; 2]);
+    assert_eq!(sent(2, &[&[0, 1, 2, 3]]), ["collective.group-sizes"; 2]);
+    assert_eq!(sent(4, &[&[0, 1], &[2, 3]]), ["collective.group-sizes"; 2]);
+    let places = |split, concat| {
+        refused(&|b| {
+            b.all_to_all(square(b), split, concat, 2, &[]);
+        })
+    };
+    assert_eq!([places(2, 2), places(-1, 0)], ["collective.dimension"; 2]);
+
+    let add = scalar_computation(Opcode::Add, F32).unwrap();
+    let empty = |reduce: &dyn Fn(&Builder, Op)| refused(&|b| reduce(b, b.tuple(&[])));
+    assert_eq!(empty(&|b, t| _ = b.all_reduce(t, &add, &[], None)), "arity");
+    assert_eq!(empty(&|b, t| _ = b.reduce_scatter(t, &add, 0, 2, &[], None)), "arity");
+
+    assert_eq!(refused(&|b| _ = b.after_all(&[array(b, 0, &[4])])), "operand.token");
+    assert_eq!(refused(&|b| _ = b.infeed_with_token(array(b, 0, &[4]), Shape::array(F32, [4]))), "operand.token");
+    assert_eq!(refused(&|b| _ = b.outfeed_with_token(array(b, 0, &[4]), array(b, 1, &[4]))), "operand.token");
+    assert_eq!(refused(&|b| _ = b.outfeed(b.after_all(&[]))), "outfeed.value");
+    assert_eq!(refused(&|b| _ = b.infeed(Shape::Token)), "infeed.value");
+    assert_eq!(refused(&|b| _ = b.send(b.after_all(&[]), 1)), "transfer.data");
+    assert_eq!(refused(&|b| _ = b.recv(Shape::Token, 1)), "transfer.data");
+    let twice: [&dyn Fn(&Builder); 2] =
+        [&|b| _ = b.send(array(b, 0, &[4]), 7), &|b| _ = b.recv(Shape::array(F32, [4]), 7)];
+    for (k, transfer) in twice.into_iter().enumerate() {
+        let b = Builder::new("main");
+        transfer(&b);
+        // The other end of the channel is another instruction.
+        twice[1 - k](&b);
+        assert_eq!(b.first_error(), None);
+        transfer(&b);
+        assert_eq!(constraint(&b.build().unwrap_err()), "transfer.channel");
+    }
+}
+
+#[test]
+fn select_broadcasts_its_predicate_only() {
+    let select = |p: &[i64], t: &[i64], f: &[i64]| {
+        let b = Builder::new("main");
+        b.select(b.parameter(0, Shape::array(Pred, p), "p"), array(&b, 1, t), array(&b, 2, f));
+        b.build().map(|m| m.entry().result_shape().to_string()).map_err(|e| constraint(&e))
+    };
+    assert_eq!(select(&[], &[2, 3], &[2, 3]), Ok("f32[2,3]".to_owned()));
+    assert_eq!(select(&[2, 3], &[2, 3], &[2, 3]), Ok("f32[2,3]".to_owned()));
+    for (p, t, f) in [
+        (&[2, 3][..], &[2, 3][..], &[][..]),
+        (&[2, 3], &[], &[2, 3]),
+        (&[2, 3], &[2, 3], &[1, 3]),
+        (&[], &[2, 3], &[2, 1]),
+        (&[2, 3], &[], &[]),
+        (&[1, 3], &[2, 3], &[2, 3]),
+    ] {
+        assert_eq!(select(p, t, f), Err("elementwise.same-dimensions"), "{p:?} {t:?} {f:?}");
+    }
+}
+
+#[test]
+fn a_map_checks_what_it_is_given() {
+    let one = {
+        let f = Builder::new("one");
+        f.neg(f.parameter(0, Shape::scalar(F32), "x"));
+        f.build().unwrap()
+    };
+    let mapped = |dimensions: &[i64]| {
+        let b = Builder::new("main");
+        b.map_with_dimensions(&[array(&b, 0, &[2, 3])], &one, dimensions);
+        b.build().map(|m| m.entry().result_shape().to_string()).map_err(|e| constraint(&e))
+    };
+    assert_eq!(mapped(&[0, 1]), Ok("f32[2,3]".to_owned()));
+    for dimensions in [&[0][..], &[1, 0], &[0, 1, 2]] {
+        assert_eq!(mapped(dimensions), Err("map.dimensions"));
+    }
+    let picks = {
+        let f = Builder::new("picks");
+        let (i, table) = (f.parameter(0, Shape::scalar(S32), "i"), f.parameter(1, Shape::array(F32, [3]), "table"));
+        f.reshape(f.dynamic_slice(table, &[i], &[1]), &[]);
+        f.build().unwrap()
+    };
+    let refused = |operands: &[(ElementType, &[i64])], computation: &Module, statics: &[i64]| {
+        let b = Builder::new("main");
+        let parameter =
+            |(k, &(ty, dims)): (usize, &(ElementType, &[i64]))| b.parameter(k as i64, Shape::array(ty, dims), "");
+        let operands: Vec<Op> = operands.iter().enumerate().map(parameter).collect();
+        let table = array(&b, operands.len() as i64, statics);
+        b.map_with_static_operands(&operands, computation, &[table]);
+        constraint(&b.build().unwrap_err())
+    };
+    assert_eq!(refused(&[], &picks, &[3]), "arity");
+    assert_eq!(refused(&[(S32, &[2]), (S32, &[3])], &picks, &[3]), "map.same-dimensions");
+    assert_eq!(refused(&[(S32, &[2])], &picks, &[4]), "call.parameter-shape");
+    assert_eq!(refused(&[(F32, &[2])], &picks, &[3]), "call.parameter-shape");
+    assert_eq!(refused(&[(S32, &[2]), (S32, &[2])], &picks, &[3]), "call.parameters");
+    let whole = {
+        let f = Builder::new("whole");
+        f.parameter(0, Shape::scalar(S32), "i");
+        f.neg(f.parameter(1, Shape::array(F32, [3]), "table"));
+        f.build().unwrap()
+    };
+    assert_eq!(refused(&[(S32, &[2])], &whole, &[3]), "map.result");
+}
+
+#[test]
+fn extremes_of_every_type() {
+    for &ty in ElementType::ALL {
+        let value = |make: &dyn Fn(&Builder) -> Op| -> std::result::Result<f64, &'static str> {
+            let b = Builder::new("main");
+            make(&b);
+            let module = b.build().map_err(|e| constraint(&e))?;
+            let root = module.instruction(module.entry, module.entry().root);
+            Ok(root.literal().unwrap().as_array().unwrap().get(0).as_complex().re)
+        };
+        let ends = (value(&|b| b.min_value(ty)), value(&|b| b.max_value(ty)));
+        if ty.is_complex() {
+            assert_eq!(ends, (Err("constant.elements"), Err("constant.elements")));
+            continue;
+        }
+        let (low, high): (f64, f64) = (ends.0.unwrap(), ends.1.unwrap());
+        let zero = if ty == F8E8M0Fnu { 0.25 } else { 0.0 };
+        assert!(low <= zero && zero < high || ty == S1, "{ty}: {low} {high}");
+        let want = match ty {
+            Pred | U1 => (0.0, 1.0),
+            S1 => (-1.0, 0.0),
+            S8 => (-128.0, 127.0),
+            U8 => (0.0, 255.0),
+            S32 => (-2147483648.0, 2147483647.0),
+            U64 => (0.0, u64::MAX as f64),
+            S64 => (i64::MIN as f64, i64::MAX as f64),
+            F4E2M1Fn => (-6.0, 6.0),
+            F8E4M3Fn => (-448.0, 448.0),
+            F8E8M0Fnu => (2f64.powi(-127), 2f64.powi(127)),
+            F8E5M2 | F16 | BF16 | F32 | F64 => (f64::NEG_INFINITY, f64::INFINITY),
+            _ => (low, high),
+        };
+        assert_eq!((low, high), want, "{ty}");
+        let one = value(&|b| b.one(ty));
+        assert_eq!(one, if ty == S1 { Err("constant.elements") } else { Ok(1.0) }, "{ty}");
+    }
+}
+
+/// Two feeds that share no data have the order of their tokens; a third, called later, follows both.
+#[test]
+fn feeds_take_and_give_tokens() {
+    let read = |ordered: bool| {
+        let b = Builder::new("main");
+        let scalar = Shape::scalar(F32);
+        let start = b.after_all(&[]);
+        let (first, after) = b.infeed_with_token(start, scalar.clone());
+        let (second, after) = b.infeed_with_token(if ordered { after } else { start }, scalar.clone());
+        b.outfeed_with_token(first, after);
+        b.add(b.sub(first, second), b.infeed(scalar));
+        let module = b.build().unwrap();
+        shape::verify_feeds(&module).map_err(|e| constraint(&e))
+    };
+    assert_eq!(read(true), Ok(()));
+    assert_eq!(read(false), Err("infeed.order"));
 }

@@ -241,7 +241,7 @@ opcodes! {
     // Collectives.
     AllGather "all-gather" (AtLeast 1) Collective req[Dimensions]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
-    AllReduce "all-reduce" (AtLeast 0) Collective req[ToApply]
+    AllReduce "all-reduce" (AtLeast 1) Collective req[ToApply]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
     AllToAll "all-to-all" (AtLeast 0) Collective req[] opt[Dimensions ReplicaGroups ChannelId ConstrainLayout
         CollectiveMode];

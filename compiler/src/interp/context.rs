@@ -69,8 +69,14 @@ pub trait Host {
         Err(unsupported(inst, "send without a host"))
     }
 
-    /// The value received over a channel; its shape is the first element of the instruction's.
-    fn recv(&mut self, inst: &Instruction) -> Result<Literal> {
+    /// A `recv` begins: the number that its context carries to its `recv-done`.
+    fn begin_recv(&mut self, _inst: &Instruction) -> Result<u32> {
+        Ok(0)
+    }
+
+    /// The value received over a channel, asked for by `recv-done` with the number that [`Host::begin_recv`] gave; its
+    /// shape is the first element of the instruction's.
+    fn recv(&mut self, inst: &Instruction, _request: u32) -> Result<Literal> {
         Err(unsupported(inst, "recv without a host"))
     }
 }

@@ -7,14 +7,40 @@
 //! are not needed here.
 
 use super::dense::{Domain, Number, accumulators, dimensions, offsets, pick, read_indices, remaining};
-use super::{Context, array, invalid, result_shape, unsupported};
+use super::{Context, array, elementwise, invalid, new_array, result_shape, unsupported};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
+use crate::shape::natural_product_type;
 use brolga_runtime::num_complex::Complex;
-use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
 
 /// Evaluates `dot`, `ragged-dot` or `scaled-dot`.
 pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
+    of_floats(inst, operands, |inst| contract(inst, operands))
+}
+
+/// Evaluates a contraction whose result may be of integers although an operand is of floats: then the sum is one of
+/// floats, converted at the end.
+pub(super) fn of_floats(
+    inst: &Instruction,
+    operands: &[&Literal],
+    evaluate: impl Fn(&Instruction) -> Result<Literal>,
+) -> Result<Literal> {
+    let (shape, lhs, rhs) = (result_shape(inst)?, array(inst, operands, 0)?, array(inst, operands, 1)?);
+    let natural = natural_product_type(lhs.ty(), rhs.ty());
+    if !natural.is_float() || shape.ty.is_float() {
+        return evaluate(inst);
+    }
+    let mut sum = inst.clone();
+    sum.shape = Shape::Array(shape.with_type(natural));
+    let sum = evaluate(&sum)?;
+    let sum = array(inst, &[&sum], 0)?;
+    let mut out = new_array(inst, &ArrayShape::new(shape.ty, sum.dims()))?;
+    (0..sum.elements()).for_each(|i| out.set(i, elementwise::convert(sum.get(i), shape.ty)));
+    Ok(out.into())
+}
+
+fn contract(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     let lhs = array(inst, operands, 0)?;
     let rhs = array(inst, operands, 1)?;
     let shape = result_shape(inst)?;

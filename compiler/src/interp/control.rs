@@ -89,14 +89,20 @@ pub(super) fn step(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -
             let value = first(inst, operands)?;
             let literal = value.to_shared();
             cx.with_host(inst, |host| host.send(inst, &literal))?;
-            Ok(Value::Tuple(vec![value, context(inst)?, Value::token()]))
+            begun(inst, value, 0)
         }
         Opcode::SendDone => Ok(Value::token()),
         Opcode::Recv => {
-            let value = cx.with_host(inst, |host| host.recv(inst))?;
-            Ok(Value::Tuple(vec![Value::from(value), context(inst)?, Value::token()]))
+            let request = cx.with_host(inst, |host| host.begin_recv(inst))?;
+            let data = inst.shape.as_tuple().and_then(<[Shape]>::first);
+            let nothing = zeros(inst, data.ok_or_else(|| invalid(inst, "a transfer of nothing"))?)?;
+            begun(inst, nothing, request)
         }
-        Opcode::RecvDone => Ok(Value::Tuple(vec![element(inst, operands, 0)?, Value::token()])),
+        Opcode::RecvDone => {
+            let (_, request) = scalar(inst, &element(inst, operands, 1)?)?;
+            let value = cx.with_host(inst, |host| host.recv(inst, request.as_i64() as u32))?;
+            Ok(Value::Tuple(vec![Value::from(value), Value::token()]))
+        }
         _ => collective::op(cx, inst, operands),
     }
 }
@@ -119,9 +125,24 @@ fn element(inst: &Instruction, operands: Vec<Value>, index: usize) -> Result<Val
     }
 }
 
-/// The context value of an asynchronous operation, which means nothing here.
-fn context(inst: &Instruction) -> Result<Value> {
-    movement::integer(inst, ElementType::U32, 0).map(Value::from)
+/// The context of a transfer: its data, its number, and a token where the program states one.
+fn begun(inst: &Instruction, data: Value, request: u32) -> Result<Value> {
+    let mut elements = vec![data, Value::from(movement::integer(inst, ElementType::U32, i64::from(request))?)];
+    if inst.shape.as_tuple().is_some_and(|t| t.len() == 3) {
+        elements.push(Value::token());
+    }
+    Ok(Value::Tuple(elements))
+}
+
+/// A value of zeros.
+fn zeros(inst: &Instruction, shape: &Shape) -> Result<Value> {
+    match shape {
+        Shape::Array(a) => Ok(Value::from(Literal::Array(new_array(inst, a)?))),
+        Shape::Tuple(elements) => {
+            Ok(Value::Tuple(elements.iter().map(|e| zeros(inst, e)).collect::<Result<Vec<_>>>()?))
+        }
+        other => Err(unsupported(inst, format!("a context of shape {other}"))),
+    }
 }
 
 /// What a start operation yields: its operands, its result, and contexts up to the declared number. `copy-start`

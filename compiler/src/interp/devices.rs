@@ -3,11 +3,13 @@
 //! Problem: collectives have a meaning only among replicas and partitions that run the same program. Invariant: a
 //! device passes a collective when every member of its group has brought its operands, and a meeting that can never
 //! happen is an error, not a hang. Algorithm: a board under one lock; a device posts its operands under the
-//! instruction, how often it has come there, and its group, then waits for the rest. Whoever starts to wait when
-//! everybody else waits or is done, and no meeting is complete, has found a deadlock.
+//! instruction, how often it has come there, and its group, then waits for the rest. What is sent over channels lies on
+//! the board too ([`super::transfers`]). Whoever starts to wait when everybody else waits or is done, no meeting is
+//! complete and nothing that is waited for was sent, has found a deadlock.
 
 use super::context::{Context, Host, NoHost, Options};
 use super::feeds::Fed;
+use super::transfers::{Request, Route, Transfers, channel, pairs};
 use super::{accepts, collective, elementwise, execution, invalid, movement, run_with, unsupported};
 use crate::hlo::{AttrKey, Instruction, Module, Opcode};
 use crate::shape::{parse_replica_groups, parse_source_target_pairs};
@@ -55,7 +57,8 @@ pub fn run_devices_fed(
             .map(|(number, args)| {
                 let board = &board;
                 scope.spawn(move || {
-                    let mut device = Device { module, number, replicas, partitions, board, visits: HashMap::new() };
+                    let (visits, requests) = (HashMap::new(), Vec::new());
+                    let mut device = Device { module, number, replicas, partitions, board, visits, requests };
                     match feeds.get(number) {
                         Some(feeds) => run_with(module, args, options, &mut Fed { feeds, host: &mut device }),
                         None => run_with(module, args, options, &mut device),
@@ -67,7 +70,7 @@ pub fn run_devices_fed(
         threads.into_iter().map(|t| t.join().unwrap_or_else(|_| lost())).collect()
     });
     // A device that failed by itself says more than those that waited for it in vain.
-    let stranded = |r: &Result<Literal>| matches!(r, Err(Error::Execution { message, .. }) if message == NO_MEETING);
+    let stranded = |r: &Result<Literal>| matches!(r, Err(Error::Execution { message, .. }) if message == NO_MEETING || message == NO_SENDER);
     match results.iter().find(|r| r.is_err() && !stranded(r)) {
         Some(Err(error)) => Err(error.clone()),
         _ => results.into_iter().collect(),
@@ -75,6 +78,7 @@ pub fn run_devices_fed(
 }
 
 const NO_MEETING: &str = "some device of the group never comes to this collective";
+const NO_SENDER: &str = "no device ever sends what is to be received here";
 
 /// An instruction, how often a device has come to it, and the devices that meet there.
 type Meeting = (usize, u64, Vec<usize>);
@@ -89,19 +93,27 @@ struct Posts {
 struct State {
     meetings: HashMap<Meeting, Posts>,
     done: Vec<bool>,
+    transfers: Transfers,
     waiting: usize,
     deadlock: bool,
 }
 
 impl State {
     fn new(devices: usize) -> State {
-        State { meetings: HashMap::new(), done: vec![false; devices], waiting: 0, deadlock: false }
+        State {
+            meetings: HashMap::new(),
+            done: vec![false; devices],
+            transfers: Transfers::default(),
+            waiting: 0,
+            deadlock: false,
+        }
     }
 
     fn stuck(&self) -> bool {
         let done = self.done.iter().filter(|&&d| d).count();
         self.waiting + done == self.done.len()
             && self.meetings.iter().all(|(meeting, posts)| posts.operands.len() < meeting.2.len())
+            && !self.transfers.has_arrived()
     }
 }
 
@@ -138,17 +150,46 @@ impl Board {
                 }
                 return Ok(all);
             }
-            state.waiting += 1;
-            if state.stuck() {
-                state.deadlock = true;
-                self.changed.notify_all();
-            }
-            if !state.deadlock {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            state.waiting -= 1;
+            state = self.pause(state);
             if state.deadlock {
                 return Err(execution(inst, NO_MEETING));
+            }
+        }
+    }
+
+    /// Waits until something changes, or finds that nothing will.
+    fn pause<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        if state.stuck() {
+            state.deadlock = true;
+            self.changed.notify_all();
+        }
+        if !state.deadlock {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+        state
+    }
+
+    /// Puts a value on its way.
+    fn send(&self, inst: &Instruction, device: usize, route: Route, value: Literal) -> Result<()> {
+        self.lock().transfers.send(inst, device, route, value)?;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// What answers a request.
+    fn receive(&self, inst: &Instruction, device: usize, request: &Request) -> Result<Literal> {
+        let mut state = self.lock();
+        loop {
+            if let Some(value) = state.transfers.take(request) {
+                return Ok(value);
+            }
+            state.transfers.wait(device, Some(request.clone()));
+            state = self.pause(state);
+            state.transfers.wait(device, None);
+            if state.deadlock {
+                return Err(execution(inst, NO_SENDER));
             }
         }
     }
@@ -163,6 +204,8 @@ struct Device<'a> {
     board: &'a Board,
     /// How often each collective was reached.
     visits: HashMap<usize, u64>,
+    /// What each `recv` waits for; nothing where nobody sends to this device.
+    requests: Vec<Option<Request>>,
 }
 
 impl Drop for Device<'_> {
@@ -187,6 +230,54 @@ impl Host for Device<'_> {
 
     fn collective(&mut self, inst: &Instruction, operands: &[&Literal]) -> Option<Result<Literal>> {
         Some(self.exchange(inst, operands))
+    }
+
+    fn send(&mut self, inst: &Instruction, value: &Literal) -> Result<()> {
+        let channel = channel(inst)?;
+        let Some(pairs) = pairs(inst)? else {
+            return self.board.send(inst, self.number, Route::Channel(channel), value.clone());
+        };
+        for (source, target) in pairs {
+            if self.device_of(inst, source)? == self.number {
+                let route = Route::Pair(channel, self.number, self.device_of(inst, target)?);
+                self.board.send(inst, self.number, route, value.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_recv(&mut self, inst: &Instruction) -> Result<u32> {
+        let channel = channel(inst)?;
+        let route = match pairs(inst)? {
+            None => Some(Route::Channel(channel)),
+            Some(pairs) => {
+                let mut from = None;
+                for (source, target) in pairs {
+                    if self.device_of(inst, target)? == self.number {
+                        from = Some(Route::Pair(channel, self.device_of(inst, source)?, self.number));
+                    }
+                }
+                from
+            }
+        };
+        let mut state = self.board.lock();
+        self.requests.push(route.map(|route| state.transfers.request(inst, self.number, route)).transpose()?);
+        u32::try_from(self.requests.len() - 1).map_err(|_| unsupported(inst, "so many transfers"))
+    }
+
+    fn recv(&mut self, inst: &Instruction, request: u32) -> Result<Literal> {
+        let request = self.requests.get_mut(request as usize);
+        let request = request.ok_or_else(|| invalid(inst, "a transfer that no recv began"))?.take();
+        let shape =
+            inst.shape.as_tuple().and_then(|t| t.first()).ok_or_else(|| invalid(inst, "a transfer of nothing"))?;
+        let value = match request {
+            Some(request) => self.board.receive(inst, self.number, &request)?,
+            None => Literal::zeros(shape).ok_or_else(|| unsupported(inst, "this value over a channel"))?,
+        };
+        if !accepts(shape, &value) {
+            return Err(execution(inst, format!("expected to receive {shape:#}, found {}", value.shape())));
+        }
+        Ok(value)
     }
 }
 
@@ -248,7 +339,15 @@ impl Device<'_> {
         usize::try_from(number).ok().filter(|&n| n < self.numbers(numbering))
     }
 
-    /// The devices of this device's group, in order; itself alone where it is in none.
+    /// The device that a number in the pairs of a transfer stands for: a partition of this replica where there are several,
+    /// a replica else.
+    fn device_of(&self, inst: &Instruction, number: i64) -> Result<usize> {
+        let numbering = if self.partitions > 1 { Numbering::Partition } else { Numbering::Replica };
+        let device = self.number_of(numbering, number).and_then(|n| self.devices(numbering, n).first().copied());
+        device.ok_or_else(|| execution(inst, format!("source_target_pairs name device {number}, which does not run")))
+    }
+
+    /// The devices of this device's group, in order; itself alone where a broadcast leaves it out.
     fn group(&self, inst: &Instruction) -> Result<Vec<usize>> {
         let numbering = self.numbering(inst);
         let text = inst.attrs.raw(AttrKey::ReplicaGroups).unwrap_or("{}");
@@ -266,7 +365,10 @@ impl Device<'_> {
                 return Ok(devices);
             }
         }
-        Ok(vec![self.number])
+        if inst.opcode == Opcode::CollectiveBroadcast {
+            return Ok(vec![self.number]);
+        }
+        Err(execution(inst, format!("replica_groups={text} leave out device {}", self.number)))
     }
 
     fn exchange(&mut self, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {

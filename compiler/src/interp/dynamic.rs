@@ -3,7 +3,7 @@
 //! Problem: a dimension written `<=8` has a size known only when the program runs. Invariant: inside the interpreter
 //! an array always has its true size, so that no operation ever meets padding. Algorithm: before an operation whose
 //! result is declared dynamic, or of which an operand is smaller than declared, its declared dimensions are replaced by
-//! those that its operands' true sizes imply.
+//! those that its operands' true sizes imply; most operations work them out by themselves.
 
 use super::context::Context;
 use super::{array, execution, invalid, unsupported};
@@ -12,19 +12,32 @@ use crate::hlo::{AttrKey, AttrValue, Instruction, Opcode};
 use crate::shape::{Sizes, reshape_groups, window_output_size};
 use brolga_runtime::{ArrayShape, Literal, Shape};
 
+/// Who knows the true size of a result.
+pub(super) enum Size {
+    /// The instruction's own shape has it.
+    Declared,
+    /// The shape of this instruction, to be run instead, has it.
+    Known(Instruction),
+    /// The operation works it out from its operands; this instruction is to be run instead.
+    OfOperands(Instruction),
+}
+
 /// The instruction with a result of true size, where it is declared dynamic, or an operand is smaller than declared, and
 /// the operation reads that size.
-pub(super) fn specialize(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Option<Instruction>> {
-    let Shape::Array(shape) = &inst.shape else { return several(inst, operands) };
+pub(super) fn specialize(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Size> {
+    let Shape::Array(shape) = &inst.shape else {
+        return Ok(several(inst, operands)?.map_or(Size::Declared, Size::Known));
+    };
     // Sizes follow values, whatever shapes say between `set-dimension-size` and here.
     let smaller = || {
         (0..operands.len())
             .any(|k| bounds(cx, inst, k).is_some_and(|b| array(inst, operands, k).is_ok_and(|a| a.dims() != b)))
     };
     if inst.opcode == Opcode::SetDimensionSize || !(shape.is_dynamic() || smaller()) {
-        return Ok(None);
+        return Ok(Size::Declared);
     }
     let mut dims = shape.dims.clone();
+    let mut size: fn(Instruction) -> Size = Size::Known;
     match inst.opcode {
         Opcode::Broadcast => {
             let map = inst.attrs.ints_or_empty(AttrKey::Dimensions);
@@ -75,7 +88,7 @@ pub(super) fn specialize(cx: &Context<'_>, inst: &Instruction, operands: &[&Lite
             let mut inst = inst.clone();
             inst.attrs.set(AttrKey::DynamicSliceSizes, AttrValue::Ints(sizes.clone()));
             inst.shape = Shape::array(shape.ty, sizes);
-            return Ok(Some(inst));
+            return Ok(Size::Known(inst));
         }
         Opcode::Gather => {
             let sizes = clipped(cx, inst, AttrKey::SliceSizes, operands)?;
@@ -83,7 +96,7 @@ pub(super) fn specialize(cx: &Context<'_>, inst: &Instruction, operands: &[&Lite
             let mut inst = inst.clone();
             inst.attrs.set(AttrKey::SliceSizes, AttrValue::Ints(sizes));
             inst.shape = Shape::array(shape.ty, dims);
-            return Ok(Some(inst));
+            return Ok(Size::Known(inst));
         }
         Opcode::Fft => {
             let batches = dims.len().saturating_sub(inst.attrs.ints_or_empty(AttrKey::FftLength).len());
@@ -94,12 +107,11 @@ pub(super) fn specialize(cx: &Context<'_>, inst: &Instruction, operands: &[&Lite
         Opcode::RaggedDot | Opcode::ScaledDot => {
             return Err(unsupported(inst, format!("'{}' of dynamic dimensions", inst.opcode)));
         }
-        // All others work out their result from their operands.
-        _ => {}
+        _ => size = Size::OfOperands,
     }
     let mut inst = inst.clone();
     inst.shape = Shape::Array(ArrayShape { layout: shape.layout.clone(), ..ArrayShape::new(shape.ty, dims) });
-    Ok(Some(inst))
+    Ok(size(inst))
 }
 
 /// The dimensions that an operand declares.
@@ -112,8 +124,13 @@ fn reshaped(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal], shape: 
     let actual = array(inst, operands, 0)?.dims();
     let from = bounds(cx, inst, 0).unwrap_or(actual);
     let mut dims = shape.dims.clone();
-    if from == actual || from.contains(&0) || dims.contains(&0) || from.len() != actual.len() {
+    if from == actual || from.len() != actual.len() {
         return Ok(dims);
+    }
+    if from.contains(&0) {
+        // No count of elements says where a size went; equal dimensions do.
+        let same = (from == dims).then(|| actual.to_vec());
+        return same.ok_or_else(|| unsupported(inst, "reshape of an empty array of dynamic dimensions"));
     }
     for group in reshape_groups(from, &shape.dims) {
         if group.from.iter().all(|&d| actual[d] == from[d]) {

@@ -47,7 +47,11 @@ impl Host for Fed<'_> {
         self.host.send(inst, value)
     }
 
-    fn recv(&mut self, inst: &Instruction) -> Result<Literal> {
-        self.host.recv(inst)
+    fn begin_recv(&mut self, inst: &Instruction) -> Result<u32> {
+        self.host.begin_recv(inst)
+    }
+
+    fn recv(&mut self, inst: &Instruction, request: u32) -> Result<Literal> {
+        self.host.recv(inst, request)
     }
 }

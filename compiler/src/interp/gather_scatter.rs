@@ -159,6 +159,10 @@ fn gather(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     if !fits {
         return Err(invalid(inst, format!("slice_sizes {sizes:?} do not fit {}", operand.shape())));
     }
+    // A slice without elements of which the result lacks the empty dimension: the result has places that nothing fills.
+    if sizes.contains(&0) {
+        return Ok(out.into());
+    }
     let strides = operand.shape().strides();
     let width = operand.ty().byte_size();
     let (source, target) = (operand.bytes(), out.bytes_mut());
@@ -282,6 +286,27 @@ mod tests {
                start_index_map={{0,1}}, index_vector_dim=2, slice_sizes={{2,1}}"
         );
         check("", &body, "{{{{102},{202}}},{{{304},{404}}}}");
+    }
+
+    #[test]
+    fn gather_of_slices_without_elements() {
+        for (list, sizes) in [
+            ("collapsed_slice_dims={1}, start_index_map={1}", "2,0"),
+            ("collapsed_slice_dims={1}, start_index_map={0}", "2,0"),
+        ] {
+            let body = format!(
+                "a = s32[2,3] constant({{{{1,2,3}},{{4,5,6}}}})\n g = s32[2,1] constant({{{{2}},{{0}}}})
+                 ROOT s = s32[2,2] gather(a, g), offset_dims={{1}}, {list}, index_vector_dim=1, slice_sizes={{{sizes}}}"
+            );
+            check("", &body, "{{0,0},{0,0}}");
+        }
+        check(
+            "",
+            "a = s32[2,3] constant({{1,2,3},{4,5,6}})\n g = s32[2,2,1] constant({{{2},{0}},{{1},{1}}})
+             ROOT s = s32[2,2] gather(a, g), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1},
+               operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={0,1}",
+            "{{0,0},{0,0}}",
+        );
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod region;
 mod sort;
 #[cfg(test)]
 mod tests;
+mod transfers;
 mod value;
 
 pub use context::{Host, MAX_CALL_DEPTH, MAX_VALUE_BYTES, NoHost, Options};
@@ -49,6 +50,7 @@ use crate::hlo::{Category, Instruction, Module, Opcode};
 use crate::{Error, Result, Site};
 use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
 use context::Context;
+use dynamic::Size;
 use value::Value;
 
 /// Runs a module on the literals of its parameters, as one device alone.
@@ -126,14 +128,23 @@ fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Lit
     let converted: Vec<Option<Literal>> = operands.iter().map(|o| to_result_precision(inst, o)).collect();
     let operands: Vec<&Literal> = operands.iter().zip(&converted).map(|(&o, c)| c.as_ref().unwrap_or(o)).collect();
     let operands = &operands[..];
-    let specialized = dynamic::specialize(cx, inst, operands)?;
-    let inst = specialized.as_ref().unwrap_or(inst);
+    let size = dynamic::specialize(cx, inst, operands)?;
+    let (inst, known) = match &size {
+        Size::Declared => (inst, true),
+        Size::Known(inst) => (inst, true),
+        Size::OfOperands(inst) => (inst, false),
+    };
     // An empty result needs no work, and strides of empty arrays need not fit an integer.
     if let Shape::Array(shape) = &inst.shape
         && shape.elements() == 0
         && !shape.is_dynamic()
     {
-        return new_array(inst, shape).map(Literal::from);
+        if known {
+            return new_array(inst, shape).map(Literal::from);
+        }
+        if operands.iter().filter_map(|o| o.as_array()).any(|a| !strides_fit(a.dims())) {
+            return Err(unsupported(inst, "dynamic dimensions of an empty array whose strides fit no integer"));
+        }
     }
     match inst.opcode {
         Opcode::Dot | Opcode::RaggedDot | Opcode::ScaledDot => contraction::op(cx, inst, operands),
@@ -153,6 +164,11 @@ fn op(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Lit
             _ => Err(unsupported(inst, format!("'{opcode}' in the interpreter"))),
         },
     }
+}
+
+/// Whether the offset of every element, were no dimension empty, would be an integer.
+fn strides_fit(dims: &[i64]) -> bool {
+    dims.iter().try_fold(1i64, |n, &d| n.checked_mul(d.max(1))).is_some()
 }
 
 /// An operand of an operation that moves elements, where it holds floats of another precision than the result.

@@ -99,6 +99,47 @@ ENTRY e { p = f32[4] parameter(0)
     assert_eq!(result(text, &[p, Literal::scalar(3i32)]).as_deref(), Ok("{-1, -2, -4} -7 3"));
 }
 
+/// An array without elements has a size along every dimension.
+#[test]
+fn empty_arrays_keep_their_dynamic_sizes() {
+    for (line, d) in [
+        ("r = s32[<=3,0,4] negate(x)", 0),
+        ("r = f32[<=3,0,4] convert(x)", 0),
+        ("r = s32[<=3,0,4] add(x, x)", 0),
+        ("r = s32[4,0,<=3] transpose(x), dimensions={2,1,0}", 2),
+        ("r = s32[<=3,0,4] reverse(x), dimensions={0,2}", 0),
+        ("r = s32[<=6,0,4] concatenate(x, x), dimensions={0}", 0),
+        ("z = s32[] constant(7)\n r = s32[<=5,0,4] pad(x, z), padding=1_1x0_0x0_0", 0),
+        ("r = s32[<=3,0,4] reshape(x)", 0),
+        ("z = s32[] constant(7)\n r = s32[<=3,0] reduce(x, z), dimensions={2}, to_apply=add", 0),
+        ("r = s32[<=3,0,4] map(x), dimensions={0,1,2}, to_apply=neg", 0),
+        ("r = s32[<=3,0,4] sort(x), dimensions={2}, to_apply=lt", 0),
+        ("z = s32[] constant(7)\n r = s32[<=3,0,2] reduce-window(x, z), window={size=1x1x3}, to_apply=add", 0),
+    ] {
+        let text = format!(
+            "add {{ a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT c = s32[] add(a, b) }}
+             neg {{ a = s32[] parameter(0)\n ROOT c = s32[] negate(a) }}
+             lt {{ a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT c = pred[] compare(a, b), direction=LT }}
+             ENTRY e {{ x = s32[<=3,0,4] parameter(0)\n {line}\n
+               ROOT k = s32[] get-dimension-size(r), dimensions={{{d}}} }}"
+        );
+        for n in 0..=3 {
+            let want = if line.contains("pad") {
+                n + 2
+            } else if line.contains("conc") {
+                2 * n
+            } else {
+                n
+            };
+            let x = ArrayLiteral::zeros(&brolga_runtime::ArrayShape::new(brolga_runtime::ElementType::S32, [n, 0, 4]));
+            assert_eq!(result(&text, &[x.into()]), Ok(want.to_string()), "{line}");
+        }
+    }
+    let text = "ENTRY e { x = s32[<=3,0,4] parameter(0)\n ROOT r = s32[<=6,0,2] reshape(x) }";
+    let x = ArrayLiteral::zeros(&brolga_runtime::ArrayShape::new(brolga_runtime::ElementType::S32, [2, 0, 4]));
+    assert!(matches!(result(text, &[x.into()]), Err(Error::Unsupported { .. })));
+}
+
 #[test]
 fn bitcast_sees_layouts() {
     let text = "

@@ -37,10 +37,21 @@ fn groups(call: &Call<'_>) -> Rule<ReplicaGroups> {
         "collective.global-ids",
         "expected channel_id where use_global_device_ids is true"
     );
-    match call.attrs.raw(AttrKey::ReplicaGroups) {
-        Some(text) => parse_replica_groups(text),
-        None => Ok(Vec::new()),
-    }
+    let groups = match call.attrs.raw(AttrKey::ReplicaGroups) {
+        Some(text) => parse_replica_groups(text)?,
+        None => Vec::new(),
+    };
+    // Members are distinct, so that all numbers below their count are there where the largest is.
+    let count: usize = groups.iter().map(Vec::len).sum();
+    let largest = groups.iter().flatten().max();
+    ensure!(
+        call.opcode == Opcode::CollectiveBroadcast || largest.is_none_or(|&n| n + 1 == count as i64),
+        "collective.every-member",
+        "expected every number from 0 to {} in a group of {}, found {count} members",
+        largest.unwrap_or(&0),
+        call.opcode
+    );
+    Ok(groups)
 }
 
 /// The size of every group, where groups are written out; an error where sizes differ.

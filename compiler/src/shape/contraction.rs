@@ -40,8 +40,18 @@ pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
     Ok(Shape::Array(shape))
 }
 
+/// The element type of a sum of products where the program states none: a float where an operand has one, else the wider.
+pub(crate) fn natural_product_type(a: ElementType, b: ElementType) -> ElementType {
+    match (a.is_float(), b.is_float()) {
+        (true, false) => a,
+        (false, true) => b,
+        _ if b.bits() > a.bits() => b,
+        _ => a,
+    }
+}
+
 /// The element type of a sum of products. The program may prefer another than the operands': a float for floats,
-/// any integer for integers, in which the sum wraps.
+/// any integer for integers, in which the sum wraps; an integer or `pred` for floats, to which their sum is converted.
 fn product_type(call: &Call<'_>, a: ElementType, b: ElementType) -> Rule<ElementType> {
     let real = |ty: ElementType| !ty.is_complex();
     ensure!(
@@ -50,18 +60,13 @@ fn product_type(call: &Call<'_>, a: ElementType, b: ElementType) -> Rule<Element
         "expected operands of {} of one type, or both real, found {a} and {b}",
         call.opcode
     );
-    let natural = match (a.is_float(), b.is_float()) {
-        (true, false) => a,
-        (false, true) => b,
-        _ if b.bits() > a.bits() => b,
-        _ => a,
-    };
+    let natural = natural_product_type(a, b);
     let Some(preferred) = call.declared_type() else {
         return Ok(natural);
     };
     let narrower = a.bits().min(b.bits());
     let fits = preferred == natural
-        || (natural.is_float() && preferred.is_float())
+        || (natural.is_float() && real(preferred))
         || (natural.is_complex() && preferred.is_complex() && preferred.bits() >= natural.bits())
         || (!natural.is_float()
             && real(natural)

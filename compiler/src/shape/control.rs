@@ -67,16 +67,15 @@ fn while_loop(call: &Call<'_>) -> Rule<Shape> {
 fn conditional(call: &Call<'_>) -> Rule<Shape> {
     let selector = call.scalar(0)?;
     let branches = match (selector.ty, call.attrs.computations(AttrKey::BranchComputations)) {
-        (ElementType::S32 | ElementType::Pred, Some(list)) => {
-            let count_fits = if selector.ty == ElementType::Pred { list.len() == 2 } else { !list.is_empty() };
-            ensure!(
-                count_fits,
-                "conditional.branches",
-                "expected branches that {} selects, found {}",
-                selector.ty,
-                list.len()
-            );
+        (ElementType::S32, Some(list)) => {
+            ensure!(!list.is_empty(), "conditional.branches", "expected a branch of conditional, found none");
             list.iter().map(|&id| call.cx.signature(id)).collect::<Rule<Vec<_>>>()?
+        }
+        (ElementType::Pred, Some(_)) => {
+            fail!(
+                "conditional.selector",
+                "expected an s32 index as operand 0 where branch_computations= are listed, found pred"
+            )
         }
         (ElementType::Pred, None) => {
             vec![call.callee(AttrKey::TrueComputation)?, call.callee(AttrKey::FalseComputation)?]

@@ -2,7 +2,7 @@
 
 use super::reduction::{Reducer, check_reducer};
 use super::rule::{Call, Rule, Show, array, common_type, distinct_dims, ensure, fail};
-use crate::hlo::{AttrKey, Opcode};
+use crate::hlo::{AttrKey, Computation, Instruction, Opcode};
 use brolga_runtime::{ArrayShape, Shape};
 
 pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
@@ -140,8 +140,9 @@ fn index_map(
     );
     for (&o, &i) in batching.iter().zip(&indices_batching) {
         ensure!(i != vector, id, "{} must not name the index vector dimension {vector}", keys.indices_batching.name());
+        // XLA reads a gather whose batches differ, and compiles none: see `check_batches`.
         ensure!(
-            operand.dims[o] == indices.dims[i],
+            call.opcode == Opcode::Gather || operand.dims[o] == indices.dims[i],
             id,
             "expected batching dimensions of equal size, found {} and {}",
             operand.dims[o],
@@ -155,6 +156,25 @@ fn index_map(
         );
     }
     Ok(IndexMap { batch: (0..rank).filter(|&d| d != vector).collect() })
+}
+
+/// What a gather that is read needs besides to be compiled or run: batching dimensions of equal size on both sides.
+pub(super) fn check_batches(computation: &Computation, gather: &Instruction) -> Rule<()> {
+    let array = |k: usize| computation.instructions.get(*gather.operands.get(k)?)?.shape.as_array();
+    let (Some(operand), Some(indices)) = (array(0), array(1)) else { return Ok(()) };
+    let numbers = |key| gather.attrs.dimension_numbers(key);
+    let pairs = numbers(AttrKey::OperandBatchingDims).into_iter().zip(numbers(AttrKey::StartIndicesBatchingDims));
+    for (o, i) in pairs {
+        let (ours, theirs) = (operand.dims.get(o), indices.dims.get(i));
+        ensure!(
+            ours == theirs,
+            "gather.batch-sizes",
+            "expected batching dimensions {o} and {i} of equal size, found {} and {}",
+            Show(operand),
+            Show(indices)
+        );
+    }
+    Ok(())
 }
 
 fn gather(call: &Call<'_>) -> Rule<Shape> {

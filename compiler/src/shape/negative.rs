@@ -87,6 +87,8 @@ ENTRY main {
   f = f32[4,3,6] parameter(15)
   cx = (f32[4], u32[], token[]) parameter(16)
   rd = f32[2,3,5] parameter(17)
+  k1 = u64[1] parameter(18)
+  pair = (f32[4], u32[]) parameter(19)
 ";
 
 fn check(line: &str) -> (Result<(), Error>, String) {
@@ -307,7 +309,13 @@ fn contractions_and_linear_algebra() {
         ("result.shape", format!("bad = f32[2,7,6] convolution(v, f), {conv}")),
         ("dot.result-type", format!("bad = c64[2,6,6] convolution(v, f), {conv}")),
     ];
-    accept(&[&format!("bad = f32[2,6,6] convolution(v, f), {conv}")]);
+    accept(&[
+        &format!("bad = f32[2,6,6] convolution(v, f), {conv}"),
+        &format!("bad = s32[2,6,6] convolution(v, f), {conv}"),
+        "bad = u8[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "bad = pred[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "bad = f32[] dot(a, c), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    ]);
     refuse(&cases.iter().map(|(id, line)| (*id, line.as_str())).collect::<Vec<_>>());
     refuse(&[
         ("dot.contracting-sizes", "bad = f32[2,3] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
@@ -320,6 +328,7 @@ fn contractions_and_linear_algebra() {
         ),
         ("dot.operand-types", "bad = c64[4,4] dot(a, z), lhs_contracting_dims={}, rhs_contracting_dims={}"),
         ("dot.result-type", "bad = c64[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+        ("dot.result-type", "bad = s32[] dot(z, z), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
         (
             "dot.algorithm",
             "bad = f32[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}, algorithm=dot_f32",
@@ -367,6 +376,7 @@ fn ordering_and_random() {
         ("operand.scalar", "bad = f32[4] rng(a, a), distribution=rng_uniform"),
         ("rng.type", "bad = s32[4] rng(i, i), distribution=rng_normal"),
         ("rng-bit-generator.state", "bad = (f32[4], u32[4]) rng-bit-generator(a), algorithm=rng_default"),
+        ("rng-bit-generator.state", "bad = (u64[1], u32[4]) rng-bit-generator(k1), algorithm=rng_philox"),
         ("rng-bit-generator.result", "bad = u32[4] rng-bit-generator(k), algorithm=rng_default"),
         ("rng-bit-generator.algorithm", "bad = (u64[2], u32[4]) rng-bit-generator(k), algorithm=rng_dice"),
         ("rng-get-and-update-state.result", "bad = u32[2] rng-get-and-update-state(), delta=1"),
@@ -392,7 +402,9 @@ fn control() {
         ("result.shape", "bad = f32[5] while(a), condition=always, body=step"),
         ("conditional.selector", "bad = f32[4] conditional(s, a, a), true_computation=step, false_computation=step"),
         ("conditional.operands", "bad = f32[4] conditional(q, a), true_computation=step, false_computation=step"),
-        ("conditional.branches", "bad = f32[4] conditional(q, a), branch_computations={step}"),
+        ("conditional.branches", "bad = f32[4] conditional(i), branch_computations={}"),
+        ("conditional.selector", "bad = f32[4] conditional(q, a, a), branch_computations={step, step}"),
+        ("conditional.selector", "bad = f32[4] conditional(q, a), branch_computations={step}"),
         (
             "conditional.parameter-shape",
             "bad = f32[4] conditional(q, a, c), true_computation=step, false_computation=step",
@@ -416,6 +428,11 @@ fn collectives() {
          slice_sizes={{1}}",
     ]);
     refuse(&[
+        ("arity", "bad = () all-reduce(), replica_groups={}, to_apply=add"),
+        ("collective.every-member", "bad = f32[4] all-reduce(a), replica_groups={{1}}, to_apply=add"),
+        ("collective.every-member", "bad = f32[4] all-reduce(a), replica_groups={{0,2}}, to_apply=add"),
+        ("collective.every-member", "bad = f32[8] all-gather(a), replica_groups={{0,1},{4,2}}, dimensions={0}"),
+        ("collective.every-member", "bad = f32[4] all-to-all(a), replica_groups={{2,1}}, dimensions={0}"),
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups={{0,0}}, to_apply=add"),
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups=[2,2]<=[5], to_apply=add"),
         ("collective.replica-groups", "bad = f32[4] all-reduce(a), replica_groups=mesh['x'=4] {'y'}, to_apply=add"),
@@ -439,7 +456,16 @@ fn collectives() {
 
 #[test]
 fn structure_and_side_effects() {
-    accept(&["bad = s32[] get-tuple-element(u), index=1", "bad = token[] send-done(cx), channel_id=1"]);
+    accept(&[
+        "bad = s32[] get-tuple-element(u), index=1",
+        "bad = token[] send-done(cx), channel_id=1",
+        "bad = token[] send-done(pair), channel_id=1",
+        "bad = (f32[4], token[]) recv-done(pair), channel_id=1",
+        "bad = (f32[4], u32[], token[]) send(a, t), channel_id=1",
+        "bad = (f32[4], u32[]) send(a, t), channel_id=1",
+        "bad = ((f32[4], s32[]), u32[]) recv(t), channel_id=1",
+        "bad = f32[4] collective-broadcast(a), replica_groups={{1,2}}",
+    ]);
     refuse(&[
         ("get-tuple-element.index", "bad = f32[4] get-tuple-element(u), index=2"),
         ("get-tuple-element.tuple", "bad = f32[4] get-tuple-element(a), index=0"),
@@ -452,6 +478,12 @@ fn structure_and_side_effects() {
         ("operand.token", "bad = (f32[4], token[]) infeed(a)"),
         ("operand.token", "bad = token[] outfeed(a, a)"),
         ("outfeed.shape", "bad = token[] outfeed(a, t), outfeed_shape=f32[5]"),
+        ("outfeed.value", "bad = token[] outfeed(t, t)"),
+        ("infeed.value", "bad = (token[], token[]) infeed(t)"),
+        ("transfer.data", "bad = (token[], u32[], token[]) send(t, t), channel_id=1"),
+        ("transfer.data", "bad = (token[], u32[], token[]) recv(t), channel_id=1"),
+        ("transfer.data", "bad = ((f32[4], token[]), u32[]) recv(t), channel_id=1"),
+        ("transfer.context", "bad = token[] send-done(u), channel_id=1"),
         ("transfer.context", "bad = token[] send-done(a), channel_id=1"),
         ("result.shape", "bad = (f32[5], u32[], token[]) send(a, t), channel_id=1"),
         ("recv.result", "bad = f32[4] recv(t), channel_id=1"),
@@ -566,6 +598,33 @@ fn modules() {
     refuse(&format!("HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}\n{wider}"), "alias.size");
 }
 
+/// XLA reads such a gather and compiles none.
+#[test]
+fn gathers_of_unlike_batches_are_read_and_not_run() {
+    for (rows, runs) in [(2, true), (3, false), (1, false)] {
+        let source = format!(
+            "HloModule m\nENTRY main {{\n  a = f32[{rows},3] parameter(0)\n  g = s32[2,2,1] parameter(1)
+  ROOT bad = f32[2,2] gather(a, g), offset_dims={{}}, collapsed_slice_dims={{1}}, start_index_map={{1}}, \
+            operand_batching_dims={{0}}, start_indices_batching_dims={{0}}, index_vector_dim=2, slice_sizes={{1,1}}\n}}\n"
+        );
+        let Ok(module) = text::parse(&source) else { panic!("{source}") };
+        assert_eq!(verify(&module), Ok(()));
+        match super::verify_runnable(&module) {
+            Ok(()) => assert!(runs, "{source}"),
+            Err(Error::Invalid { constraint, site, .. }) => {
+                assert_eq!((constraint, site.instruction.as_deref(), runs), ("gather.batch-sizes", Some("bad"), false));
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    refuse(&[(
+        "scatter.indices",
+        "bad = f32[2,3] scatter(b, g, s), update_window_dims={}, inserted_window_dims={1}, \
+         scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, \
+         index_vector_dim=1, to_apply=add",
+    )]);
+}
+
 /// What an operation goes on with is another instruction, so that one line cannot break these.
 #[test]
 fn ends_of_what_others_began() {
@@ -601,4 +660,7 @@ fn ends_of_what_others_began() {
     assert_eq!(done("bad = (f32[4], token[]) recv-done(r), channel_id=1"), "");
     assert_eq!(done("bad = (f32[4], token[]) recv-done(r), channel_id=2"), "transfer.channel");
     assert_eq!(done("bad = (f32[4], token[]) recv-done(r)"), "transfer.channel");
+    assert_eq!(done("bad = f32[4] get-tuple-element(r), index=0"), "transfer.context");
+    let send = "s = (f32[4], u32[]) send(a, t), channel_id=2\n";
+    assert_eq!(done(&format!("{send}bad = u32[] get-tuple-element(s), index=1")), "transfer.context");
 }

@@ -101,10 +101,12 @@ fn rng_bit_generator(call: &Call<'_>) -> Rule<Shape> {
         fail!("rng-bit-generator.result", "expected a state and an array of bits as result, found {declared:#}");
     };
     let state = call.array(0)?;
+    // The smallest state that an algorithm has is u64[2].
+    let bits_of_state = state.dims.first().map_or(0, |&n| n.saturating_mul(i64::from(state.ty.bits())));
     ensure!(
-        state.ty.is_unsigned_integer() && state.rank() == 1,
+        state.ty.is_unsigned_integer() && state.rank() == 1 && bits_of_state >= 128,
         "rng-bit-generator.state",
-        "expected a vector of u32 or u64 as state, found {}",
+        "expected a vector of u32 or u64 of at least 128 bits as state, found {}",
         Show(state)
     );
     ensure!(

@@ -13,6 +13,7 @@ pub(super) fn check(computation: &Computation, instruction: &Instruction) -> Rul
         (Opcode::AsyncStart, _) => started(instruction),
         (Opcode::AsyncUpdate | Opcode::AsyncDone, Some(operand)) => follows(computation, instruction, operand),
         (Opcode::SendDone | Opcode::RecvDone, Some(operand)) => same_channel(instruction, operand),
+        (Opcode::GetTupleElement, Some(operand)) => whole_context(operand),
         _ => Ok(()),
     }
 }
@@ -56,6 +57,18 @@ fn follows(computation: &Computation, instruction: &Instruction, operand: &Instr
         "expected the result {:#} of async-update, as its operand has, found {:#}",
         operand.shape,
         instruction.shape
+    );
+    Ok(())
+}
+
+/// What a transfer is under way with belongs to its done.
+fn whole_context(operand: &Instruction) -> Rule<()> {
+    ensure!(
+        !matches!(operand.opcode, Opcode::Send | Opcode::Recv),
+        "transfer.context",
+        "expected '{}' to be used as a whole, by {}-done, found a use of an element",
+        operand.name,
+        operand.opcode
     );
     Ok(())
 }

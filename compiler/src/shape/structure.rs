@@ -74,7 +74,9 @@ pub(super) fn infer_side_effect(call: &Call<'_>) -> Rule<Shape> {
         Opcode::Outfeed => outfeed(call),
         Opcode::Send => {
             call.token(1)?;
-            Ok(Shape::Tuple(vec![call.shape(0)?.without_layout(), request(), Shape::Token]))
+            let data = call.shape(0)?;
+            carried(call, data, "transfer.data")?;
+            Ok(begun(call, data))
         }
         Opcode::Recv => {
             call.token(0)?;
@@ -82,7 +84,8 @@ pub(super) fn infer_side_effect(call: &Call<'_>) -> Rule<Shape> {
             let Some([data, ..]) = declared.as_tuple() else {
                 fail!("recv.result", "expected (data, u32[], token[]) as result of recv, found {declared:#}");
             };
-            Ok(Shape::Tuple(vec![data.without_layout(), request(), Shape::Token]))
+            carried(call, data, "transfer.data")?;
+            Ok(begun(call, data))
         }
         Opcode::SendDone => {
             transfer(call)?;
@@ -93,15 +96,38 @@ pub(super) fn infer_side_effect(call: &Call<'_>) -> Rule<Shape> {
     }
 }
 
+/// The context of a transfer. The specification's has two elements; a program that states a token as the third gets it.
+fn begun(call: &Call<'_>, data: &Shape) -> Shape {
+    let mut context = vec![data.without_layout(), request()];
+    if !matches!(call.declared.and_then(Shape::as_tuple), Some([_, _])) {
+        context.push(Shape::Token);
+    }
+    Shape::Tuple(context)
+}
+
 /// The data of a transfer that send or recv began.
 fn transfer<'a>(call: &Call<'a>) -> Rule<&'a Shape> {
     let shape = call.shape(0)?;
     match shape.as_tuple() {
         Some([data, _, Shape::Token]) => Ok(data),
-        _ => {
-            fail!("transfer.context", "expected (data, u32[], token[]) as operand of {}, found {shape:#}", call.opcode)
-        }
+        Some([data, id]) if id.same_ignoring_layout(&request()) => Ok(data),
+        _ => fail!(
+            "transfer.context",
+            "expected (data, u32[]) or (data, u32[], token[]) as operand of {}, found {shape:#}",
+            call.opcode
+        ),
     }
+}
+
+/// What leaves or enters a device is data: arrays, and tuples of them.
+fn carried(call: &Call<'_>, data: &Shape, id: &'static str) -> Rule<()> {
+    ensure!(
+        data.leaves().iter().all(|leaf| leaf.as_array().is_some()),
+        id,
+        "expected arrays as data of {}, found {data:#}",
+        call.opcode
+    );
+    Ok(())
 }
 
 fn custom_call(call: &Call<'_>) -> Rule<Shape> {
@@ -133,6 +159,7 @@ fn infeed(call: &Call<'_>) -> Rule<Shape> {
     let declared = call.declared()?;
     match declared.as_tuple() {
         Some([data, Shape::Token]) => {
+            carried(call, data, "infeed.value")?;
             if let Some(stated) = call.attrs.shape(AttrKey::InfeedShape) {
                 ensure!(
                     compatible(stated, data, None),
@@ -147,6 +174,7 @@ fn infeed(call: &Call<'_>) -> Rule<Shape> {
 }
 
 fn outfeed(call: &Call<'_>) -> Rule<Shape> {
+    carried(call, call.shape(0)?, "outfeed.value")?;
     if call.operands.len() > 1 {
         call.token(1)?;
     }

@@ -4,6 +4,7 @@
 //! before any rule looks at a called signature. Within a computation, instructions are checked in order, so that the
 //! first fault in the source is the one that is named.
 
+use super::indexing::check_batches;
 use super::rule::compatible;
 use super::{InferContext, RuleError, check_shape, infer, pairs, verify_feeds};
 use crate::error::{Error, Result, Site};
@@ -33,13 +34,19 @@ fn verify_module(module: &Module, open_calls: bool) -> Result<()> {
     check_aliases(module)
 }
 
-/// Checks what a verified module must be besides, to be compiled or run: feeds have an order, and `f64` meets no narrower
-/// float where neither XLA nor Brolga has a way to compute with both.
+/// Checks what a verified module must be besides, to be compiled or run: feeds have an order, gathers batches of one size,
+/// and `f64` meets no narrower float where neither XLA nor Brolga has a way to compute with both.
 ///
 /// # Errors
-/// Names the feed that breaks a rule, or the instruction that mixes.
+/// Names the feed or the gather that breaks a rule, or the instruction that mixes.
 pub fn verify_runnable(module: &Module) -> Result<()> {
     verify_feeds(module)?;
+    for computation in module.order.iter().map(|&id| &module.computations[id]) {
+        let gathers = computation.order.iter().map(|&i| &computation.instructions[i]);
+        for gather in gathers.filter(|i| i.opcode == Opcode::Gather) {
+            check_batches(computation, gather).map_err(|e| at(gather, e))?;
+        }
+    }
     let types = float_types(module);
     if !types.contains(&ElementType::F64) || types.len() == 1 {
         return Ok(());

@@ -4,7 +4,7 @@
 use brolga_compiler::builder::{Builder, Op, scalar_computation};
 use brolga_compiler::hlo::{AttrKey, Instruction, Module, Opcode};
 use brolga_compiler::interp::{Host, Options, run_devices, run_with};
-use brolga_compiler::{Result, shape};
+use brolga_compiler::{Error, Result, shape, text};
 use brolga_runtime::ElementType::{F32, U32};
 use brolga_runtime::{ArrayLiteral, Literal, Shape};
 
@@ -70,6 +70,34 @@ fn cross_replica_sum_of_two_replicas() {
 fn reduce_scatter_of_two_replicas() {
     let got = replicas(&[&[1.0, 2.25], &[3.0, 5.25]], |b, x| b.reduce_scatter(x, &add(), 0, 2, &[], None));
     assert_eq!(got, [vector(&[4.0]), vector(&[7.5])]);
+}
+
+#[test]
+fn reduce_scatter_of_a_tuple_is_a_tuple() {
+    let got = replicas(&[&[1.0, 2.25], &[3.0, 5.25]], |b, x| {
+        b.reduce_scatter(b.tuple(&[x, b.neg(x)]), &add(), 0, 2, &[], None)
+    });
+    assert_eq!(got[0], Literal::Tuple(vec![vector(&[4.0]), vector(&[-4.0])]));
+    assert_eq!(got[1], Literal::Tuple(vec![vector(&[7.5]), vector(&[-7.5])]));
+    let got = replicas(&[&[1.0, 2.25], &[3.0, 5.25]], |b, x| b.reduce_scatter(b.tuple(&[x]), &add(), 0, 2, &[], None));
+    assert_eq!(got[1], Literal::Tuple(vec![vector(&[7.5])]));
+}
+
+/// The split count is the number of cores, also where nothing else says it.
+#[test]
+fn all_to_all_has_as_many_cores_as_it_splits_into() {
+    let module = |split: i64, concat: i64| {
+        let b = Builder::new("alltoall");
+        b.all_to_all(b.parameter(0, Shape::array(F32, [4, 4]), "x"), split, concat, 2, &[]);
+        b.build().unwrap()
+    };
+    let x = || vec![Literal::Array(ArrayLiteral::from_elements(&[4, 4], &[0f32; 16]))];
+    for module in [module(0, 0), module(0, 1)] {
+        assert!(run_devices(&module, &[x(), x()], 2, 1, &Options::default()).is_ok());
+        let four = [x(), x(), x(), x()];
+        assert!(matches!(run_devices(&module, &four, 4, 1, &Options::default()), Err(Error::Execution { .. })));
+        assert!(matches!(run_devices(&module, &four[..1], 1, 1, &Options::default()), Err(Error::Execution { .. })));
+    }
 }
 
 #[test]
@@ -146,7 +174,7 @@ impl Host for Outside {
         Ok(())
     }
 
-    fn recv(&mut self, _: &Instruction) -> Result<Literal> {
+    fn recv(&mut self, _: &Instruction, _: u32) -> Result<Literal> {
         Ok(self.channel.remove(0))
     }
 }
@@ -222,4 +250,85 @@ fn after_all_joins_tokens() {
     let x = b.add_dependency(b.constant_r0(3f32), joined);
     let (got, host) = outside(&b.build_with_root(x).unwrap());
     assert_eq!((got, host.taken.len()), (Literal::scalar(3f32), 2));
+}
+
+/// Runs a text of `x = f32[2] parameter(0)` on replicas, of which the first has {0, 0}, the next {1, 10}, and so on.
+fn transfers(body: &str, replicas: usize) -> Result<Vec<Literal>> {
+    let source = format!("HloModule transfers\n{body}");
+    let module = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let inputs: Vec<Vec<Literal>> = (0..replicas).map(|r| vec![vector(&[r as f32, 10.0 * r as f32])]).collect();
+    run_devices(&module, &inputs, replicas, 1, &Options::default())
+}
+
+/// Each replica sends to the next, and all `recv` before anybody sends; once with the context of two elements that the
+/// section shows, once with the token that XLA adds.
+#[test]
+fn send_and_recv_between_replicas() {
+    for (context, pairs) in [
+        ("(f32[2], u32[])", "source_target_pairs={{0,1},{1,2}}"),
+        ("(f32[2], u32[], token[])", "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,2}}}"),
+        ("(f32[2], u32[])", "frontend_attributes={a=\"b\",_xla_send_recv_source_target_pairs=\"{{0,1},{1,2}}\"}"),
+    ] {
+        let body = format!(
+            "ENTRY main {{
+              x = f32[2] parameter(0)
+              t = token[] after-all()
+              r = {context} recv(t), channel_id=1, {pairs}
+              s = {context} send(x, t), channel_id=1, {pairs}
+              rd = (f32[2], token[]) recv-done(r), channel_id=1
+              sd = token[] send-done(s), channel_id=1
+              ROOT got = f32[2] get-tuple-element(rd), index=0
+            }}"
+        );
+        let got = transfers(&body, 3).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(got, [vector(&[0.0, 0.0]), vector(&[0.0, 0.0]), vector(&[1.0, 10.0])]);
+        let two = transfers(&body, 2);
+        assert!(matches!(two, Err(Error::Execution { .. })), "a pair names a third device: {two:?}");
+    }
+}
+
+/// Values arrive in the order in which they were sent, also where the ends of a channel are in different branches.
+#[test]
+fn a_channel_without_pairs_has_two_ends() {
+    let program = |first: &str| {
+        format!(
+            "sends {{
+              x = f32[2] parameter(0)
+              t = token[] after-all()
+              a = (f32[2], u32[]) send(x, t), channel_id=3
+              ad = token[] send-done(a), channel_id=3
+              n = f32[2] negate(x)
+              b = (f32[2], u32[]) send(n, ad), channel_id=4
+              bd = token[] send-done(b), channel_id=4
+              ROOT r = f32[2] add-dependency(x, bd)
+            }}
+            receives {{
+              x = f32[2] parameter(0)
+              t = token[] after-all()
+              b = (f32[2], u32[]) recv(t), channel_id=4
+              bd = (f32[2], token[]) recv-done(b), channel_id=4
+              a = (f32[2], u32[]) recv(t), channel_id=3
+              ad = (f32[2], token[]) recv-done(a), channel_id=3
+              one = f32[2] get-tuple-element(ad), index=0
+              two = f32[2] get-tuple-element(bd), index=0
+              ROOT r = f32[2] subtract(one, two)
+            }}
+            ENTRY main {{
+              x = f32[2] parameter(0)
+              id = u32[] replica-id()
+              i = s32[] convert(id)
+              ROOT r = f32[2] conditional(i, x, x), branch_computations={{{first}}}
+            }}"
+        )
+    };
+    let got = transfers(&program("receives, sends"), 2).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(got, [vector(&[2.0, 20.0]), vector(&[1.0, 10.0])]);
+    let nobody = transfers(&program("receives, receives"), 2);
+    assert!(matches!(&nobody, Err(Error::Execution { .. })), "{nobody:?}");
+    let both = transfers(&program("sends, sends"), 2);
+    assert!(
+        matches!(&both, Err(Error::Execution { message, .. }) if message.contains("source_target_pairs")),
+        "{both:?}"
+    );
 }

@@ -64,6 +64,31 @@ fn comparisons_in_the_total_order() {
 }
 
 #[test]
+fn comparisons_in_the_total_order_broadcast_along_dimensions() {
+    let x = Example::new();
+    let table = x.array(&[2, 2], &[-0f32, 0.0, f32::NAN, 1.0]);
+    let (row, column) = (x.array(&[2], &[0f32, f32::NAN]), x.array(&[2], &[0f32, f32::NAN]));
+    let b = &x.b;
+    let root = b.tuple(&[
+        b.lt_total_order_in_dims(table, row, &[1]),
+        b.ge_total_order_in_dims(table, column, &[0]),
+        b.eq_total_order_in_dims(row, table, &[1]),
+        b.ne_total_order_in_dims(table, row, &[1]),
+        b.le_total_order_in_dims(table, b.constant_r0(0f32), &[]),
+        b.gt_total_order_in_dims(table, column, &[0]),
+    ]);
+    let wants = [
+        [true, true, false, true],
+        [false, true, true, false],
+        [false, false, false, false],
+        [true, true, true, true],
+        [true, true, false, false],
+        [false, false, false, false],
+    ];
+    x.gives(root, &wants.map(|w| ArrayLiteral::from_bools(&[2, 2], &w)));
+}
+
+#[test]
 fn sign_of_each_case() {
     let x = Example::new();
     let root = x.b.sign(x.array(&[5], &[-3f32, -0.0, f32::NAN, 0.0, 7.0]));

@@ -1,8 +1,8 @@
 //! Forms that only older versions of the operation semantics have.
 
 use super::{Example, b43};
-use brolga_compiler::builder::{Builder, DotDimensions};
-use brolga_runtime::{ArrayLiteral, ElementType, Shape};
+use brolga_compiler::builder::{Builder, DotDimensions, GatherDimensions, Padding};
+use brolga_runtime::{ArrayLiteral, ElementType, NativeType, Shape};
 
 const LINE: [f32; 5] = [0.0, 1.0, 2.0, 3.0, 4.0];
 
@@ -82,6 +82,35 @@ fn dynamic_update_slice_modulo_the_size() {
     x.gives_array(root, &[4, 3], &[0f32, 1.0, 2.0, 3.0, 12.0, 13.0, 6.0, 14.0, 15.0, 9.0, 16.0, 17.0]);
 }
 
+/// Neither the size of a dimension nor the sum of a start and a size fits a type of eight bits.
+#[test]
+fn modulo_forms_take_indices_narrower_than_sizes() {
+    fn both<T: NativeType>(n: i64, start: T, at: usize) {
+        let line: Vec<f32> = (0..n).map(|i| i as f32).collect();
+        let x = Example::new();
+        let root = x.b.dynamic_slice_modulo(x.array(&[n], &line), x.array(&[1], &[start]), &[2]);
+        x.gives_array(root, &[2], &[line[at], line[(at + 1) % line.len()]]);
+        let x = Example::new();
+        let (a, u) = (x.array(&[n], &line), x.array(&[2], &[-1f32, -2.0]));
+        let root = x.b.dynamic_update_slice_modulo(a, u, x.array(&[1], &[start]));
+        let mut want = line.clone();
+        (want[at], want[(at + 1) % line.len()]) = (-1.0, -2.0);
+        x.gives_array(root, &[n], &want);
+    }
+    both(100, 50i8, 50);
+    both(100, -1i8, 99);
+    both(100, -128i8, 72);
+    both(100, 127i8, 27);
+    both(300, 127i8, 127);
+    both(300, -1i8, 299);
+    both(200, 199u8, 199);
+    both(200, 255u8, 55);
+    both(300, 255u8, 255);
+    both(70_000, -1i16, 69_999);
+    both(5, i32::MIN, 2);
+    both(5, u64::MAX, 0);
+}
+
 #[test]
 fn slice_has_no_strides_and_no_empty_result() {
     let x = Example::new();
@@ -143,4 +172,70 @@ fn batch_norm_grad_yields_the_offset_second() {
     let root = x.b.tuple(&same);
     let yes = ArrayLiteral::from_bools(&[1], &[true]);
     x.gives(root, &[yes.clone(), yes, ArrayLiteral::from_elements(&[1], &[12f32])]);
+}
+
+/// The computation takes a whole table beside the element.
+#[test]
+fn map_with_a_static_array() {
+    let f = Builder::new("picks");
+    let x = f.parameter(0, Shape::scalar(ElementType::F32), "x");
+    let i = f.parameter(1, Shape::scalar(ElementType::S32), "i");
+    let table = f.parameter(2, Shape::array(ElementType::F32, [4]), "table");
+    let scale = f.parameter(3, Shape::scalar(ElementType::F32), "scale");
+    f.add(f.mul(x, scale), f.reshape(f.dynamic_slice(table, &[i], &[1]), &[]));
+    let picks = f.build().unwrap();
+    let x = Example::new();
+    let elements = x.array(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let indices = x.array(&[2, 3], &[3i32, 0, 1, 2, 2, 0]);
+    let (table, scale) = (x.array(&[4], &[0.5f32, 0.25, 0.125, 0.0625]), x.scalar(10f32));
+    let root = x.b.map_with_static_operands(&[elements, indices], &picks, &[table, scale]);
+    x.gives_array(root, &[2, 3], &[10.0625f32, 20.5, 30.25, 40.125, 50.125, 60.5]);
+    let x = Example::new();
+    let (elements, indices) = (x.array::<f32>(&[0, 3], &[]), x.array::<i32>(&[0, 3], &[]));
+    let (table, scale) = (x.array(&[4], &[0f32; 4]), x.scalar(10f32));
+    let root = x.b.map_with_static_operands(&[elements, indices], &picks, &[table, scale]);
+    x.gives_array::<f32>(root, &[0, 3], &[]);
+}
+
+#[test]
+fn convolutions_have_no_group_counts() {
+    let x = Example::new();
+    let (lhs, rhs) = (x.array(&[1, 1, 4], &[1f32, 2.0, 3.0, 4.0]), x.array(&[1, 1, 2], &[1f32, 10.0]));
+    let plain = x.b.conv_without_groups(lhs, rhs, &[2], &Padding::Valid);
+    let padded = x.b.conv_with_general_padding_without_groups(lhs, rhs, &[1], &[(1, 0)], &[], &[2]);
+    let root = x.b.tuple(&[plain, padded]);
+    let want = [
+        ArrayLiteral::from_elements(&[1, 1, 2], &[21f32, 43.0]),
+        ArrayLiteral::from_elements(&[1, 1, 3], &[20f32, 31.0, 42.0]),
+    ];
+    x.gives(root, &want);
+}
+
+#[test]
+fn gather_takes_a_promise_of_unique_indices() {
+    let x = Example::new();
+    let (operand, indices) = (x.array(&[4], &[1f32, 2.0, 3.0, 4.0]), x.array(&[2, 1], &[3i32, 1]));
+    let numbers = GatherDimensions {
+        collapsed_slice_dims: vec![0],
+        start_index_map: vec![0],
+        index_vector_dim: 1,
+        ..Default::default()
+    };
+    let root = x.b.gather_with_unique_indices(operand, indices, &numbers, &[1], false, true);
+    x.gives_array(root, &[2], &[4f32, 2.0]);
+}
+
+#[test]
+fn logical_operations_broadcast_along_dimensions() {
+    let x = Example::new();
+    let table = x.pred(&[2, 3], &[true, true, false, false, true, false]);
+    let row = x.pred(&[3], &[true, false, false]);
+    let column = x.pred(&[2], &[false, true]);
+    let root = x.b.tuple(&[x.b.logical_and_in_dims(table, row, &[1]), x.b.logical_or_in_dims(column, table, &[0])]);
+    let want = [[true, false, false, false, false, false], [true, true, false, true, true, true]];
+    x.gives(root, &want.map(|w| ArrayLiteral::from_bools(&[2, 3], &w)));
+    let b = Builder::new("wrong");
+    let ints = b.parameter(0, Shape::array(ElementType::S32, [4]), "x");
+    b.logical_and_in_dims(ints, ints, &[]);
+    assert!(b.build().is_err());
 }

@@ -153,6 +153,24 @@ fn first_less(types: &[ElementType]) -> Module {
 }
 
 #[test]
+fn windows_with_holes_and_padding_of_every_kind() {
+    let line = [1f32, 2.0, 3.0, 4.0, 5.0];
+    for (base, window, padding, want) in [
+        (1, 2, Padding::Same, &[2f32, 4.0, 6.0, 8.0, 4.0][..]),
+        (1, 2, Padding::Valid, &[4.0, 6.0, 8.0]),
+        (2, 1, Padding::Valid, &[1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0, 5.0]),
+        (2, 1, Padding::Same, &[1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0, 5.0, 5.0]),
+        (1, 2, Padding::Explicit(vec![(2, 0)]), &[1.0, 2.0, 4.0, 6.0, 8.0]),
+    ] {
+        let x = Example::new();
+        let (operand, zero) = (x.array(&[5], &line), x.scalar(0f32));
+        let add = scalar_computation(Opcode::Add, F32).unwrap();
+        let root = x.b.reduce_window_dilated(&[operand], &[zero], &add, &[2], &[1], &[base], &[window], &padding);
+        x.gives_array(root, &[want.len() as i64], want);
+    }
+}
+
+#[test]
 fn sort_of_three_operands() {
     let x = Example::new();
     let operands = [x.array(&[2], &[3i32, 1]), x.array(&[2], &[42i32, 50]), x.array(&[2], &[-3f32, 1.1])];
@@ -170,7 +188,8 @@ fn sort_of_three_operands() {
 #[test]
 fn sort_of_rows_and_of_columns() {
     let matrix = [3i32, 1, 2, 9, 7, 8];
-    for (dimension, want) in [(0, [3i32, 1, 2, 9, 7, 8]), (1, [1, 2, 3, 7, 8, 9])] {
+    // No number, -1, is the last dimension.
+    for (dimension, want) in [(0, [3i32, 1, 2, 9, 7, 8]), (1, [1, 2, 3, 7, 8, 9]), (-1, [1, 2, 3, 7, 8, 9])] {
         let x = Example::new();
         let root = x.b.sort(&[x.array(&[2, 3], &matrix)], &first_less(&[S32]), dimension, false);
         x.gives_array(root, &[2, 3], &want);

@@ -100,6 +100,18 @@ fn elementwise_and_plain_movement_hand_sizes_on() {
 }
 
 #[test]
+fn empty_arrays_hand_sizes_on() {
+    for line in ["n = f32[<=3,0,4] negate(x)", "n = f32[4,0,<=3] transpose(x), dimensions={2,1,0}"] {
+        let d = if line.contains("negate") { 0 } else { 2 };
+        let body = format!(
+            "x = f32[<=3,0,4] parameter(0) {line}
+            ROOT s = s32[] get-dimension-size(n), dimensions={{{d}}}"
+        );
+        agree("", &body, &[&[&[3, 0, 4]], &[&[1, 0, 4]], &[&[0, 0, 4]]]);
+    }
+}
+
+#[test]
 fn reverse_and_pad_start_from_the_true_end() {
     agree_on_rows("ROOT r = f32[<=5,3] reverse(x), dimensions={0,1}");
     agree_on_rows("v = f32[] constant(7) ROOT r = f32[<=8,4] pad(x, v), padding=1_2x0_1");

@@ -6,7 +6,8 @@
 //! `map` over an elementwise computation becomes that computation on whole arrays, scalar predicates and bounds
 //! become arrays, a selection between tuples becomes a tuple of selections; random numbers become arithmetic on
 //! counters, `select-and-scatter` a window reduction and a scatter, a `scan` that is not elementwise a loop,
-//! contractions of complex numbers contractions of their parts, what takes nothing from its operands zeros, the padding of a convolution a `pad`; whatever has a
+//! contractions of complex numbers contractions of their parts, those of floats to integers contractions to floats and a
+//! conversion, what takes nothing from its operands zeros, the padding of a convolution a `pad`; whatever has a
 //! computation that is no arithmetic on scalars a loop over elements; operands of a computation that takes wider integers
 //! are converted.
 
@@ -36,8 +37,9 @@ pub use draft::is_arithmetic;
 use super::Stats;
 use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
 use crate::error::Result;
-use crate::hlo::{Attrs, InstructionId, Module, Opcode};
-use brolga_runtime::{ArrayShape, Shape};
+use crate::hlo::{AttrKey, Attrs, InstructionId, Module, Opcode};
+use crate::shape::natural_product_type;
+use brolga_runtime::{ArrayShape, ElementType, Shape};
 
 /// Replaces instructions of every computation, and counts what is replaced.
 fn each(
@@ -89,22 +91,46 @@ pub fn run(module: &mut Module) -> Result<Stats> {
             Opcode::Rng => rng::rng(rw, i)?,
             Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
             Opcode::Scan => scan::scan(rw, i)?,
-            Opcode::Dot => complex::contraction(rw, i)?,
-            Opcode::Convolution => match nothing::zeros(rw, i) {
-                Some(zeros) => Some(zeros),
-                None => match complex::contraction(rw, i)? {
-                    None => convolution::padding(rw, i)?,
-                    parts => parts,
-                },
-            },
+            Opcode::Dot | Opcode::Convolution | Opcode::RaggedDot | Opcode::ScaledDot => contraction(rw, i, &mut sums)?,
             Opcode::Gather => nothing::zeros(rw, i),
-            Opcode::RaggedDot => ragged_dot::ragged(rw, i, &mut sums)?,
-            Opcode::ScaledDot => ragged_dot::scaled(rw, i)?,
             Opcode::Clamp => clamp(rw, i)?,
             Opcode::Select => select(rw, i)?,
             _ => None,
         })
     })
+}
+
+fn contraction(rw: &mut Rewriter<'_>, id: InstructionId, sums: &mut batch_norm::Sums) -> Result<Option<InstructionId>> {
+    let mut expanded = |rw: &mut Rewriter<'_>, id| match rw.opcode(id) {
+        Opcode::RaggedDot => ragged_dot::ragged(rw, id, sums),
+        Opcode::ScaledDot => ragged_dot::scaled(rw, id),
+        Opcode::Convolution => match nothing::zeros(rw, id) {
+            Some(zeros) => Ok(Some(zeros)),
+            None => match complex::contraction(rw, id)? {
+                None => convolution::padding(rw, id),
+                parts => Ok(parts),
+            },
+        },
+        _ => complex::contraction(rw, id),
+    };
+    let Some((sum, ty)) = sum_of_floats(rw, id)? else { return expanded(rw, id) };
+    let sum = expanded(rw, sum)?.unwrap_or(sum);
+    Ok(Some(rw.convert(sum, ty)))
+}
+
+/// The sum of a contraction of floats whose result is of integers, and the type to convert it to.
+fn sum_of_floats(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<(InstructionId, ElementType)>> {
+    let (lhs, rhs) = (rw.operand(id, 0)?, rw.operand(id, 1)?);
+    let (Some(lhs), Some(rhs), Some(shape)) = (rw.array(lhs), rw.array(rhs), rw.array(id)) else { return Ok(None) };
+    let natural = natural_product_type(lhs.ty, rhs.ty);
+    if !natural.is_float() || shape.ty.is_float() {
+        return Ok(None);
+    }
+    let (ty, sum) = (shape.ty, Shape::Array(shape.with_type(natural)));
+    let instruction = rw.instruction(id).clone();
+    let mut attrs = instruction.attrs;
+    attrs.remove(AttrKey::ControlPredecessors);
+    Ok(Some((rw.emit(instruction.opcode, sum, instruction.operands, attrs), ty)))
 }
 
 /// Expands, while dimensions still are dynamic, what [`super::dynamic`] has no rule for.
