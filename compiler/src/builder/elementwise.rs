@@ -139,8 +139,8 @@ comparisons! {
 }
 
 impl Builder {
-    fn binary_at(&self, at: At, opcode: Opcode, lhs: Op, rhs: Op, dimensions: &[i64], attrs: Attrs) -> Step {
-        let (lhs, rhs) = self.broadcast_pair(at, lhs, rhs, dimensions)?;
+    pub(super) fn binary_at(&self, at: At, opcode: Opcode, lhs: Op, rhs: Op, dimensions: &[i64], attrs: Attrs) -> Step {
+        let (lhs, rhs) = self.broadcast_pair(at, opcode, lhs, rhs, dimensions)?;
         self.add_at(at, opcode, &[lhs, rhs], attrs, None)
     }
 
@@ -155,7 +155,7 @@ impl Builder {
     ) -> Step {
         let mut attrs = Attrs::new().with(AttrKey::Direction, AttrValue::Word(direction.word()));
         // Integers have one order; only floats need to say which.
-        if total && self.array_at(at, lhs)?.ty.is_float() {
+        if total && self.array_at(at, Opcode::Compare, lhs)?.ty.is_float() {
             attrs.set(AttrKey::ComparisonType, AttrValue::Word("TOTALORDER"));
         }
         self.binary_at(at, Opcode::Compare, lhs, rhs, dimensions, attrs)
@@ -176,7 +176,7 @@ impl Builder {
         let pair = if is_tuple(on_true) || is_tuple(on_false) {
             Ok((on_true, on_false))
         } else {
-            self.broadcast_pair(at, on_true, on_false, &[])
+            self.broadcast_pair(at, Opcode::Select, on_true, on_false, &[])
         };
         self.finish(pair.and_then(|(t, f)| self.add_at(at, Opcode::Select, &[pred, t, f], Attrs::new(), None)))
     }
@@ -193,7 +193,7 @@ impl Builder {
     #[track_caller]
     pub fn convert_element_type(&self, operand: Op, new_element_type: ElementType) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::Convert, operand).and_then(|a| {
             let shape = a.with_type(new_element_type).into();
             self.add_at(at, Opcode::Convert, &[operand], Attrs::new(), Some(shape))
         }))
@@ -214,7 +214,7 @@ impl Builder {
     #[track_caller]
     pub fn stochastic_convert(&self, operand: Op, random: Op, new_element_type: ElementType) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::StochasticConvert, operand).and_then(|a| {
             let shape = a.with_type(new_element_type).into();
             self.add_at(at, Opcode::StochasticConvert, &[operand, random], Attrs::new(), Some(shape))
         }))

@@ -2,7 +2,7 @@
 //! token of the one before.
 
 use super::{At, Builder, CustomCallOptions, Op, Step};
-use crate::hlo::{AttrKey, AttrValue, Attrs, Opcode};
+use crate::hlo::{AttrKey, AttrValue, Attrs, Opcode, quote};
 use brolga_runtime::Shape;
 use std::panic::Location;
 
@@ -41,7 +41,8 @@ impl Builder {
         }))
     }
 
-    /// `outfeed(operand)`: puts the operand in the outfeed queue; yields a token. Section «Outfeed».
+    /// `outfeed(operand)`: puts the operand in the outfeed queue; yields a token. No section describes it;
+    /// it is the counterpart of [`Builder::infeed`].
     #[track_caller]
     pub fn outfeed(&self, operand: Op) -> Op {
         let at = Location::caller();
@@ -86,12 +87,18 @@ impl Builder {
     /// of `args`. Section «CustomCall».
     #[track_caller]
     pub fn custom_call(&self, target_name: &str, args: &[Op], shape: Shape) -> Op {
-        self.custom_call_with(target_name, args, shape, &CustomCallOptions::default())
+        self.custom_call_with_options(target_name, args, shape, &CustomCallOptions::default())
     }
 
     /// As [`Builder::custom_call`], with text for the target, a side effect, or another calling convention.
     #[track_caller]
-    pub fn custom_call_with(&self, target_name: &str, args: &[Op], shape: Shape, options: &CustomCallOptions) -> Op {
+    pub fn custom_call_with_options(
+        &self,
+        target_name: &str,
+        args: &[Op],
+        shape: Shape,
+        options: &CustomCallOptions,
+    ) -> Op {
         let mut attrs = Attrs::new().with(AttrKey::CustomCallTarget, AttrValue::Str(target_name.to_owned()));
         if options.has_side_effect {
             attrs.set(AttrKey::CustomCallHasSideEffect, AttrValue::Bool(true));
@@ -100,7 +107,7 @@ impl Builder {
             attrs.set(AttrKey::ApiVersion, AttrValue::Word(version));
         }
         if !options.opaque.is_empty() {
-            attrs.set(AttrKey::BackendConfig, AttrValue::Raw(format!("{:?}", options.opaque)));
+            attrs.set(AttrKey::BackendConfig, AttrValue::Raw(quote(&options.opaque)));
         }
         self.op(Opcode::CustomCall, args, attrs, Some(shape))
     }
