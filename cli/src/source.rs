@@ -85,10 +85,8 @@ fn not_utf8(name: String, error: &std::string::FromUtf8Error) -> Failure {
     let prefix = String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned();
     let line = prefix.matches('\n').count() + 1;
     let column = prefix.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    let location = SourceLocation {
-        line: u32::try_from(line).unwrap_or(u32::MAX),
-        column: u32::try_from(column).unwrap_or(u32::MAX),
-    };
+    let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let location = SourceLocation::in_text(small(line), small(column));
     let message = "the text is not UTF-8 from here on".to_owned();
     let site = Site { instruction: None, location, length: 1 };
     Failure::program(Error::Syntax { site, message }, &Arc::new(Source { name, text: prefix }))

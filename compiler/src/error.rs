@@ -87,11 +87,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(site) = self.site() {
             if site.location.line > 0 {
-                write!(f, "line {}", site.location.line)?;
-                if site.location.column > 0 {
-                    write!(f, ", column {}", site.location.column)?;
-                }
-                f.write_str(": ")?;
+                write!(f, "{}: ", site.location)?;
             }
             if let Some(name) = &site.instruction {
                 write!(f, "instruction '{name}': ")?;

@@ -26,5 +26,11 @@ pub mod aot;
 mod driver;
 mod error;
 
+/// The Rust of the pages compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/guide.md")]
+struct Pages;
+
 pub use driver::{Artifact, CompileOptions, Timings, compile, compile_with, symbol_name};
 pub use error::{Error, Result, Site};

@@ -10,15 +10,22 @@ use brolga_runtime::{ArrayShape, Shape};
 
 impl Builder {
     /// Both operands with equal dimensions.
-    pub(super) fn broadcast_pair(&self, at: At, lhs: Op, rhs: Op, dimensions: &[i64]) -> Step<(Op, Op)> {
-        let (a, b) = (self.array_at(at, lhs)?, self.array_at(at, rhs)?);
+    pub(super) fn broadcast_pair(
+        &self,
+        at: At,
+        opcode: Opcode,
+        lhs: Op,
+        rhs: Op,
+        dimensions: &[i64],
+    ) -> Step<(Op, Op)> {
+        let (a, b) = (self.array_at(at, opcode, lhs)?, self.array_at(at, opcode, rhs)?);
         let rank = a.rank().max(b.rank());
         let (maps, small) = match (a.rank() < rank, b.rank() < rank) {
             (false, false) => {
                 let identity: Vec<usize> = (0..rank).collect();
                 let given_fits = dimensions.is_empty() || dimensions.iter().copied().eq(0..rank as i64);
                 if !given_fits {
-                    return Err(self.reject_dimensions(at, &a, &b, dimensions));
+                    return Err(self.reject_dimensions(at, opcode, &a, &b, dimensions));
                 }
                 ((identity.clone(), identity), None)
             }
@@ -27,7 +34,7 @@ impl Builder {
                 let map: Option<Vec<usize>> =
                     dimensions.iter().map(|&d| usize::try_from(d).ok().filter(|&d| d < rank)).collect();
                 let Some(map) = map.filter(|m| m.len() == small.rank() && m.is_sorted_by(|x, y| x < y)) else {
-                    return Err(self.reject_dimensions(at, &a, &b, dimensions));
+                    return Err(self.reject_dimensions(at, opcode, &a, &b, dimensions));
                 };
                 let identity: Vec<usize> = (0..rank).collect();
                 (if lhs_is_small { (map, identity) } else { (identity, map) }, Some(()))
@@ -47,16 +54,26 @@ impl Builder {
                 (x, y) if x.0 == y.0 => target.push((x.0, x.1 || y.1)),
                 ((1, _), y) => target.push(y),
                 (x, (1, _)) => target.push(x),
-                _ => return Err(self.reject_dimensions(at, &a, &b, dimensions)),
+                _ => return Err(self.reject_dimensions(at, opcode, &a, &b, dimensions)),
             }
         }
         Ok((self.stretch(at, lhs, &a, &maps.0, &target)?, self.stretch(at, rhs, &b, &maps.1, &target)?))
     }
 
-    fn reject_dimensions(&self, at: At, a: &ArrayShape, b: &ArrayShape, dimensions: &[i64]) -> super::Failed {
-        let message = format!(
-            "expected operands that broadcast to each other along dimensions {dimensions:?}, found {a:#} and {b:#}"
-        );
+    fn reject_dimensions(
+        &self,
+        at: At,
+        opcode: Opcode,
+        a: &ArrayShape,
+        b: &ArrayShape,
+        dimensions: &[i64],
+    ) -> super::Failed {
+        let along = match dimensions {
+            [] => String::new(),
+            some => format!(" along dimensions {some:?}"),
+        };
+        let message =
+            format!("expected operands of {opcode} that broadcast to each other{along}, found {a:#} and {b:#}");
         self.reject_plain(at, RuleError::new("builder.broadcast", message))
     }
 

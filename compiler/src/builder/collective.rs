@@ -60,7 +60,7 @@ impl Builder {
     ) -> Op {
         let at = Location::caller();
         let grow = |n: i64| n.checked_mul(shard_count);
-        self.finish(self.resized_at(at, operand, all_gather_dim, grow).and_then(|shape| {
+        self.finish(self.resized_at(at, Opcode::AllGather, operand, all_gather_dim, grow).and_then(|shape| {
             let attrs =
                 groups(replica_groups, channel_id).with(AttrKey::Dimensions, AttrValue::Ints(vec![all_gather_dim]));
             self.add_at(at, Opcode::AllGather, &[operand], attrs, Some(shape))
@@ -86,7 +86,7 @@ impl Builder {
             .with(AttrKey::Dimensions, AttrValue::Ints(vec![scatter_dim]))
             .with(AttrKey::ToApply, AttrValue::Computation(self.embed(computation)));
         self.finish(self.elements_at(at, operand).and_then(|(operands, is_tuple)| {
-            let shapes = operands.iter().map(|&o| self.resized_at(at, o, scatter_dim, shrink));
+            let shapes = operands.iter().map(|&o| self.resized_at(at, Opcode::ReduceScatter, o, scatter_dim, shrink));
             let mut shapes = shapes.collect::<Step<Vec<Shape>>>()?;
             let shape = if is_tuple { Shape::Tuple(shapes) } else { shapes.swap_remove(0) };
             self.add_at(at, Opcode::ReduceScatter, &operands, attrs, Some(shape))
@@ -107,8 +107,15 @@ impl Builder {
         }
     }
 
-    fn resized_at(&self, at: At, operand: Op, dim: i64, resize: impl Fn(i64) -> Option<i64>) -> Step<Shape> {
-        let mut a: ArrayShape = self.array_at(at, operand)?;
+    fn resized_at(
+        &self,
+        at: At,
+        opcode: Opcode,
+        operand: Op,
+        dim: i64,
+        resize: impl Fn(i64) -> Option<i64>,
+    ) -> Step<Shape> {
+        let mut a: ArrayShape = self.array_at(at, opcode, operand)?;
         a.layout = None;
         let size = usize::try_from(dim).ok().and_then(|d| a.dims.get_mut(d));
         let resized = size.and_then(|n| {
@@ -119,7 +126,7 @@ impl Builder {
             Some(()) => Ok(a.into()),
             None => {
                 let message = format!("expected a dimension that the shards divide, found dimension {dim} of {a}");
-                Err(self.reject_plain(at, RuleError::new("collective.sizes", message)))
+                Err(self.reject(at, opcode, RuleError::new("collective.sizes", message)))
             }
         }
     }
@@ -149,10 +156,10 @@ impl Builder {
         count: i64,
         replica_groups: &[Vec<i64>],
     ) -> Step {
-        let a = self.array_at(at, operand)?;
+        let a = self.array_at(at, Opcode::AllToAll, operand)?;
         let place = |d: i64| usize::try_from(d).ok().filter(|&d| d < a.rank());
         let (Some(s), Some(c)) = (place(split), place(concat)) else {
-            let message = format!("expected dimensions below {}, found {split} and {concat}", a.rank());
+            let message = format!("expected dimensions of {a:#}, found {split} and {concat}");
             return Err(self.reject(at, Opcode::AllToAll, RuleError::new("collective.dimension", message)));
         };
         if count <= 0 || a.dims[s] % count != 0 {

@@ -30,8 +30,8 @@ impl Builder {
     #[track_caller]
     pub fn dot(&self, lhs: Op, rhs: Op) -> Op {
         let at = Location::caller();
-        let step = self.array_at(at, lhs).and_then(|a| {
-            let b = self.array_at(at, rhs)?;
+        let step = self.array_at(at, Opcode::Dot, lhs).and_then(|a| {
+            let b = self.array_at(at, Opcode::Dot, rhs)?;
             if !(1..=2).contains(&a.rank()) || !(1..=2).contains(&b.rank()) {
                 let message = format!("expected vectors or matrices as operands of dot, found {a:#} and {b:#}");
                 return Err(self.reject_plain(at, RuleError::new("dot.rank", message)));
@@ -79,30 +79,25 @@ impl Builder {
                 attrs.set(key, AttrValue::Ints(list.clone()));
             }
         }
-        let declared = self.retyped(at, Opcode::Dot, &[lhs, rhs], &attrs, ty)?;
+        let declared = match ty {
+            Some(ty) => Some(self.dot_shape_at(at, [lhs, rhs], &attrs, ty)?),
+            None => None,
+        };
         self.add_at(at, Opcode::Dot, &[lhs, rhs], attrs, declared)
     }
 
-    /// The natural result of a contraction under another element type, to be declared.
-    fn retyped(
-        &self,
-        at: At,
-        opcode: Opcode,
-        operands: &[Op],
-        attrs: &Attrs,
-        ty: Option<ElementType>,
-    ) -> Step<Option<Shape>> {
-        let Some(ty) = ty else { return Ok(None) };
-        let ids = self.ids(at, operands)?;
+    /// The natural result of a dot under another element type, to be declared.
+    fn dot_shape_at(&self, at: At, operands: [Op; 2], attrs: &Attrs, ty: ElementType) -> Step<Shape> {
+        let ids = self.ids(at, Opcode::Dot, &operands)?;
         let inferred = {
             let state = self.state.borrow();
             let shapes: Vec<&Shape> = ids.iter().map(|&id| &state.instructions[id].shape).collect();
-            shape::infer(&InferContext::of(&state.computations), opcode, &shapes, attrs, None)
+            shape::infer(&InferContext::of(&state.computations), Opcode::Dot, &shapes, attrs, None)
         };
         match inferred {
-            Ok(Shape::Array(a)) => Ok(Some(a.with_type(ty).into())),
-            Ok(other) => Ok(Some(other)),
-            Err(e) => Err(self.reject(at, opcode, e)),
+            Ok(Shape::Array(a)) => Ok(a.with_type(ty).into()),
+            Ok(other) => Ok(other),
+            Err(e) => Err(self.reject(at, Opcode::Dot, e)),
         }
     }
 
@@ -127,7 +122,6 @@ impl Builder {
             padding,
             &dims,
             [feature_group_count, batch_group_count],
-            None,
         ))
     }
 
@@ -155,7 +149,6 @@ impl Builder {
             padding,
             dimension_numbers,
             [feature_group_count, batch_group_count],
-            None,
         ))
     }
 
@@ -168,9 +161,11 @@ impl Builder {
         padding: &Padding,
         dims: &ConvolutionDims,
         [feature_groups, batch_groups]: [i64; 2],
-        ty: Option<ElementType>,
     ) -> Step {
-        let (a, b) = (self.array_at(at, operands[0])?, self.array_at(at, operands[1])?);
+        let (a, b) = (
+            self.array_at(at, Opcode::Convolution, operands[0])?,
+            self.array_at(at, Opcode::Convolution, operands[1])?,
+        );
         // Numbers past the rank are the rule's to refuse; here they only must not be looked up.
         let sizes = |list: &[i64], numbers: &[usize]| -> Vec<i64> {
             numbers.iter().map(|&d| list.get(d).copied().unwrap_or(0)).collect()
@@ -187,7 +182,6 @@ impl Builder {
                 attrs.set(key, AttrValue::Int(count));
             }
         }
-        let declared = self.retyped(at, Opcode::Convolution, &operands, &attrs, ty)?;
-        self.add_at(at, Opcode::Convolution, &operands, attrs, declared)
+        self.add_at(at, Opcode::Convolution, &operands, attrs, None)
     }
 }

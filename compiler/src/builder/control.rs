@@ -1,7 +1,7 @@
 //! Calls, branches and loops.
 
 use super::{Builder, Op};
-use crate::hlo::{AttrKey, AttrValue, Attrs, Module, Opcode};
+use crate::hlo::{AttrKey, AttrValue, Attrs, Module, Opcode, quote};
 
 impl Builder {
     /// `call(computation, args)`: the result of `computation` for `args`. Section «Call».
@@ -23,7 +23,8 @@ impl Builder {
         version: i64,
     ) -> Op {
         let attributes = composite_attributes.map_or(String::new(), |a| format!("composite.attributes={a},"));
-        let frontend = format!("{{{attributes}composite.name={name:?},composite.version=\"{version}\"}}");
+        let name = quote(name);
+        let frontend = format!("{{{attributes}composite.name={name},composite.version=\"{version}\"}}");
         let attrs = Attrs::new()
             .with(AttrKey::ToApply, AttrValue::Computation(self.embed(decomposition)))
             .with(AttrKey::IsComposite, AttrValue::Bool(true))

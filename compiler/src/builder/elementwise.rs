@@ -147,7 +147,7 @@ comparisons! {
 
 impl Builder {
     pub(super) fn binary_at(&self, at: At, opcode: Opcode, lhs: Op, rhs: Op, dimensions: &[i64], attrs: Attrs) -> Step {
-        let (lhs, rhs) = self.broadcast_pair(at, lhs, rhs, dimensions)?;
+        let (lhs, rhs) = self.broadcast_pair(at, opcode, lhs, rhs, dimensions)?;
         self.add_at(at, opcode, &[lhs, rhs], attrs, None)
     }
 
@@ -162,7 +162,7 @@ impl Builder {
     ) -> Step {
         let mut attrs = Attrs::new().with(AttrKey::Direction, AttrValue::Word(direction.word()));
         // Integers have one order; only floats need to say which.
-        if total && self.array_at(at, lhs)?.ty.is_float() {
+        if total && self.array_at(at, Opcode::Compare, lhs)?.ty.is_float() {
             attrs.set(AttrKey::ComparisonType, AttrValue::Word("TOTALORDER"));
         }
         self.binary_at(at, Opcode::Compare, lhs, rhs, dimensions, attrs)
@@ -194,7 +194,7 @@ impl Builder {
     #[track_caller]
     pub fn convert_element_type(&self, operand: Op, new_element_type: ElementType) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::Convert, operand).and_then(|a| {
             let shape = a.with_type(new_element_type).into();
             self.add_at(at, Opcode::Convert, &[operand], Attrs::new(), Some(shape))
         }))
@@ -215,7 +215,7 @@ impl Builder {
     #[track_caller]
     pub fn stochastic_convert(&self, operand: Op, random: Op, new_element_type: ElementType) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::StochasticConvert, operand).and_then(|a| {
             let shape = a.with_type(new_element_type).into();
             self.add_at(at, Opcode::StochasticConvert, &[operand, random], Attrs::new(), Some(shape))
         }))

@@ -6,11 +6,31 @@
 //! [`shape::infer`]; the first error is kept with the place of the call and returned by
 //! [`Builder::build`], and later calls on top of a failed one do nothing.
 //!
-//! Called computations are modules of their own builders; their computations are copied in under unique names.
+//! Each instruction knows the file and line of the call that made it, and errors that are found later, when the module
+//! is verified, compiled or interpreted, show them. A method that is made of others gives all of theirs its own place.
+//!
+//! Called computations are modules of their own builders; their computations are copied in under unique names. Names of
+//! parameters and computations are made printable: what HLO text cannot have in a name becomes `_`.
+//!
+//! # Names of methods
+//!
+//! A method has the name of its section in the newest document, in Rust's spelling, and takes the arguments in the
+//! order of the section. A further form of the same operation has a suffix that says what differs:
+//!
+//! | suffix | the form |
+//! |---|---|
+//! | `_total_order` | compares floats in their total order |
+//! | `_in_dims` | takes `broadcast_dimensions`, for operands of different rank; comes last |
+//! | `_many` | takes several operands |
+//! | `_all` | takes all dimensions |
+//! | `_indexed` | chooses by an index instead of a truth value |
+//! | `_with_WHAT` | takes a further argument: `_with_type` the element type of the result, `_with_options` options, `_with_token` and takes and gives a token |
+//! | `_without_WHAT` | lacks an argument or a case that the newest form has |
+//! | `_r0`, `_r1`, `_pred`, `_literal` | what a constant is made from |
+//! | any other | a form of an older document, named after what differs: `_modulo`, `_from_vector`, `_operand_first` |
 //!
 //! ```
-//! use brolga_compiler::builder::Builder;
-//! use brolga_runtime::{ElementType, Shape};
+//! use brolga_compiler::builder::{Builder, ElementType, Shape};
 //!
 //! let b = Builder::new("axpy");
 //! let a = b.parameter(0, Shape::scalar(ElementType::F32), "a");
@@ -40,6 +60,9 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+pub use crate::error::{Error, Result};
+pub use crate::hlo::{ConvolutionDims, Module, Opcode, PaddingDimension};
+pub use brolga_runtime::{ArrayLiteral, ElementType, Literal, NativeType, Shape};
 pub use contraction::default_convolution_dims;
 pub use reduction::scalar_computation;
 pub use types::{
@@ -47,16 +70,15 @@ pub use types::{
     ScatterDimensions, TransposeKind,
 };
 
-use crate::error::{Error, Result, Site};
+use crate::error::Site;
 use crate::hlo::{
-    AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, Module, ModuleConfig, Opcode,
-    SourceLocation,
+    AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, ModuleConfig, SourceLocation,
 };
 use crate::shape::{self, InferContext, RuleError};
-use brolga_runtime::{ArrayShape, Shape};
+use brolga_runtime::ArrayShape;
 use cranelift_entity::PrimaryMap;
 use cranelift_entity::packed_option::ReservedValue;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -81,12 +103,16 @@ type Step<T = Op> = std::result::Result<T, Failed>;
 #[derive(Debug)]
 pub struct Builder {
     tag: u32,
+    /// The call of a method that is made of other methods, for as long as they run: they are all made there.
+    place: Cell<Option<At>>,
     state: RefCell<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     name: String,
+    /// Where the builder was made.
+    location: SourceLocation,
     instructions: PrimaryMap<InstructionId, Instruction>,
     names: HashSet<String>,
     /// How many names of each stem were given out, so that the search for a fresh one stays short.
@@ -99,28 +125,50 @@ struct State {
 }
 
 impl Builder {
-    /// A builder of a computation called `name`, which is also the name of the module.
-    pub fn new(name: impl Into<String>) -> Builder {
+    /// A builder of a computation called `name`, which is also the name of the module. What cannot stand in a name of HLO
+    /// text becomes `_`.
+    #[track_caller]
+    pub fn new(name: impl AsRef<str>) -> Builder {
         static TAGS: AtomicU32 = AtomicU32::new(0);
-        let name = name.into();
+        let name = printable(name.as_ref());
         let computation_names = HashSet::from([name.clone()]);
-        let state = State { name, computation_names, ..State::default() };
-        Builder { tag: TAGS.fetch_add(1, Ordering::Relaxed), state: RefCell::new(state) }
+        let location = SourceLocation::of_caller(Location::caller());
+        let state = State { name, location, computation_names, ..State::default() };
+        Builder { tag: TAGS.fetch_add(1, Ordering::Relaxed), place: Cell::new(None), state: RefCell::new(state) }
+    }
+
+    /// A builder of a computation that a method called at `at` needs: all of it is made there.
+    fn new_at(at: At, name: &str) -> Builder {
+        let builder = Builder::new(name);
+        builder.place.set(Some(at));
+        builder.state.borrow_mut().location = SourceLocation::of_caller(at);
+        builder
+    }
+
+    /// Runs `make`, whose calls are made at `at`, or where an outer call of this was.
+    fn made_at<T>(&self, at: At, make: impl FnOnce() -> T) -> T {
+        let outer = self.place.get();
+        self.place.set(Some(outer.unwrap_or(at)));
+        let made = make();
+        self.place.set(outer);
+        made
     }
 
     /// The shape of a value.
     ///
     /// # Errors
     /// The builder's first error, where the value comes from a call that failed.
+    #[track_caller]
     pub fn shape(&self, op: Op) -> Result<Shape> {
+        let at = SourceLocation::of_caller(Location::caller());
         let state = self.state.borrow();
         match state.instructions.get(op.id).filter(|_| op.builder == self.tag) {
             Some(instruction) => Ok(instruction.shape.clone()),
             None => Err(state.error.clone().unwrap_or_else(|| {
                 invalid(
                     None,
-                    SourceLocation::default(),
-                    RuleError::new("builder.operand", "expected a value of this builder"),
+                    at,
+                    RuleError::new("builder.operand", "expected a value of this builder, found another's"),
                 )
             })),
         }
@@ -130,6 +178,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::shape`].
+    #[track_caller]
     pub fn name(&self, op: Op) -> Result<String> {
         self.shape(op)?;
         Ok(self.state.borrow().instructions[op.id].name.clone())
@@ -155,7 +204,7 @@ impl Builder {
                 let state = self.state.into_inner();
                 Err(state.error.unwrap_or_else(|| {
                     let message = format!("expected an instruction in '{}', found none", state.name);
-                    invalid(None, SourceLocation::default(), RuleError::new("computation.root", message))
+                    invalid(None, state.location, RuleError::new("computation.root", message))
                 }))
             }
         }
@@ -165,6 +214,7 @@ impl Builder {
     ///
     /// # Errors
     /// The first error of all calls, or what the verifier finds.
+    #[track_caller]
     pub fn build_with_root(self, root: Op) -> Result<Module> {
         // Asking for the shape finds a root that failed or is another builder's.
         let known = self.shape(root);
@@ -181,7 +231,7 @@ impl Builder {
             order,
             root: root.id,
             trailing: String::new(),
-            location: SourceLocation::default(),
+            location: state.location,
         });
         let order = computations.keys().collect();
         let mut module = Module { name: state.name, computations, order, entry, config: ModuleConfig::default() };
@@ -204,7 +254,8 @@ impl Builder {
     }
 
     fn add_at(&self, at: At, opcode: Opcode, operands: &[Op], attrs: Attrs, declared: Option<Shape>) -> Step {
-        let ids = self.ids(at, operands)?;
+        let location = SourceLocation::of_caller(self.place.get().unwrap_or(at));
+        let ids = self.ids(at, opcode, operands)?;
         let inferred = {
             let state = self.state.borrow();
             let shapes: Vec<&Shape> = ids.iter().map(|&id| &state.instructions[id].shape).collect();
@@ -223,24 +274,17 @@ impl Builder {
         };
         let mut state = self.state.borrow_mut();
         let name = state.fresh_name(opcode.name());
-        let id = state.instructions.push(Instruction {
-            name,
-            shape,
-            opcode,
-            operands: ids,
-            attrs,
-            location: SourceLocation { line: at.line(), column: at.column() },
-        });
+        let id = state.instructions.push(Instruction { name, shape, opcode, operands: ids, attrs, location });
         Ok(Op { builder: self.tag, id })
     }
 
     /// The instructions behind `operands`.
-    fn ids(&self, at: At, operands: &[Op]) -> Step<Vec<InstructionId>> {
+    fn ids(&self, at: At, opcode: Opcode, operands: &[Op]) -> Step<Vec<InstructionId>> {
         let mut ids = Vec::with_capacity(operands.len());
         for op in operands {
             if op.builder != self.tag {
-                let e = RuleError::new("builder.operand", "expected values of this builder, found another's");
-                return Err(self.reject_plain(at, e));
+                let message = format!("expected operands of {opcode} from this builder, found one of another");
+                return Err(self.reject_plain(at, RuleError::new("builder.operand", message)));
             }
             if self.state.borrow().instructions.get(op.id).is_none() {
                 return Err(Failed);
@@ -251,29 +295,26 @@ impl Builder {
     }
 
     /// Keeps an error, if it is the first.
-    fn reject(&self, at: At, opcode: Opcode, mut e: RuleError) -> Failed {
-        if !e.message.contains(opcode.name()) {
-            e.message = format!("{opcode}: {}", e.message);
-        }
-        self.reject_plain(at, e)
+    fn reject(&self, at: At, opcode: Opcode, e: RuleError) -> Failed {
+        self.reject_plain(at, e.of(opcode))
     }
 
-    fn reject_plain(&self, at: At, mut e: RuleError) -> Failed {
-        e.message = format!("{} (called at {at})", e.message);
-        let location = SourceLocation { line: at.line(), column: at.column() };
+    /// As [`Builder::reject`], of a message that names the method.
+    fn reject_plain(&self, at: At, e: RuleError) -> Failed {
+        let location = SourceLocation::of_caller(self.place.get().unwrap_or(at));
         self.state.borrow_mut().error.get_or_insert_with(|| invalid(None, location, e));
         Failed
     }
 
-    /// The shape of a value that must be an array.
-    fn array_at(&self, at: At, op: Op) -> Step<ArrayShape> {
-        self.ids(at, &[op])?;
+    /// The shape of a value that must be an array, to be an operand of `opcode`.
+    fn array_at(&self, at: At, opcode: Opcode, op: Op) -> Step<ArrayShape> {
+        self.ids(at, opcode, &[op])?;
         let shape = self.state.borrow().instructions[op.id].shape.clone();
         match shape {
             Shape::Array(a) => Ok(a),
             other => {
-                Err(self
-                    .reject_plain(at, RuleError::new("operand.array", format!("expected an array, found {other:#}"))))
+                let message = format!("expected an array as operand of {opcode}, found {other:#}");
+                Err(self.reject_plain(at, RuleError::new("operand.array", message)))
             }
         }
     }
@@ -309,6 +350,7 @@ impl Builder {
 
 impl State {
     fn fresh_name(&mut self, stem: &str) -> String {
+        let stem = &printable(stem);
         fresh(&mut self.names, self.stems.entry(stem.to_owned()).or_insert(0), stem)
     }
 
@@ -337,6 +379,13 @@ impl State {
         };
         self.computations.iter().find(|(_, c)| same(c)).map(|(id, _)| id)
     }
+}
+
+/// The name, with `_` for each character that a name of HLO text cannot have, and before a first one that cannot begin it.
+fn printable(name: &str) -> String {
+    let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
+    let begins = name.starts_with(|c: char| !matches!(c, '0'..='9' | '.' | '-'));
+    (if begins { "" } else { "_" }).chars().chain(name.chars().map(kept)).collect()
 }
 
 fn fresh(taken: &mut HashSet<String>, count: &mut usize, stem: &str) -> String {

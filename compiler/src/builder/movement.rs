@@ -6,7 +6,7 @@ use crate::shape::RuleError;
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 use std::panic::Location;
 
-fn dimensions(list: &[i64]) -> Attrs {
+fn dimension_list(list: &[i64]) -> Attrs {
     Attrs::new().with(AttrKey::Dimensions, AttrValue::Ints(list.to_vec()))
 }
 
@@ -22,7 +22,7 @@ impl Builder {
     #[track_caller]
     pub fn bitcast_convert_type(&self, operand: Op, new_element_type: ElementType) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::BitcastConvert, operand).and_then(|a| {
             let (old, new) = (a.ty.bits(), new_element_type.bits());
             let mut shape = a.with_type(new_element_type);
             // A wrong last dimension stays wrong; the rule says what it should be.
@@ -41,13 +41,13 @@ impl Builder {
     #[track_caller]
     pub fn broadcast(&self, operand: Op, broadcast_sizes: &[i64]) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::Broadcast, operand).and_then(|a| {
             let rank = broadcast_sizes.len();
             let dims: Vec<i64> = broadcast_sizes.iter().chain(&a.dims).copied().collect();
             let dynamic = std::iter::repeat_n(false, rank).chain(a.dynamic.iter().copied()).collect();
             let shape = ArrayShape { ty: a.ty, dims, dynamic, layout: None };
             let numbers: Vec<i64> = (rank..rank + a.rank()).map(|d| d as i64).collect();
-            self.add_at(at, Opcode::Broadcast, &[operand], dimensions(&numbers), Some(shape.into()))
+            self.add_at(at, Opcode::Broadcast, &[operand], dimension_list(&numbers), Some(shape.into()))
         }))
     }
 
@@ -59,7 +59,7 @@ impl Builder {
     }
 
     pub(super) fn broadcast_in_dim_at(&self, at: At, operand: Op, sizes: &[i64], numbers: &[i64]) -> Step {
-        let a = self.array_at(at, operand)?;
+        let a = self.array_at(at, Opcode::Broadcast, operand)?;
         let mut op = operand;
         let mut from = a.clone();
         let mut numbers = numbers.to_vec();
@@ -82,7 +82,7 @@ impl Builder {
                 *flag |= dynamic;
             }
         }
-        self.add_at(at, Opcode::Broadcast, &[op], dimensions(&numbers), Some(shape.into()))
+        self.add_at(at, Opcode::Broadcast, &[op], dimension_list(&numbers), Some(shape.into()))
     }
 
     /// `reshape(operand, new_sizes)`: the same elements, in row-major order, under other dimensions. Errors: another
@@ -90,7 +90,7 @@ impl Builder {
     #[track_caller]
     pub fn reshape(&self, operand: Op, new_sizes: &[i64]) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::Reshape, operand).and_then(|a| {
             let mut shape = ArrayShape::new(a.ty, new_sizes);
             if shape.dims == a.dims {
                 shape.dynamic = a.dynamic;
@@ -111,7 +111,7 @@ impl Builder {
     #[track_caller]
     pub fn collapse(&self, operand: Op, dimensions: &[i64]) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::Reshape, operand).and_then(|a| {
             let consecutive = dimensions.windows(2).all(|w| w[0].checked_add(1) == Some(w[1]));
             let start = dimensions.first().copied().and_then(|d| usize::try_from(d).ok());
             let (Some(start), true) = (start, consecutive) else {
@@ -120,7 +120,7 @@ impl Builder {
             };
             let end = start.saturating_add(dimensions.len());
             if end > a.rank() {
-                let message = format!("expected dimensions below {} to collapse, found {dimensions:?}", a.rank());
+                let message = format!("expected dimensions of {a:#} to collapse, found {dimensions:?}");
                 return Err(self.reject_plain(at, RuleError::new("collapse.dimensions", message)));
             }
             let size = a.dims[start..end].iter().try_fold(1i64, |n, &d| n.checked_mul(d)).unwrap_or(-1);
@@ -134,13 +134,13 @@ impl Builder {
     /// Section «Transpose».
     #[track_caller]
     pub fn transpose(&self, operand: Op, permutation: &[i64]) -> Op {
-        self.op(Opcode::Transpose, &[operand], dimensions(permutation), None)
+        self.op(Opcode::Transpose, &[operand], dimension_list(permutation), None)
     }
 
     /// `rev(operand, dimensions)`: back to front along `dimensions`. Section «Rev (reverse)».
     #[track_caller]
-    pub fn rev(&self, operand: Op, dimensions_: &[i64]) -> Op {
-        self.op(Opcode::Reverse, &[operand], dimensions(dimensions_), None)
+    pub fn rev(&self, operand: Op, dimensions: &[i64]) -> Op {
+        self.op(Opcode::Reverse, &[operand], dimension_list(dimensions), None)
     }
 
     /// `slice(operand, start_indices, limit_indices, strides)`: every `strides`-th element from `start_indices` up to
@@ -168,11 +168,11 @@ impl Builder {
     #[track_caller]
     pub fn slice_in_dim(&self, operand: Op, start_index: i64, limit_index: i64, stride: i64, dimension: i64) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::Slice, operand).and_then(|a| {
             let mut ranges: Vec<SliceRange> =
                 a.dims.iter().map(|&limit| SliceRange { start: 0, limit, stride: 1 }).collect();
             let Some(range) = usize::try_from(dimension).ok().and_then(|d| ranges.get_mut(d)) else {
-                let message = format!("expected a dimension below {}, found {dimension}", a.rank());
+                let message = format!("expected a dimension of {a:#}, found {dimension}");
                 return Err(self.reject(at, Opcode::Slice, RuleError::new("slice.rank", message)));
             };
             *range = SliceRange { start: start_index, limit: limit_index, stride };
@@ -185,7 +185,7 @@ impl Builder {
     /// are equal. Section «Concatenate».
     #[track_caller]
     pub fn concat_in_dim(&self, operands: &[Op], dimension: i64) -> Op {
-        self.op(Opcode::Concatenate, operands, dimensions(&[dimension]), None)
+        self.op(Opcode::Concatenate, operands, dimension_list(&[dimension]), None)
     }
 
     /// `pad(operand, padding_value, padding_config)`: `padding_value`, a scalar, before, after and between the elements;
@@ -206,14 +206,14 @@ impl Builder {
     /// `get_dimension_size(operand, dimension)`: the true size of a dimension, `s32[]`. Section «GetDimensionSize».
     #[track_caller]
     pub fn get_dimension_size(&self, operand: Op, dimension: i64) -> Op {
-        self.op(Opcode::GetDimensionSize, &[operand], dimensions(&[dimension]), None)
+        self.op(Opcode::GetDimensionSize, &[operand], dimension_list(&[dimension]), None)
     }
 
     /// `set_dimension_size(operand, size, dimension)`: the operand with a dimension made dynamic, of true size `size`, an
     /// `s32[]`. Section «SetDimensionSize».
     #[track_caller]
     pub fn set_dimension_size(&self, operand: Op, size: Op, dimension: i64) -> Op {
-        self.op(Opcode::SetDimensionSize, &[operand, size], dimensions(&[dimension]), None)
+        self.op(Opcode::SetDimensionSize, &[operand, size], dimension_list(&[dimension]), None)
     }
 
     /// `dynamic_reshape(operand, dim_sizes, new_size_bounds, dims_are_dynamic)`: a reshape whose true sizes, `s32[]` each,
@@ -227,7 +227,7 @@ impl Builder {
         dims_are_dynamic: &[bool],
     ) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::DynamicReshape, operand).and_then(|a| {
             let mut shape = ArrayShape::new(a.ty, new_size_bounds);
             shape.dynamic = dims_are_dynamic.to_vec();
             let operands: Vec<Op> = [operand].into_iter().chain(dim_sizes.iter().copied()).collect();

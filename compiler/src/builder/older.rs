@@ -3,7 +3,7 @@
 //! Where versions of the specification differ, the newest has the plain name; what an older one says is a method of its
 //! own here, made of today's operations. `docs/semantics/differences.md` has the list.
 
-use super::reduction::scalar_computation;
+use super::reduction::scalar_computation_at;
 use super::{At, Builder, DotDimensions, Failed, GatherDimensions, Op, Padding, Step};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, AttrValue, Attrs, Module, Opcode};
@@ -22,52 +22,49 @@ impl Builder {
     /// «Element-wise binary arithmetic operations». Errors: operands that are not `pred`.
     #[track_caller]
     pub fn logical_and(&self, lhs: Op, rhs: Op) -> Op {
-        let at = Location::caller();
-        self.logical(at, &[lhs, rhs], |b| b.and(lhs, rhs))
+        self.logical_at(Location::caller(), Opcode::And, &[lhs, rhs], &[])
     }
 
     /// `logical_or(lhs, rhs)`: the or of truth values. Section «Element-wise binary arithmetic operations». Errors: as of
     /// [`Builder::logical_and`].
     #[track_caller]
     pub fn logical_or(&self, lhs: Op, rhs: Op) -> Op {
-        let at = Location::caller();
-        self.logical(at, &[lhs, rhs], |b| b.or(lhs, rhs))
+        self.logical_at(Location::caller(), Opcode::Or, &[lhs, rhs], &[])
     }
 
     /// As [`Builder::logical_and`], for operands of different rank.
     #[track_caller]
     pub fn logical_and_in_dims(&self, lhs: Op, rhs: Op, broadcast_dimensions: &[i64]) -> Op {
-        let at = Location::caller();
-        let and = |b: &Builder| b.finish(b.binary_at(at, Opcode::And, lhs, rhs, broadcast_dimensions, Attrs::new()));
-        self.logical(at, &[lhs, rhs], and)
+        self.logical_at(Location::caller(), Opcode::And, &[lhs, rhs], broadcast_dimensions)
     }
 
     /// As [`Builder::logical_or`], for operands of different rank.
     #[track_caller]
     pub fn logical_or_in_dims(&self, lhs: Op, rhs: Op, broadcast_dimensions: &[i64]) -> Op {
-        let at = Location::caller();
-        let or = |b: &Builder| b.finish(b.binary_at(at, Opcode::Or, lhs, rhs, broadcast_dimensions, Attrs::new()));
-        self.logical(at, &[lhs, rhs], or)
+        self.logical_at(Location::caller(), Opcode::Or, &[lhs, rhs], broadcast_dimensions)
     }
 
     /// `logical_not(operand)`: the opposite of truth values. Section «Element-wise unary functions». Errors: as of
     /// [`Builder::logical_and`].
     #[track_caller]
     pub fn logical_not(&self, operand: Op) -> Op {
-        let at = Location::caller();
-        self.logical(at, &[operand], |b| b.not(operand))
+        self.logical_at(Location::caller(), Opcode::Not, &[operand], &[])
     }
 
-    fn logical(&self, at: At, operands: &[Op], make: impl Fn(&Builder) -> Op) -> Op {
-        let check = operands.iter().try_for_each(|&o| {
-            let ty = self.array_at(at, o)?.ty;
+    /// An operation of truth values, one or two; of two of different rank, the dimensions that the narrower one has.
+    fn logical_at(&self, at: At, opcode: Opcode, operands: &[Op], broadcast_dimensions: &[i64]) -> Op {
+        let step = operands.iter().try_for_each(|&o| {
+            let ty = self.array_at(at, opcode, o)?.ty;
             if ty == ElementType::Pred {
                 return Ok(());
             }
-            let message = format!("expected pred as operand of a logical operation, found {ty}");
+            let message = format!("expected pred in the logical form of {opcode}, found {ty}");
             Err(self.reject_plain(at, RuleError::new("elementwise.type", message)))
         });
-        self.finish(check.map(|()| make(self)))
+        self.finish(step.and_then(|()| match *operands {
+            [lhs, rhs] => self.binary_at(at, opcode, lhs, rhs, broadcast_dimensions, Attrs::new()),
+            _ => self.add_at(at, opcode, operands, Attrs::new(), None),
+        }))
     }
 
     /// `sign_without_negative_zero(operand)`: the sign of 2017, which is 0 of both zeros; [`Builder::sign`] keeps a zero's
@@ -75,7 +72,7 @@ impl Builder {
     #[track_caller]
     pub fn sign_without_negative_zero(&self, operand: Op) -> Op {
         let sign = self.sign(operand);
-        let ty = self.array_at(Location::caller(), operand).map(|a| a.ty);
+        let ty = self.array_at(Location::caller(), Opcode::Sign, operand).map(|a| a.ty);
         match ty {
             // -0 + 0 is 0, and nothing else changes.
             Ok(ty) => self.add(sign, self.zero(ty)),
@@ -89,8 +86,8 @@ impl Builder {
     #[track_caller]
     pub fn dot_last_dimensions(&self, lhs: Op, rhs: Op) -> Op {
         let at = Location::caller();
-        let numbers = self.array_at(at, lhs).and_then(|a| {
-            let b = self.array_at(at, rhs)?;
+        let numbers = self.array_at(at, Opcode::Dot, lhs).and_then(|a| {
+            let b = self.array_at(at, Opcode::Dot, rhs)?;
             Ok(DotDimensions {
                 lhs_contracting: vec![a.rank() as i64 - 1],
                 rhs_contracting: vec![(b.rank() as i64 - 2).max(0)],
@@ -178,11 +175,12 @@ impl Builder {
     pub fn cross_replica_sum(&self, operand: Op) -> Op {
         let at = Location::caller();
         let ty = self.shape(operand).ok().and_then(|s| Some(s.leaves().first()?.as_array()?.ty));
-        match ty.map(|ty| scalar_computation(Opcode::Add, ty)) {
+        match ty.map(|ty| scalar_computation_at(at, Opcode::Add, ty)) {
             Some(Ok(add)) => self.all_reduce(operand, &add, &[], None),
             // The rule says what is wrong with what is no array, or cannot be added.
-            _ => self.finish(self.array_at(at, operand).and_then(|_| {
-                Err(self.reject_plain(at, RuleError::new("elementwise.type", "expected an array of numbers to add")))
+            _ => self.finish(self.array_at(at, Opcode::AllReduce, operand).and_then(|_| {
+                let e = RuleError::new("elementwise.type", "expected an array of numbers to add");
+                Err(self.reject(at, Opcode::AllReduce, e))
             })),
         }
     }
@@ -201,9 +199,11 @@ impl Builder {
         epsilon: f64,
         feature_index: i64,
     ) -> Op {
-        let all = self.batch_norm_grad(operand, scale, mean, variance, grad_output, epsilon, feature_index);
-        let parts = [0, 2, 1].map(|k| self.get_tuple_element(all, k));
-        self.tuple(&parts)
+        self.made_at(Location::caller(), || {
+            let all = self.batch_norm_grad(operand, scale, mean, variance, grad_output, epsilon, feature_index);
+            let parts = [0, 2, 1].map(|k| self.get_tuple_element(all, k));
+            self.tuple(&parts)
+        })
     }
 
     /// `slice_without_strides(operand, start_indices, limit_indices)`: the elements from `start_indices` up to
@@ -224,15 +224,15 @@ impl Builder {
     #[track_caller]
     pub fn sort_ascending(&self, operand: Op) -> Op {
         let at = Location::caller();
-        let made = self.array_at(at, operand).and_then(|a| {
-            let b = Builder::new("ascending");
+        let made = self.array_at(at, Opcode::Sort, operand).and_then(|a| {
+            let b = Builder::new_at(at, "ascending");
             let (x, y) = (b.parameter(0, Shape::scalar(a.ty), "x"), b.parameter(1, Shape::scalar(a.ty), "y"));
             b.lt_total_order(x, y);
             match b.build() {
                 Ok(comparator) => Ok((comparator, a.rank() as i64 - 1)),
                 Err(_) => {
                     let message = format!("expected ordered elements to sort, found {}", a.ty);
-                    Err(self.reject_plain(at, RuleError::new("compare.complex", message)))
+                    Err(self.reject(at, Opcode::Sort, RuleError::new("compare.complex", message)))
                 }
             }
         });
@@ -247,7 +247,7 @@ impl Builder {
     #[track_caller]
     pub fn rng_bernoulli(&self, mean: Op, shape: Shape) -> Op {
         let at = Location::caller();
-        let checked = self.array_at(at, mean).and_then(|m| match &shape {
+        let checked = self.array_at(at, Opcode::Rng, mean).and_then(|m| match &shape {
             Shape::Array(a) if a.ty == ElementType::U32 && m.ty == ElementType::F32 && m.rank() == 0 => Ok(a.clone()),
             _ => {
                 let message = format!("expected a mean f32[] and a shape of type u32, found {m:#} and {shape:#}");
@@ -255,11 +255,11 @@ impl Builder {
             }
         });
         match checked {
-            Ok(a) => {
+            Ok(a) => self.made_at(at, || {
                 let uniform = Shape::Array(a.with_type(ElementType::F32));
                 let drawn = self.rng_uniform(self.constant_r0(0f32), self.constant_r0(1f32), uniform);
                 self.convert_element_type(self.lt(drawn, mean), ElementType::U32)
-            }
+            }),
             Err(failed) => self.finish(Err(failed)),
         }
     }
@@ -276,7 +276,7 @@ impl Builder {
         }
         let all = static_operands.iter().try_fold(operands.to_vec(), |mut all, &o| {
             let first = match operands.first() {
-                Some(&first) => self.array_at(at, first)?,
+                Some(&first) => self.array_at(at, Opcode::Map, first)?,
                 None => ArrayShape::new(ElementType::Pred, []),
             };
             all.push(self.broadcast_in_dim_at(at, o, &first.dims, &[])?);
@@ -292,7 +292,7 @@ impl Builder {
     /// vectors, and the static operands.
     fn map_in_turn_at(&self, at: At, operands: &[Op], computation: &Module, static_operands: &[Op]) -> Step {
         let reject = |constraint, message: String| self.reject(at, Opcode::Map, RuleError::new(constraint, message));
-        let arrays = operands.iter().map(|&o| self.array_at(at, o)).collect::<Step<Vec<ArrayShape>>>()?;
+        let arrays = operands.iter().map(|&o| self.array_at(at, Opcode::Map, o)).collect::<Step<Vec<ArrayShape>>>()?;
         let Some(first) = arrays.first() else {
             return Err(reject("arity", "expected at least 1 operands of map, found 0".to_owned()));
         };
@@ -355,7 +355,7 @@ impl Builder {
     #[track_caller]
     pub fn dynamic_slice_modulo(&self, operand: Op, start_indices: Op, size_indices: &[i64]) -> Op {
         let at = Location::caller();
-        self.finish(self.dynamic_slice_modulo_at(at, operand, start_indices, size_indices))
+        self.finish(self.made_at(at, || self.dynamic_slice_modulo_at(at, operand, start_indices, size_indices)))
     }
 
     /// `dynamic_update_slice_modulo(operand, update, start_indices)`: as [`Builder::dynamic_slice_modulo`]: what of the
@@ -364,20 +364,20 @@ impl Builder {
     #[track_caller]
     pub fn dynamic_update_slice_modulo(&self, operand: Op, update: Op, start_indices: Op) -> Op {
         let at = Location::caller();
-        let step = self.array_at(at, operand).and_then(|a| {
+        self.finish(self.made_at(at, || {
+            let a = self.array_at(at, Opcode::DynamicUpdateSlice, operand)?;
             // Turned so that the start lies at the origin, written to there, and turned back.
             let turned = self.dynamic_slice_modulo_at(at, operand, start_indices, &a.dims)?;
-            let vector = self.array_at(at, start_indices)?;
+            let vector = self.array_at(at, Opcode::DynamicUpdateSlice, start_indices)?;
             let zero = self.zero(vector.ty);
             let written = self.dynamic_update_slice(turned, update, &vec![zero; a.rank()]);
             let (start, sizes) = self.modulo_at(at, start_indices, &a)?;
             self.dynamic_slice_modulo_at(at, written, self.sub(sizes, start), &a.dims)
-        });
-        self.finish(step)
+        }))
     }
 
     fn dynamic_slice_modulo_at(&self, at: At, operand: Op, starts: Op, sizes: &[i64]) -> Step {
-        let a = self.array_at(at, operand)?;
+        let a = self.array_at(at, Opcode::DynamicSlice, operand)?;
         let (starts, _) = self.modulo_at(at, starts, &a)?;
         let mut extended = operand;
         for (d, &size) in sizes.iter().enumerate().take(a.rank()) {
@@ -394,7 +394,7 @@ impl Builder {
     /// Each element of a vector of indices modulo the size of its dimension, never negative, and the sizes, as vectors of
     /// 64-bit integers: the type of the indices need hold neither a size nor the sum of an index and a size.
     fn modulo_at(&self, at: At, starts: Op, a: &ArrayShape) -> Step<(Op, Op)> {
-        let vector = self.array_at(at, starts)?;
+        let vector = self.array_at(at, Opcode::DynamicSlice, starts)?;
         if !vector.ty.is_integer() || vector.dims != [a.rank() as i64] {
             let message = format!("expected a vector of {} integers as start indices, found {vector:#}", a.rank());
             return Err(self.reject(at, Opcode::DynamicSlice, RuleError::new("dynamic-slice.indices", message)));

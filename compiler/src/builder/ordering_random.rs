@@ -13,7 +13,7 @@ impl Builder {
     pub fn sort(&self, operands: &[Op], comparator: &Module, dimension: i64, is_stable: bool) -> Op {
         let at = Location::caller();
         let rank = match operands.first() {
-            Some(&first) => self.array_at(at, first).map(|a| a.rank()),
+            Some(&first) => self.array_at(at, Opcode::Sort, first).map(|a| a.rank()),
             None => Ok(0),
         };
         self.finish(rank.and_then(|rank| {
@@ -29,7 +29,7 @@ impl Builder {
     }
 
     /// `top_k(operand, k, largest)`: the `k` largest, or smallest, elements along the last dimension, in order, and their
-    /// indices, as a tuple.
+    /// indices, as a tuple. HLO has the operation, no section describes it.
     #[track_caller]
     pub fn top_k(&self, operand: Op, k: i64, largest: bool) -> Op {
         let attrs = Attrs::new().with(AttrKey::K, AttrValue::Int(k)).with(AttrKey::Largest, AttrValue::Bool(largest));
@@ -61,7 +61,7 @@ impl Builder {
     #[track_caller]
     pub fn rng_bit_generator(&self, algorithm: RandomAlgorithm, key: Op, shape: Shape) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, key).and_then(|state| {
+        self.finish(self.array_at(at, Opcode::RngBitGenerator, key).and_then(|state| {
             let attrs = Attrs::new().with(AttrKey::Algorithm, AttrValue::Raw(algorithm.word().to_owned()));
             let declared = Shape::Tuple(vec![state.with_type(state.ty).into(), shape]);
             self.add_at(at, Opcode::RngBitGenerator, &[key], attrs, Some(declared))

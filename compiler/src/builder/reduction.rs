@@ -11,8 +11,13 @@ use std::panic::Location;
 ///
 /// # Errors
 /// Where the operation is not one of two scalars of type `ty`, or does not yield one.
+#[track_caller]
 pub fn scalar_computation(opcode: Opcode, ty: ElementType) -> Result<Module> {
-    let b = Builder::new(opcode.name());
+    scalar_computation_at(Location::caller(), opcode, ty)
+}
+
+pub(super) fn scalar_computation_at(at: At, opcode: Opcode, ty: ElementType) -> Result<Module> {
+    let b = Builder::new_at(at, opcode.name());
     let x = b.parameter(0, Shape::scalar(ty), "x");
     let y = b.parameter(1, Shape::scalar(ty), "y");
     let root = b.op(opcode, &[x, y], Attrs::new(), None);
@@ -44,7 +49,7 @@ impl Builder {
     #[track_caller]
     pub fn reduce_all(&self, operand: Op, init_value: Op, computation: &Module) -> Op {
         let at = Location::caller();
-        self.finish(self.array_at(at, operand).and_then(|a| {
+        self.finish(self.array_at(at, Opcode::Reduce, operand).and_then(|a| {
             let all = (0..a.rank() as i64).collect();
             let attrs = self.to_apply(computation).with(AttrKey::Dimensions, AttrValue::Ints(all));
             self.add_at(at, Opcode::Reduce, &[operand, init_value], attrs, None)
@@ -140,7 +145,16 @@ impl Builder {
         (base_dilations, window_dilations): (&[i64], &[i64]),
     ) -> Op {
         let window = match operands.first() {
-            Some(&first) => self.window_at(at, first, sizes, strides, padding, base_dilations, window_dilations),
+            Some(&first) => self.window_at(
+                at,
+                Opcode::ReduceWindow,
+                first,
+                sizes,
+                strides,
+                padding,
+                base_dilations,
+                window_dilations,
+            ),
             None => Ok(Vec::new()),
         };
         self.finish(window.and_then(|w| {
@@ -153,6 +167,7 @@ impl Builder {
     fn window_at(
         &self,
         at: At,
+        opcode: Opcode,
         operand: Op,
         sizes: &[i64],
         strides: &[i64],
@@ -160,8 +175,9 @@ impl Builder {
         base_dilations: &[i64],
         window_dilations: &[i64],
     ) -> Step<Vec<WindowDimension>> {
-        let a = self.array_at(at, operand)?;
-        window(&a.dims, sizes, strides, padding, base_dilations, window_dilations).map_err(|e| self.reject_plain(at, e))
+        let a = self.array_at(at, opcode, operand)?;
+        window(&a.dims, sizes, strides, padding, base_dilations, window_dilations)
+            .map_err(|e| self.reject(at, opcode, e))
     }
 
     /// `select_and_scatter(operand, select, window_dimensions, window_strides, padding, source, init_value, scatter)`:
@@ -181,13 +197,16 @@ impl Builder {
         scatter: &Module,
     ) -> Op {
         let at = Location::caller();
-        self.finish(self.window_at(at, operand, window_dimensions, window_strides, padding, &[], &[]).and_then(|w| {
-            let attrs = Attrs::new()
-                .with(AttrKey::Window, AttrValue::Window(w))
-                .with(AttrKey::SelectComputation, AttrValue::Computation(self.embed(select)))
-                .with(AttrKey::ScatterComputation, AttrValue::Computation(self.embed(scatter)));
-            self.add_at(at, Opcode::SelectAndScatter, &[operand, source, init_value], attrs, None)
-        }))
+        self.finish(
+            self.window_at(at, Opcode::SelectAndScatter, operand, window_dimensions, window_strides, padding, &[], &[])
+                .and_then(|w| {
+                    let attrs = Attrs::new()
+                        .with(AttrKey::Window, AttrValue::Window(w))
+                        .with(AttrKey::SelectComputation, AttrValue::Computation(self.embed(select)))
+                        .with(AttrKey::ScatterComputation, AttrValue::Computation(self.embed(scatter)));
+                    self.add_at(at, Opcode::SelectAndScatter, &[operand, source, init_value], attrs, None)
+                }),
+        )
     }
 
     /// `map_with_dimensions(operands, computation, dimensions)`: as [`Builder::map`]. Errors: `dimensions` that are not all
@@ -203,7 +222,7 @@ impl Builder {
     pub fn map(&self, operands: &[Op], computation: &Module) -> Op {
         let at = Location::caller();
         let rank = match operands.first() {
-            Some(&first) => self.array_at(at, first).map(|a| a.rank()),
+            Some(&first) => self.array_at(at, Opcode::Map, first).map(|a| a.rank()),
             None => Ok(0),
         };
         self.finish(rank.and_then(|rank| {
@@ -242,7 +261,8 @@ impl Builder {
     }
 
     /// `batch_norm_training(operand, scale, offset, epsilon, feature_index)`: the operand normalised over all dimensions
-    /// but the features, and the means and variances used, as a tuple. Section «BatchNormTraining».
+    /// but the features, and the means and variances used, as a tuple. `epsilon` is narrowed to `f32`, which is what HLO
+    /// keeps of it, whatever the type of the operand. Section «BatchNormTraining».
     #[track_caller]
     pub fn batch_norm_training(&self, operand: Op, scale: Op, offset: Op, epsilon: f64, feature_index: i64) -> Op {
         let attrs = Self::norm_attrs(epsilon, feature_index);
@@ -250,7 +270,8 @@ impl Builder {
     }
 
     /// `batch_norm_inference(operand, scale, offset, mean, variance, epsilon, feature_index)`: the operand normalised
-    /// with given means and variances. Section «BatchNormInference».
+    /// with given means and variances. `epsilon` is narrowed to `f32`, as of [`Builder::batch_norm_training`]. Section
+    /// «BatchNormInference».
     #[track_caller]
     #[allow(clippy::too_many_arguments)] // They are the specification's.
     pub fn batch_norm_inference(
@@ -268,7 +289,8 @@ impl Builder {
     }
 
     /// `batch_norm_grad(operand, scale, mean, variance, grad_output, epsilon, feature_index)`: the gradients of
-    /// [`Builder::batch_norm_training`] with respect to operand, scale and offset, as a tuple. Section «BatchNormGrad».
+    /// [`Builder::batch_norm_training`] with respect to operand, scale and offset, as a tuple. `epsilon` is narrowed to
+    /// `f32`, as there. Section «BatchNormGrad».
     #[track_caller]
     #[allow(clippy::too_many_arguments)] // They are the specification's.
     pub fn batch_norm_grad(

@@ -2,7 +2,7 @@
 //! token of the one before, but for those that are given one; what is called later comes after these too.
 
 use super::{At, Builder, CustomCallOptions, Op, Step};
-use crate::hlo::{AttrKey, AttrValue, Attrs, Opcode};
+use crate::hlo::{AttrKey, AttrValue, Attrs, Opcode, quote};
 use crate::shape::RuleError;
 use brolga_runtime::Shape;
 use std::panic::Location;
@@ -84,7 +84,8 @@ impl Builder {
         self.finish(done.and_then(|done| self.join_at(at, done).map(|()| done)))
     }
 
-    /// `outfeed(operand)`: puts the operand in the outfeed queue; yields a token. Errors: what is no data.
+    /// `outfeed(operand)`: puts the operand in the outfeed queue; yields a token. No section describes it; it is the
+    /// counterpart of [`Builder::infeed`]. Errors: what is no data.
     #[track_caller]
     pub fn outfeed(&self, operand: Op) -> Op {
         let at = Location::caller();
@@ -147,12 +148,18 @@ impl Builder {
     /// of `args`. Section «CustomCall».
     #[track_caller]
     pub fn custom_call(&self, target_name: &str, args: &[Op], shape: Shape) -> Op {
-        self.custom_call_with(target_name, args, shape, &CustomCallOptions::default())
+        self.custom_call_with_options(target_name, args, shape, &CustomCallOptions::default())
     }
 
     /// As [`Builder::custom_call`], with text for the target, a side effect, or another calling convention.
     #[track_caller]
-    pub fn custom_call_with(&self, target_name: &str, args: &[Op], shape: Shape, options: &CustomCallOptions) -> Op {
+    pub fn custom_call_with_options(
+        &self,
+        target_name: &str,
+        args: &[Op],
+        shape: Shape,
+        options: &CustomCallOptions,
+    ) -> Op {
         let mut attrs = Attrs::new().with(AttrKey::CustomCallTarget, AttrValue::Str(target_name.to_owned()));
         if options.has_side_effect {
             attrs.set(AttrKey::CustomCallHasSideEffect, AttrValue::Bool(true));
@@ -161,7 +168,7 @@ impl Builder {
             attrs.set(AttrKey::ApiVersion, AttrValue::Word(version));
         }
         if !options.opaque.is_empty() {
-            attrs.set(AttrKey::BackendConfig, AttrValue::Raw(format!("{:?}", options.opaque)));
+            attrs.set(AttrKey::BackendConfig, AttrValue::Raw(quote(&options.opaque)));
         }
         self.op(Opcode::CustomCall, args, attrs, Some(shape))
     }

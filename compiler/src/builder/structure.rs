@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 impl Builder {
     /// `parameter(parameter_number, shape, name)`: argument number `parameter_number` of the computation. Numbers start
-    /// at 0 and have no gaps, which [`Builder::build`] checks.
+    /// at 0 and have no gaps, which [`Builder::build`] checks. No section
+    /// describes it; examples of several use it.
     #[track_caller]
     pub fn parameter(&self, parameter_number: i64, shape: Shape, name: &str) -> Op {
         let attrs = Attrs::new().with(AttrKey::ParameterNumber, AttrValue::Int(parameter_number));

@@ -66,7 +66,7 @@ fn the_first_error_is_kept_with_its_place() {
     let error = b.build().unwrap_err();
     assert_eq!(constraint(&error), "transpose.permutation");
     assert_eq!(error.site().unwrap().location.line, line);
-    assert!(error.message().contains(file!()), "{error}");
+    assert!(error.to_string().starts_with(file!()), "{error}");
 }
 
 #[test]
@@ -249,6 +249,74 @@ fn what_the_text_forbids_is_refused() {
     }
 }
 
+/// The place of an instruction or an error: this file and a line of it.
+fn here(line: u32, location: SourceLocation) {
+    assert_eq!((location.file, location.line), (Some(file!()), line));
+}
+
+/// Every rule's message names the operation; the place is said once, with its file, before it.
+#[test]
+fn errors_name_the_operation_and_the_call() {
+    type Wrong = fn(&Builder, Op, Op) -> u32;
+    let cases: &[(&str, Wrong)] = &[
+        ("and", |b, x, _| (b.logical_and(x, x), line!()).1),
+        ("or", |b, x, _| (b.logical_or(x, x), line!()).1),
+        ("not", |b, x, _| (b.logical_not(x), line!()).1),
+        ("and", |b, x, _| (b.and(x, x), line!()).1),
+        ("add", |b, x, s| (b.add(x, b.tuple(&[s])), line!()).1),
+        ("dynamic-update-slice", |b, x, s| (b.dynamic_update_slice_modulo(x, s, b.constant_r1(&[0i32, 0])), line!()).1),
+        ("dynamic-slice", |b, x, s| (b.dynamic_slice_modulo(x, s, &[1, 1]), line!()).1),
+        ("parameter", |b, _, _| (b.parameter(-1, Shape::scalar(F32), "p"), line!()).1),
+        ("parameter", |b, _, _| (b.parameter(2, Shape::array(F32, [-3]), "p"), line!()).1),
+        ("broadcast", |b, _, s| (b.broadcast_in_dim(s, &[2], &[0]), line!()).1),
+        ("transpose", |b, x, _| (b.transpose(x, &[1]), line!()).1),
+        ("transpose", |b, _, s| (b.transpose(s, &[0]), line!()).1),
+        ("reverse", |b, _, s| (b.rev(s, &[0]), line!()).1),
+        ("slice", |b, x, _| (b.slice_in_dim(x, 0, 1, 1, 5), line!()).1),
+        ("slice", |b, _, s| (b.slice_in_dim(s, 0, 1, 1, 0), line!()).1),
+        ("concatenate", |b, _, s| (b.concat_in_dim(&[s, s], 0), line!()).1),
+        ("iota", |b, _, _| (b.iota(Shape::scalar(S32), 0), line!()).1),
+        ("get-dimension-size", |b, _, s| (b.get_dimension_size(s, 0), line!()).1),
+        ("get-tuple-element", |b, _, _| (b.get_tuple_element(b.tuple(&[]), 0), line!()).1),
+        ("gather", |b, x, s| (b.gather(x, s, &GatherDimensions::default(), &[1], false), line!()).1),
+        ("dot", |b, x, _| (b.dot(x, x), line!()).1),
+        ("convolution", |b, x, s| (b.conv(x, s, &[], &Padding::Valid, 1, 1), line!()).1),
+        ("reduce-window", |b, x, s| {
+            let add = scalar_computation(Opcode::Add, F32).unwrap();
+            (b.reduce_window(x, s, &add, &[1], &[1], &Padding::Valid), line!()).1
+        }),
+        ("map", |b, x, s| {
+            let add = scalar_computation(Opcode::Add, F32).unwrap();
+            (b.map_with_static_operands(&[x], &add, &[b.tuple(&[s])]), line!()).1
+        }),
+        ("sort", |b, x, _| (b.sort_ascending(b.complex(x, x)), line!()).1),
+        ("rng", |b, _, s| (b.rng_bernoulli(s, Shape::array(F32, [2])), line!()).1),
+        ("all-reduce", |b, _, _| (b.cross_replica_sum(b.tuple(&[])), line!()).1),
+        ("all-to-all", |b, x, _| (b.all_to_all(x, 0, 7, 2, &[]), line!()).1),
+        ("all-gather", |b, _, s| (b.all_gather(s, 0, 2, &[], None), line!()).1),
+        ("cholesky", |b, x, _| (b.cholesky(x, true), line!()).1),
+        ("topk", |b, x, _| (b.top_k(x, 9, true), line!()).1),
+        ("conditional", |b, x, _| {
+            let add = scalar_computation(Opcode::Add, F32).unwrap();
+            (b.conditional(x, x, &add, x, &add), line!()).1
+        }),
+    ];
+    for (operation, wrong) in cases {
+        let b = Builder::new("main");
+        let (x, s) = (array(&b, 0, &[2, 3]), array(&b, 1, &[]));
+        let line = wrong(&b, x, s);
+        let error = b.build().unwrap_err();
+        here(line, error.site().unwrap().location);
+        let shown = error.to_string();
+        assert!(shown.starts_with(&format!("{}:{line}:", file!())), "{shown}");
+        assert_eq!(shown.matches(file!()).count(), 1, "{shown}");
+        let message = error.message();
+        let words = message.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        assert!(words.clone().any(|w| w == *operation), "{operation}: {message}");
+        assert!(!shown.contains("Some(") && !shown.contains("rank 0") && !shown.contains("below 0"), "{shown}");
+    }
+}
+
 #[test]
 fn select_broadcasts_its_predicate_only() {
     let select = |p: &[i64], t: &[i64], f: &[i64]| {
@@ -369,4 +437,96 @@ fn feeds_take_and_give_tokens() {
     };
     assert_eq!(read(true), Ok(()));
     assert_eq!(read(false), Err("infeed.order"));
+}
+
+#[test]
+fn a_method_made_of_others_stands_where_it_was_called() {
+    let b = Builder::new("main");
+    let x = array(&b, 0, &[4, 4]);
+    let p = b.parameter(1, Shape::array(Pred, [4]), "p");
+    let starts = b.constant_r1(&[1i32, 2]);
+    let first = b.state.borrow().instructions.len();
+    let line = line!() + 1;
+    b.logical_and(p, b.logical_or(p, b.logical_not(p)));
+    b.dynamic_update_slice_modulo(b.dynamic_slice_modulo(x, starts, &[4, 4]), x, starts);
+    b.sort_ascending(b.dot_last_dimensions(x, b.sign_without_negative_zero(x)));
+    b.cross_replica_sum(b.tuple(&[x]));
+    b.rng_bernoulli(b.constant_r0(0.5f32), Shape::array(U32, [3]));
+    b.all_to_all(b.reshape_in_order(x, &[1, 0], &[4, 4]), 0, 1, 2, &[]);
+    b.constant(&[1], &[b.constant_r0(1f32)].map(|_| 1f32));
+    let last = line!() - 1;
+    let module = b.build().unwrap();
+    for &c in &module.order {
+        let computation = &module.computations[c];
+        let skipped = if c == module.entry { first } else { 0 };
+        for (_, i) in computation.instructions.iter().skip(skipped) {
+            assert_eq!(i.location.file, Some(file!()), "{}", i.name);
+            assert!((line..=last).contains(&i.location.line), "{} at {}", i.name, i.location);
+        }
+    }
+}
+
+/// What the verifier, or a later room, finds wrong is found where it was built.
+#[test]
+fn errors_after_the_build_keep_the_call() {
+    let b = Builder::new("main");
+    let line = line!() + 1;
+    let x = b.parameter(1, Shape::scalar(F32), "x");
+    let error = b.build_with_root(x).unwrap_err();
+    assert_eq!(constraint(&error), "parameter.number");
+    here(line, error.site().unwrap().location);
+    let b = Builder::new("main");
+    let (x, y) = (array(&b, 0, &[]), b.parameter(1, Shape::scalar(F64), "y"));
+    let line = line!() + 1;
+    b.add(x, y);
+    let error = crate::compile(&b.build().unwrap(), &crate::CompileOptions::default()).unwrap_err();
+    here(line, error.site().unwrap().location);
+    assert!(error.to_string().starts_with(file!()), "{error}");
+    // A builder that has nothing to build is named by its own place.
+    let line = line!() + 1;
+    let empty = Builder::new("empty");
+    here(line, empty.build().unwrap_err().site().unwrap().location);
+}
+
+#[test]
+fn names_are_made_printable() {
+    let texts =
+        ["a b,c", "", "1st", "-x", ".x", "größe", "%x", "ROOT", "ENTRY", "f32", "f32[2]", "true", "x/*", "a\nb"];
+    for name in texts {
+        for percent in [true, false] {
+            let b = Builder::new(name);
+            let x = b.parameter(0, Shape::array(F32, [2]), name);
+            let y = b.parameter(1, Shape::array(F32, [2]), name);
+            b.add(x, y);
+            let module = b.build().unwrap();
+            let options = PrintOptions { percent, ..PrintOptions::default() };
+            let once = text::print(&module, &options);
+            let again = text::parse(&once).unwrap_or_else(|e| panic!("{name:?}: {e}\n{once}"));
+            assert_eq!(text::print(&again, &options), once);
+            assert_eq!(again.name, module.name);
+        }
+    }
+    let b = Builder::new("my module!");
+    let x = b.parameter(0, Shape::scalar(F32), "a b,c");
+    assert_eq!(b.name(x).unwrap(), "a_b_c");
+    assert_eq!(b.build().unwrap().name, "my_module_");
+}
+
+/// Texts that a caller hands on stand in quotes, whatever they hold.
+#[test]
+fn strings_print_as_they_read_back() {
+    let odd = "a \"b\"\\ \u{7} é\n";
+    let b = Builder::new("main");
+    let x = array(&b, 0, &[2]);
+    let options = CustomCallOptions { opaque: odd.to_owned(), ..CustomCallOptions::default() };
+    let y = b.custom_call_with_options(odd, &[x], Shape::array(F32, [2]), &options);
+    let body = Builder::new("body");
+    body.neg(array(&body, 0, &[2]));
+    b.composite_call(&body.build().unwrap(), &[y], odd, None, 2);
+    let once = text::print(&b.build().unwrap(), &PrintOptions::default());
+    let again = text::parse(&once).unwrap_or_else(|e| panic!("{e}\n{once}"));
+    assert_eq!(text::print(&again, &PrintOptions::default()), once);
+    let call = again.entry().instructions.values().find(|i| i.opcode == Opcode::CustomCall).unwrap();
+    assert_eq!(call.attrs.str(crate::hlo::AttrKey::CustomCallTarget), Some(odd));
+    assert_eq!(text::parse_string(call.attrs.raw(crate::hlo::AttrKey::BackendConfig).unwrap()).unwrap(), odd);
 }

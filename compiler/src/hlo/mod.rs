@@ -10,12 +10,14 @@ mod attr;
 mod lapack;
 mod leaf;
 mod opcode;
+mod quote;
 mod top_k;
 
 pub use attr::{AttrKey, AttrKind, AttrValue, Attrs, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
 pub use lapack::lapack;
 pub use leaf::{Leaf, resolve};
 pub use opcode::{Arity, Category, Opcode};
+pub(crate) use quote::quote;
 pub use top_k::top_k_call;
 
 /// What neither engine can run: a `constant({...})`.
@@ -24,6 +26,8 @@ pub(crate) const ELIDED_CONSTANT: &str = "a constant whose value the text leaves
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{PrimaryMap, entity_impl};
 use std::collections::HashSet;
+use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// Names a computation of a module.
@@ -43,6 +47,31 @@ pub struct SourceLocation {
     pub line: u32,
     /// Column, in characters.
     pub column: u32,
+    /// The Rust file, of what a builder made; the text that is being read otherwise.
+    pub file: Option<&'static str>,
+}
+
+impl SourceLocation {
+    /// A place in the text that is being read.
+    pub const fn in_text(line: u32, column: u32) -> SourceLocation {
+        SourceLocation { line, column, file: None }
+    }
+
+    /// Where a builder's method was called.
+    pub const fn of_caller(at: &'static Location<'static>) -> SourceLocation {
+        SourceLocation { line: at.line(), column: at.column(), file: Some(at.file()) }
+    }
+}
+
+/// `file:line:column`, or `line L, column C` of a text.
+impl fmt::Display for SourceLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.file {
+            Some(file) => write!(f, "{file}:{}:{}", self.line, self.column),
+            None if self.column > 0 => write!(f, "line {}, column {}", self.line, self.column),
+            None => write!(f, "line {}", self.line),
+        }
+    }
 }
 
 /// One instruction.

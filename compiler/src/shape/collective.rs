@@ -155,12 +155,9 @@ fn all_to_all(call: &Call<'_>) -> Rule<Shape> {
         call.operands.len()
     );
     let axis = call.one_dim(AttrKey::Dimensions, a.rank(), "collective.dimension")?;
-    ensure!(
-        size.is_none_or(|n| n > 0 && a.dims[axis] % n == 0),
-        "collective.sizes",
-        "expected dimension {axis} of {} to be cut into {size:?} parts",
-        Show(a)
-    );
+    if let Some(n) = size.filter(|&n| n <= 0 || a.dims[axis] % n != 0) {
+        fail!("collective.sizes", "expected dimension {axis} of {} to be cut into {n} parts", Show(a));
+    }
     same(call)
 }
 

@@ -29,7 +29,9 @@ pub fn parse_replica_groups(text: &str) -> Result<ReplicaGroups, RuleError> {
     };
     let mut all: Vec<i64> = groups.iter().flatten().copied().collect();
     all.sort_unstable();
-    ensure!(all.first().is_none_or(|&n| n >= 0), ID, "expected members of at least 0, found {:?}", all.first());
+    if let Some(n) = all.first().filter(|&&n| n < 0) {
+        fail!(ID, "expected members of at least 0, found {n}");
+    }
     if let Some(pair) = all.windows(2).find(|w| w[0] == w[1]) {
         fail!(ID, "expected each member in one group, found {} twice", pair[0]);
     }

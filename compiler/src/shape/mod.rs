@@ -129,7 +129,7 @@ impl<'a> InferContext<'a> {
 /// The result shape of an operation, without layout, or the rule it breaks.
 ///
 /// `declared` is the shape that the program states, if any: it decides where the operands do not, and is compared with
-/// the inferred shape where they do.
+/// the inferred shape where they do. An error's message names the operation.
 pub fn infer(
     cx: &InferContext<'_>,
     opcode: Opcode,
@@ -137,11 +137,14 @@ pub fn infer(
     attrs: &Attrs,
     declared: Option<&Shape>,
 ) -> Result<Shape, RuleError> {
-    check_table(opcode, operands.len(), attrs)?;
-    let call = Call { cx, opcode, operands, attrs, declared };
-    let inferred = dispatch(&call)?;
-    if let Some(declared) = declared {
-        check_declared(cx, opcode, &inferred, declared)?;
+    infer_unnamed(&Call { cx, opcode, operands, attrs, declared }).map_err(|e| e.of(opcode))
+}
+
+fn infer_unnamed(call: &Call<'_>) -> Rule<Shape> {
+    check_table(call.opcode, call.operands.len(), call.attrs)?;
+    let inferred = dispatch(call)?;
+    if let Some(declared) = call.declared {
+        check_declared(call.cx, call.opcode, &inferred, declared)?;
     }
     check_shape(&inferred)?;
     Ok(inferred)

@@ -227,15 +227,11 @@ fn map(call: &Call<'_>) -> Rule<Shape> {
 fn scan(call: &Call<'_>) -> Rule<Shape> {
     let count = call.operands.len();
     let carries = match call.attrs.int(AttrKey::NumCarries) {
-        Some(n) => usize::try_from(n).ok().filter(|&n| n <= count),
-        None => Some(count / 2),
-    };
-    let Some(carries) = carries else {
-        fail!(
-            "scan.carries",
-            "expected num_carries from 0 to {count}, found {:?}",
-            call.attrs.int(AttrKey::NumCarries)
-        );
+        Some(n) => match usize::try_from(n).ok().filter(|&n| n <= count) {
+            Some(n) => n,
+            None => fail!("scan.carries", "expected num_carries from 0 to {count}, found {n}"),
+        },
+        None => count / 2,
     };
     let inputs: Vec<&ArrayShape> = (0..count - carries).map(|i| call.array(i)).collect::<Rule<_>>()?;
     let Some(first) = inputs.first() else {

@@ -18,6 +18,14 @@ impl RuleError {
     pub fn new(constraint: &'static str, message: impl Into<String>) -> RuleError {
         RuleError { constraint, message: message.into() }
     }
+
+    /// The same about one operation, which the message names.
+    pub(crate) fn of(mut self, opcode: Opcode) -> RuleError {
+        if !names(&self.message, opcode.name()) {
+            self.message = format!("{opcode}: {}", self.message);
+        }
+        self
+    }
 }
 
 impl std::fmt::Display for RuleError {
@@ -27,6 +35,17 @@ impl std::fmt::Display for RuleError {
 }
 
 impl std::error::Error for RuleError {}
+
+/// True where a message speaks of the operation `name`. Some names are common words (`and`, `not`, `copy`), so that the word alone
+/// says nothing: it begins the message or stands where a name can stand.
+fn names(message: &str, name: &str) -> bool {
+    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-');
+    message.strip_prefix(name).is_some_and(ends)
+        || [" of ", " in ", " for "].iter().any(|before| {
+            let mut places = message.match_indices(before).map(|(at, _)| &message[at + before.len()..]);
+            places.any(|rest| rest.strip_prefix(name).is_some_and(ends))
+        })
+}
 
 pub(crate) type Rule<T> = Result<T, RuleError>;
 
@@ -167,7 +186,8 @@ impl<'a> Call<'a> {
         let found = self.attrs.int(key).unwrap_or(0);
         match usize::try_from(found) {
             Ok(d) if d < rank => Ok(d),
-            _ => fail!(id, "expected {} below the rank {rank}, found {found}", key.name()),
+            _ if rank == 0 => fail!(id, "expected an operand with dimensions for {}, found a scalar", key.name()),
+            _ => fail!(id, "expected {} from 0 to {}, found {found}", key.name(), rank - 1),
         }
     }
 
@@ -192,7 +212,10 @@ pub(crate) fn distinct_dims(list: &[i64], rank: usize, name: &str, id: &'static 
     for &d in list {
         let slot = usize::try_from(d).ok().and_then(|d| Some((d, seen.get_mut(d)?)));
         let Some((d, seen)) = slot else {
-            fail!(id, "expected dimension numbers below the rank {rank} in {name}, found {d}");
+            match rank.checked_sub(1) {
+                Some(last) => fail!(id, "expected dimension numbers from 0 to {last} in {name}, found {d}"),
+                None => fail!(id, "expected no dimension numbers of a scalar in {name}, found {d}"),
+            }
         };
         ensure!(!*seen, id, "expected distinct dimension numbers in {name}, found {d} twice");
         *seen = true;

@@ -9,12 +9,8 @@ use brolga_runtime::{ElementType, Shape};
 pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
     match call.opcode {
         Opcode::Parameter => {
-            let number = call.attrs.int(AttrKey::ParameterNumber);
-            ensure!(
-                number.is_some_and(|n| n >= 0),
-                "parameter.number",
-                "expected a parameter number of at least 0, found {number:?}"
-            );
+            let number = call.attrs.int(AttrKey::ParameterNumber).unwrap_or(-1);
+            ensure!(number >= 0, "parameter.number", "expected a parameter number of at least 0, found {number}");
             Ok(call.declared()?.without_layout())
         }
         Opcode::Constant => match call.attrs.get(AttrKey::Literal) {
@@ -55,11 +51,9 @@ fn get_tuple_element(call: &Call<'_>) -> Rule<Shape> {
     let index = call.attrs.int(AttrKey::Index).unwrap_or(-1);
     match usize::try_from(index).ok().and_then(|i| elements.get(i)) {
         Some(element) => Ok(element.without_layout()),
-        None => fail!(
-            "get-tuple-element.index",
-            "expected an index below {}, the number of elements, found {index}",
-            elements.len()
-        ),
+        None => {
+            fail!("get-tuple-element.index", "expected the index of one of {} elements, found {index}", elements.len())
+        }
     }
 }
 

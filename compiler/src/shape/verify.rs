@@ -93,7 +93,8 @@ fn check_computation(cx: &InferContext<'_>, computation: &Computation, open_call
             }
             _ => check_instruction(cx, computation, instruction),
         };
-        let checked = checked.and_then(|()| pairs::check(computation, instruction));
+        let checked =
+            checked.and_then(|()| pairs::check(computation, instruction).map_err(|e| e.of(instruction.opcode)));
         checked.map_err(|e| at(instruction, e))?;
     }
     Ok(())
@@ -121,7 +122,7 @@ fn check_instruction(
     computation: &Computation,
     instruction: &Instruction,
 ) -> std::result::Result<(), RuleError> {
-    check_shape(&instruction.shape)?;
+    check_shape(&instruction.shape).map_err(|e| e.of(instruction.opcode))?;
     let operands: Vec<&Shape> =
         instruction.operands.iter().filter_map(|&o| Some(&computation.instructions.get(o)?.shape)).collect();
     infer(cx, instruction.opcode, &operands, &instruction.attrs, Some(&instruction.shape))?;
@@ -262,7 +263,7 @@ fn check_parameters(computation: &Computation) -> Result<()> {
 /// header behind.
 fn check_entry(cx: &InferContext<'_>, module: &Module) -> Result<()> {
     let Some((parameters, result)) = &module.config.entry_layout else { return Ok(()) };
-    let header = SourceLocation { line: 1, column: 1 };
+    let header = SourceLocation::in_text(1, 1);
     let entry = module.entry();
     let actual = entry.parameters();
     if actual.len() != parameters.len() {
@@ -292,7 +293,7 @@ fn leaf<'a>(mut shape: &'a Shape, path: &[usize]) -> Option<&'a Shape> {
 
 /// Aliased leaves exist, are arrays of equal size, and no leaf is aliased twice.
 fn check_aliases(module: &Module) -> Result<()> {
-    let header = SourceLocation { line: 1, column: 1 };
+    let header = SourceLocation::in_text(1, 1);
     let entry = module.entry();
     let parameters = entry.parameters();
     let (mut outputs, mut inputs) = (HashSet::new(), HashSet::new());

@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
             let message = "expected a text of less than 4 GiB".to_owned();
             return Err(Error::Syntax { site: Site::default(), message });
         }
-        let mark = Cell::new((0, SourceLocation { line: 1, column: 1 }));
+        let mark = Cell::new((0, SourceLocation::in_text(1, 1)));
         Ok(Cursor { source, pos: 0, mark, instruction: None, depth: 0 })
     }
 
@@ -281,11 +281,11 @@ impl<'a> Cursor<'a> {
     pub(super) fn locate(&self, offset: usize) -> SourceLocation {
         let (mut at, mut location) = self.mark.get();
         if offset < at {
-            (at, location) = (0, SourceLocation { line: 1, column: 1 });
+            (at, location) = (0, SourceLocation::in_text(1, 1));
         }
         for c in self.source.get(at..offset).unwrap_or_default().chars() {
             if c == '\n' {
-                location = SourceLocation { line: location.line + 1, column: 1 };
+                location = SourceLocation::in_text(location.line + 1, 1);
             } else {
                 location.column += 1;
             }
@@ -394,23 +394,4 @@ fn unescape(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(out).ok()
-}
-
-/// The inverse of what [`Cursor::string`] undoes, quotes included.
-pub(super) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            c if c.is_ascii_control() => out.push_str(&format!("\\{:03o}", c as u32)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }

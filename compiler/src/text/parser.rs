@@ -591,7 +591,7 @@ impl<'a> Parser<'a> {
         let location = inner.location;
         let root = instructions.push(inner);
         let trailing = match outer.attrs.str(AttrKey::AsyncExecutionThread) {
-            Some(thread) => format!("execution_thread={}", super::cursor::quote(thread)),
+            Some(thread) => format!("execution_thread={}", crate::hlo::quote(thread)),
             None => String::new(),
         };
         let order = instructions.keys().collect();

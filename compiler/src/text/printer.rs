@@ -3,7 +3,6 @@
 //! Invariant: attributes print in the order of their table, asynchronous forms without sugar, so that equal modules
 //! print equal.
 
-use super::cursor::quote;
 use super::header::TABLES;
 use super::{literal, number};
 use crate::hlo::{
@@ -234,7 +233,7 @@ impl Printer<'_> {
             AttrValue::Bool(v) => self.put(format_args!("{v}")),
             AttrValue::Float(v) => number::print_number(&mut self.out, *v),
             AttrValue::Ints(v) => self.braced(v, ",", |p, i| p.put(format_args!("{i}"))),
-            AttrValue::Str(v) => self.out.push_str(&quote(v)),
+            AttrValue::Str(v) => self.out.push_str(&crate::hlo::quote(v)),
             AttrValue::Word(v) => self.out.push_str(v),
             AttrValue::Words(v) => self.braced(v, ",", |p, w| p.out.push_str(w)),
             AttrValue::Computation(id) => self.name(&self.module.computations[*id].name),

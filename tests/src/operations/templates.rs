@@ -399,7 +399,7 @@ methods! {
     PartitionId partition_id;
     ReduceScatter reduce_scatter;
     ReplicaId replica_id;
-    CustomCall custom_call custom_call_with;
+    CustomCall custom_call custom_call_with_options;
     Infeed infeed;
     Outfeed outfeed;
     Recv recv;

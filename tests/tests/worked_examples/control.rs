@@ -106,3 +106,49 @@ fn optimization_barrier_hands_values_on() {
     let root = x.b.optimization_barrier(pair);
     x.gives(root, &[ArrayLiteral::scalar(1f32), ArrayLiteral::scalar(2f32)]);
 }
+
+/// The condition is asked first; a loop may stand in the body of another, which the oldest version forbade.
+#[test]
+fn while_may_not_run_and_may_be_nested() {
+    let state = Shape::Tuple(vec![Shape::scalar(S32), Shape::scalar(F32)]);
+    let below = |name: &str, limit: i32| {
+        let c = Builder::new(name);
+        let s = c.parameter(0, state.clone(), "s");
+        c.lt(c.get_tuple_element(s, 0), c.constant_r0(limit));
+        c.build().unwrap()
+    };
+    let step = |name: &str, by: f32| {
+        let b = Builder::new(name);
+        let s = b.parameter(0, state.clone(), "s");
+        let next = b.add(b.get_tuple_element(s, 0), b.constant_r0(1i32));
+        b.tuple(&[next, b.add(b.get_tuple_element(s, 1), b.constant_r0(by))]);
+        b.build().unwrap()
+    };
+    let (three, inner) = (below("three", 3), step("inner", 1.0));
+    let outer = Builder::new("outer");
+    let s = outer.parameter(0, state.clone(), "s");
+    let fresh = outer.tuple(&[outer.constant_r0(0i32), outer.get_tuple_element(s, 1)]);
+    let sum = outer.get_tuple_element(outer.while_(&three, &inner, fresh), 1);
+    outer.tuple(&[outer.add(outer.get_tuple_element(s, 0), outer.constant_r0(1i32)), sum]);
+    let outer = outer.build().unwrap();
+    for (start, want) in [(0, (4, 12.5f32)), (2, (4, 6.5)), (4, (4, 0.5)), (9, (9, 0.5))] {
+        let x = Example::new();
+        let init = x.b.tuple(&[x.scalar(start), x.scalar(0.5f32)]);
+        let root = x.b.while_(&below("four", 4), &outer, init);
+        x.gives(root, &[ArrayLiteral::scalar(want.0), ArrayLiteral::scalar(want.1)]);
+    }
+}
+
+/// Each branch has an operand of its own type; all yield one type.
+#[test]
+fn conditional_operands_of_unlike_types() {
+    let widened = Builder::new("widened");
+    widened.convert_element_type(widened.parameter(0, Shape::array(S32, [2]), "x"), F32);
+    let widened = widened.build().unwrap();
+    for (index, want) in [(0, [2f32, 4.0]), (1, [7.0, 8.0])] {
+        let x = Example::new();
+        let operands = [x.array(&[2], &[1f32, 2.0]), x.array(&[2], &[7i32, 8])];
+        let root = x.b.conditional_indexed(x.scalar(index), &[&scaled("double", 2.0), &widened], &operands);
+        x.gives_array(root, &[2], &want);
+    }
+}

@@ -332,3 +332,55 @@ fn a_channel_without_pairs_has_two_ends() {
         "{both:?}"
     );
 }
+
+/// Each group by itself, in the order in which it lists its members.
+#[test]
+fn all_reduce_and_reduce_scatter_within_groups() {
+    let rows: [&[f32]; 4] = [&[1.0, 10.0], &[2.0, 20.0], &[4.0, 40.0], &[8.0, 80.0]];
+    let groups = [vec![0, 2], vec![3, 1]];
+    let got = replicas(&rows, |b, x| b.all_reduce(x, &add(), &groups, None));
+    let (even, odd) = (vector(&[5.0, 50.0]), vector(&[10.0, 100.0]));
+    assert_eq!(got, [even.clone(), odd.clone(), even, odd]);
+    let got = replicas(&rows, |b, x| b.reduce_scatter(x, &add(), 0, 2, &groups, None));
+    assert_eq!(got, [vector(&[5.0]), vector(&[100.0]), vector(&[50.0]), vector(&[10.0])]);
+}
+
+/// The groups of the section: blocks go to 1, 2, 3 in this order, and to 4, 5, 0 in that.
+#[test]
+fn all_to_all_within_groups_in_their_order() {
+    let rows: Vec<[f32; 3]> = (0..6).map(|r| [0, 1, 2].map(|k| (10 * r + k) as f32)).collect();
+    let rows: Vec<&[f32]> = rows.iter().map(|r| &r[..]).collect();
+    let got = replicas(&rows, |b, x| b.all_to_all(x, 0, 0, 3, &[vec![1, 2, 3], vec![4, 5, 0]]));
+    for group in [[1, 2, 3], [4, 5, 0]] {
+        for (place, member) in group.into_iter().enumerate() {
+            let want = group.map(|from| (10 * from + place) as f32);
+            assert_eq!(got[member], vector(&want), "replica {member}");
+        }
+    }
+}
+
+/// No tuple, a dimension of the operand, a size that the count divides.
+#[test]
+fn all_to_all_refuses_what_it_cannot_split() {
+    let wrong: [fn(&Builder, Op) -> Op; 4] = [
+        |b, x| b.all_to_all(b.tuple(&[x]), 0, 1, 2, &[]),
+        |b, x| b.all_to_all(x, 2, 0, 2, &[]),
+        |b, x| b.all_to_all(x, 0, 2, 2, &[]),
+        |b, x| b.all_to_all(x, 0, 1, 3, &[]),
+    ];
+    for make in wrong {
+        let b = Builder::new("wrong");
+        make(&b, b.parameter(0, Shape::array(F32, [4, 6]), "x"));
+        assert!(b.build().is_err());
+    }
+}
+
+/// The first member of each group is heard by all of it.
+#[test]
+fn collective_broadcast_of_the_first() {
+    let rows: [&[f32]; 4] = [&[0.0], &[1.0], &[2.0], &[3.0]];
+    let got = replicas(&rows, |b, x| b.collective_broadcast(x, &[vec![2, 0], vec![1, 3]], None));
+    assert_eq!(got, [vector(&[2.0]), vector(&[1.0]), vector(&[2.0]), vector(&[1.0])]);
+    let got = replicas(&[&[0.0], &[0.0]], |b, _| b.partition_id());
+    assert_eq!(got, [0u32, 0].map(Literal::scalar), "replicas of one partition");
+}

@@ -1,7 +1,7 @@
 //! Dynamic slices, gather and scatter, and sizes that are only known when the program runs.
 
 use super::{Example, b43};
-use brolga_compiler::builder::{GatherDimensions, ScatterDimensions, scalar_computation};
+use brolga_compiler::builder::{Builder, GatherDimensions, ScatterDimensions, Shape, scalar_computation};
 use brolga_compiler::hlo::Opcode;
 use brolga_runtime::{ArrayLiteral, ElementType};
 
@@ -173,4 +173,223 @@ fn set_dimension_size_hides_what_is_past_it() {
     let floats = [15f32, 120.0, 21.0].map(ArrayLiteral::scalar);
     let sizes = [5i32, 10].map(ArrayLiteral::scalar);
     x.gives(root, &[&floats[..], &sizes[..]].concat());
+}
+
+/// The index vectors lie along dimension 0 or 1 of the indices, not along the last one.
+#[test]
+fn gather_with_index_vectors_inside() {
+    let starts = [[0i64, 2, 5], [8, 3, 1]];
+    let numbers = |index_vector_dim| GatherDimensions {
+        offset_dims: vec![1, 2],
+        start_index_map: vec![0, 1],
+        index_vector_dim,
+        ..GatherDimensions::default()
+    };
+    let want: Vec<f32> = (0..3)
+        .flat_map(|g| (0..4).map(move |o| ((starts[0][g] + o / 2) * 100 + starts[1][g] + o % 2) as f32))
+        .collect();
+    let x = Example::new();
+    let root = x.b.gather(grid(&x), x.array(&[2, 3], starts.as_flattened()), &numbers(0), &[2, 2], false);
+    x.gives_array(root, &[3, 2, 2], &want);
+    // Of rank 3, in the middle: two batches, of which each has its own three vectors.
+    let both: Vec<i64> = [starts, [starts[1], starts[0].map(|i| i / 2)]].as_flattened().as_flattened().to_vec();
+    let x = Example::new();
+    let more = GatherDimensions { offset_dims: vec![2, 3], ..numbers(1) };
+    let root = x.b.gather(grid(&x), x.array(&[2, 2, 3], &both), &more, &[2, 2], false);
+    let mut all = want;
+    for g in 0..3 {
+        let (row, column) = (starts[1][g], starts[0][g] / 2);
+        all.extend((0..4).map(|o| ((row + o / 2) * 100 + column + o % 2) as f32));
+    }
+    x.gives_array(root, &[2, 3, 2, 2], &all);
+}
+
+/// A start outside is moved inwards, each index by itself; no rule of the section speaks of it.
+#[test]
+fn gather_clamps_its_starts() {
+    let x = Example::new();
+    let numbers = GatherDimensions {
+        offset_dims: vec![1, 2],
+        start_index_map: vec![1, 0],
+        index_vector_dim: 1,
+        ..GatherDimensions::default()
+    };
+    let starts = [100i64, -5, -1, 99];
+    let root = x.b.gather(grid(&x), x.array(&[2, 2], &starts), &numbers, &[1, 2], false);
+    x.gives_array(root, &[2, 1, 2], &[9f32, 10.0, 1500.0, 1501.0]);
+}
+
+/// Two operands of unlike types are updated together: the computation sees both present values, then both updates.
+#[test]
+fn scatter_of_several_operands() {
+    let b = Builder::new("both");
+    let (f, s) = (Shape::scalar(ElementType::F32), Shape::scalar(ElementType::S32));
+    let (p, q) = (b.parameter(0, f.clone(), "p"), b.parameter(1, s.clone(), "q"));
+    let (u, v) = (b.parameter(2, f, "u"), b.parameter(3, s, "v"));
+    // The larger wins, and with it its label.
+    let newer = b.gt(u, p);
+    b.tuple(&[b.select(newer, u, p), b.select(newer, v, q)]);
+    let larger = b.build().unwrap();
+    let numbers = ScatterDimensions {
+        update_window_dims: vec![1],
+        inserted_window_dims: vec![0],
+        scatter_dims_to_operand_dims: vec![0],
+        index_vector_dim: 1,
+        ..ScatterDimensions::default()
+    };
+    let x = Example::new();
+    let operands = [x.array(&[3, 2], &[5f32, 0.0, 0.0, 5.0, 5.0, 5.0]), x.array(&[3, 2], &[-1i32; 6])];
+    let updates = [x.array(&[3, 2], &[1f32, 2.0, 3.0, 4.0, 9.0, 1.5]), x.array(&[3, 2], &[10i32, 11, 20, 21, 30, 31])];
+    // Rows 0, 1 and 0 again, which takes updates in their order.
+    let root = x.b.scatter(&operands, x.array(&[3], &[0i32, 1, 0]), &updates, &larger, &numbers, false, false);
+    x.gives(
+        root,
+        &[
+            ArrayLiteral::from_elements(&[3, 2], &[9f32, 2.0, 3.0, 5.0, 5.0, 5.0]),
+            ArrayLiteral::from_elements(&[3, 2], &[30i32, 11, 20, -1, -1, -1]),
+        ],
+    );
+}
+
+/// Index vectors along dimension 0, which name the operand's dimensions in the other order.
+#[test]
+fn scatter_with_index_vectors_inside() {
+    let numbers = ScatterDimensions {
+        inserted_window_dims: vec![0, 1],
+        scatter_dims_to_operand_dims: vec![1, 0],
+        index_vector_dim: 0,
+        ..ScatterDimensions::default()
+    };
+    let add = scalar_computation(Opcode::Add, ElementType::F32).unwrap();
+    let x = Example::new();
+    let (operand, updates) = (x.array(&[2, 3], &[0f32; 6]), x.array(&[3], &[1f32, 2.0, 4.0]));
+    // Columns 2, 0, 2 of rows 0, 1, 0.
+    let indices = x.array(&[2, 3], &[2i32, 0, 2, 0, 1, 0]);
+    let root = x.b.scatter(&[operand], indices, &[updates], &add, &numbers, false, false);
+    x.gives_array(root, &[2, 3], &[0f32, 0.0, 5.0, 2.0, 0.0, 0.0]);
+}
+
+/// Batching dimensions run along: row `i` of the indices looks into row `i` of the operand.
+#[test]
+fn gather_and_scatter_with_batching_dimensions() {
+    let gathering = GatherDimensions {
+        collapsed_slice_dims: vec![1],
+        start_index_map: vec![1],
+        index_vector_dim: 2,
+        operand_batching_dims: vec![0],
+        start_indices_batching_dims: vec![0],
+        ..GatherDimensions::default()
+    };
+    let scattering = ScatterDimensions {
+        inserted_window_dims: vec![1],
+        scatter_dims_to_operand_dims: vec![1],
+        index_vector_dim: 2,
+        input_batching_dims: vec![0],
+        scatter_indices_batching_dims: vec![0],
+        ..ScatterDimensions::default()
+    };
+    let add = scalar_computation(Opcode::Add, ElementType::F32).unwrap();
+    let x = Example::new();
+    let operand = x.array(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let indices = x.array(&[2, 2], &[2i32, 0, 1, 1]);
+    let taken = x.b.gather(operand, indices, &gathering, &[1, 1], false);
+    let put = x.b.scatter(&[operand], indices, &[taken], &add, &scattering, false, false);
+    let root = x.b.tuple(&[taken, put]);
+    x.gives(
+        root,
+        &[
+            ArrayLiteral::from_elements(&[2, 2], &[3f32, 1.0, 5.0, 5.0]),
+            ArrayLiteral::from_elements(&[2, 3], &[2f32, 2.0, 6.0, 4.0, 15.0, 6.0]),
+        ],
+    );
+}
+
+/// Each index is moved inwards by itself; those of an unsigned type are never negative.
+#[test]
+fn dynamic_update_slice_clamps_each_index() {
+    for (start, want) in [(-3, [5f32, 6.0, 2.0, 3.0, 4.0]), (4, [0.0, 1.0, 2.0, 5.0, 6.0])] {
+        let x = Example::new();
+        let root = x.b.dynamic_update_slice(x.array(&[5], &LINE), x.array(&[2], &[5f32, 6.0]), &[x.scalar(start)]);
+        x.gives_array(root, &[5], &want);
+    }
+    let x = Example::new();
+    let root = x.b.dynamic_slice(b43(&x), &[x.scalar(u8::MAX), x.scalar(1u8)], &[1, 2]);
+    x.gives_array(root, &[1, 2], &[10f32, 11.0]);
+}
+
+/// A window of the updates may be smaller than the operand's dimension; where it lies, the index vector says.
+#[test]
+fn scatter_of_windows_smaller_than_the_operand() {
+    let numbers = ScatterDimensions {
+        update_window_dims: vec![0, 1],
+        scatter_dims_to_operand_dims: vec![1],
+        index_vector_dim: 1,
+        ..ScatterDimensions::default()
+    };
+    let add = scalar_computation(Opcode::Add, ElementType::F32).unwrap();
+    let x = Example::new();
+    let (operand, updates) = (x.array(&[2, 3], &[0f32; 6]), x.array(&[1, 2, 2], &[1f32, 2.0, 3.0, 4.0]));
+    let root = x.b.scatter(&[operand], x.array(&[2], &[1i32, 0]), &[updates], &add, &numbers, false, false);
+    // Updates [0, :, 0] = 1, 3 begin at column 1; [0, :, 1] = 2, 4 at column 0.
+    x.gives_array(root, &[2, 3], &[2f32, 5.0, 3.0, 0.0, 0.0, 0.0]);
+}
+
+/// What a caller promises of the indices changes nothing where it is true.
+#[test]
+fn promises_about_indices_change_nothing() {
+    let gathering = GatherDimensions {
+        collapsed_slice_dims: vec![0],
+        start_index_map: vec![0],
+        index_vector_dim: 1,
+        ..GatherDimensions::default()
+    };
+    let scattering = ScatterDimensions {
+        inserted_window_dims: vec![0],
+        scatter_dims_to_operand_dims: vec![0],
+        index_vector_dim: 1,
+        ..ScatterDimensions::default()
+    };
+    let add = scalar_computation(Opcode::Add, ElementType::F32).unwrap();
+    for promised in [false, true] {
+        let x = Example::new();
+        let (operand, sorted) = (x.array(&[5], &LINE), x.array(&[3], &[0i32, 2, 3]));
+        let taken = x.b.gather(operand, sorted, &gathering, &[1], promised);
+        let put = x.b.scatter(&[operand], sorted, &[taken], &add, &scattering, promised, promised);
+        let root = x.b.tuple(&[taken, put]);
+        x.gives(
+            root,
+            &[
+                ArrayLiteral::from_elements(&[3], &[0f32, 2.0, 3.0]),
+                ArrayLiteral::from_elements(&[5], &[0f32, 1.0, 4.0, 6.0, 4.0]),
+            ],
+        );
+    }
+}
+
+/// The size follows the value; larger than the bound, or negative, it is the nearest that can be.
+#[test]
+fn get_dimension_size_of_what_was_set() {
+    for (size, want) in [(3i32, 3i32), (0, 0), (4, 4), (9, 4), (-2, 0)] {
+        let x = Example::new();
+        let set = x.b.set_dimension_size(x.array(&[2, 4], &[1f32; 8]), x.scalar(size), 1);
+        let add = scalar_computation(Opcode::Add, ElementType::F32).unwrap();
+        let sum = x.b.reduce_all(set, x.b.constant_r0(0f32), &add);
+        let root = x.b.tuple(&[x.b.get_dimension_size(set, 1), x.b.get_dimension_size(set, 0), sum]);
+        x.gives(
+            root,
+            &[ArrayLiteral::scalar(want), ArrayLiteral::scalar(2i32), ArrayLiteral::scalar(2.0 * want as f32)],
+        );
+    }
+}
+
+/// The true sizes arrive as values; elements keep their row-major order.
+#[test]
+fn dynamic_reshape_takes_its_sizes_as_values() {
+    let x = Example::new();
+    let flat = x.array(&[6], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let matrix = x.b.dynamic_reshape(flat, &[x.scalar(2i32), x.scalar(3i32)], &[2, 3], &[true, false]);
+    let add = scalar_computation(Opcode::Add, ElementType::F32).unwrap();
+    let columns = x.b.reduce(matrix, x.b.constant_r0(0f32), &add, &[0]);
+    let root = x.b.tuple(&[x.b.get_dimension_size(matrix, 0), columns]);
+    x.gives(root, &[ArrayLiteral::scalar(2i32), ArrayLiteral::from_elements(&[3], &[5f32, 7.0, 9.0])]);
 }

@@ -10,13 +10,17 @@ mod contraction;
 mod control;
 mod devices;
 mod elementwise;
+mod functions;
 mod indexing;
+mod linalg;
 mod movement;
 mod older;
+mod random;
 mod reduction;
 mod shapes;
 
 use brolga_compiler::builder::{Builder, Op};
+use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, compile, interp};
 use brolga_runtime::{ArrayLiteral, Literal, NativeType, Program, Shape};
 use std::cell::RefCell;
@@ -53,27 +57,57 @@ impl Example {
         self.input(ArrayLiteral::from_bools(dims, elements))
     }
 
-    /// Runs the program in every engine; the leaves of its result are `want`, bit by bit.
+    /// Runs the program in every engine; the leaves of its result are `want`, bit by bit. A program that has lost its
+    /// compiled form fails.
     #[track_caller]
     fn gives(self, root: Op, want: &[ArrayLiteral]) {
-        let module = self.b.build_with_root(root).unwrap_or_else(|e| panic!("{e}"));
-        let inputs = self.inputs.into_inner();
-        let literals: Vec<Literal> = inputs.iter().cloned().map(Literal::Array).collect();
-        let got = interp::run(&module, &literals, &interp::Options::default()).unwrap_or_else(|e| panic!("{e}"));
-        let got: Vec<ArrayLiteral> = got.arrays().into_iter().cloned().collect();
-        assert_eq!(got, want, "the interpreter");
-        let artifact = match compile(&module, &CompileOptions::default()) {
-            Ok(artifact) => artifact,
-            Err(e @ Error::Unsupported { .. }) => {
-                println!("no compiled form: {}", e.message());
-                return;
-            }
+        let (module, inputs) = self.parts(root);
+        assert_eq!(interpreted(&module, &inputs), want, "the interpreter");
+        assert_eq!(compiled(&module, &inputs), want, "compiled code");
+    }
+
+    /// As [`Example::gives`], of a program that has no compiled form, which `why` says. Once it has one, this fails.
+    #[track_caller]
+    fn gives_interpreted(self, root: Op, want: &[ArrayLiteral], why: &str) {
+        let (module, inputs) = self.parts(root);
+        assert_eq!(interpreted(&module, &inputs), want, "the interpreter");
+        match compile(&module, &CompileOptions::default()) {
+            Err(Error::Unsupported { .. }) => {}
             Err(e) => panic!("{e}"),
-        };
-        let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
-        let inputs: Vec<&ArrayLiteral> = inputs.iter().collect();
-        let got = program.run(&inputs).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(got, want, "compiled code");
+            Ok(_) => panic!("there is a compiled form now, although: {why}"),
+        }
+    }
+
+    /// As [`Example::gives`], of functions that are rounded: every float is within `bound` of the one wanted, as a part of
+    /// it or, near zero, of one.
+    #[track_caller]
+    fn gives_within(self, root: Op, want: &[ArrayLiteral], bound: f64) {
+        let (module, inputs) = self.parts(root);
+        for (engine, got) in
+            [("the interpreter", interpreted(&module, &inputs)), ("compiled code", compiled(&module, &inputs))]
+        {
+            assert_eq!(got.len(), want.len(), "{engine}");
+            for (got, want) in got.iter().zip(want) {
+                assert_eq!(got.shape(), want.shape(), "{engine}");
+                let close = |(g, w): (&f32, &f32)| {
+                    let (g, w) = (f64::from(*g), f64::from(*w));
+                    g == w || (g - w).abs() <= bound * w.abs().max(1.0)
+                };
+                let (g, w) = (got.as_slice::<f32>(), want.as_slice::<f32>());
+                assert!(g.iter().zip(w).all(close), "{engine}: {g:?}, expected {w:?}");
+            }
+        }
+    }
+
+    /// The module and its arguments. Every instruction of it stands where one of these files made it.
+    #[track_caller]
+    fn parts(self, root: Op) -> (Module, Vec<ArrayLiteral>) {
+        let module = self.b.build_with_root(root).unwrap_or_else(|e| panic!("{e}"));
+        for i in module.order.iter().flat_map(|&c| module.computations[c].instructions.values()) {
+            let file = i.location.file.unwrap_or_default();
+            assert!(file.contains("worked_examples"), "'{}' says that it was made in '{file}'", i.name);
+        }
+        (module, self.inputs.into_inner())
     }
 
     /// As [`Example::gives`], for one array.
@@ -81,6 +115,20 @@ impl Example {
     fn gives_array<T: NativeType>(self, root: Op, dims: &[i64], elements: &[T]) {
         self.gives(root, &[ArrayLiteral::from_elements(dims, elements)]);
     }
+}
+
+#[track_caller]
+fn interpreted(module: &Module, inputs: &[ArrayLiteral]) -> Vec<ArrayLiteral> {
+    let literals: Vec<Literal> = inputs.iter().cloned().map(Literal::Array).collect();
+    let got = interp::run(module, &literals, &interp::Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    got.arrays().into_iter().cloned().collect()
+}
+
+#[track_caller]
+fn compiled(module: &Module, inputs: &[ArrayLiteral]) -> Vec<ArrayLiteral> {
+    let artifact = compile(module, &CompileOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
+    program.run(&inputs.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The array of 24 elements that several sections share.

@@ -1,7 +1,7 @@
 //! Sections that move elements.
 
 use super::{Example, b43, v};
-use brolga_compiler::hlo::PaddingDimension;
+use brolga_compiler::builder::{Op, PaddingDimension};
 use brolga_runtime::{ArrayLiteral, ElementType, Shape};
 
 #[test]
@@ -190,4 +190,140 @@ fn transpose_is_a_reshape_in_order() {
         let same = x.b.eq(transposed, by_reshape);
         x.gives(same, &[ArrayLiteral::from_bools(&permutation.map(|p| dims[p as usize]), &[true; 24])]);
     }
+}
+
+#[test]
+fn bitcast_convert_type_of_one_width() {
+    let x = Example::new();
+    let root = x.b.bitcast_convert_type(x.array(&[3], &[0x3F80_0000i32, i32::MIN, 0x7FC0_0001]), ElementType::F32);
+    let back = x.b.bitcast_convert_type(root, ElementType::U32);
+    x.gives_array(back, &[3], &[0x3F80_0000u32, 1 << 31, 0x7FC0_0001]);
+    let x = Example::new();
+    let root = x.b.bitcast_convert_type(x.array(&[2], &[0x3F80_0000i32, i32::MIN]), ElementType::F32);
+    x.gives_array(root, &[2], &[1f32, -0.0]);
+}
+
+/// The last dimension holds the parts of one element, those of the lowest bits first; another size is refused.
+#[test]
+fn bitcast_convert_type_asks_for_whole_elements() {
+    let x = Example::new();
+    let root = x.b.bitcast_convert_type(x.scalar(0x0403_0201i32), ElementType::S8);
+    x.gives_array(root, &[4], &[1i8, 2, 3, 4]);
+    let x = Example::new();
+    x.b.bitcast_convert_type(x.array(&[2, 3], &[0i8; 6]), ElementType::S32);
+    assert!(x.b.build().is_err());
+}
+
+/// A dimension may go anywhere and ones stretch; other sizes must fit, each dimension has a place of its own.
+#[test]
+fn broadcast_in_dim_puts_dimensions_anywhere() {
+    let x = Example::new();
+    let root = x.b.broadcast_in_dim(x.array(&[2], &[1i32, 2]), &[2, 3], &[0]);
+    x.gives_array(root, &[2, 3], &[1i32, 1, 1, 2, 2, 2]);
+    let x = Example::new();
+    let root = x.b.broadcast_in_dim(x.array(&[1, 2], &[1i32, 2]), &[3, 2, 2], &[0, 2]);
+    x.gives_array(root, &[3, 2, 2], &[1i32, 2].repeat(6));
+    for (sizes, numbers) in [(&[3, 3][..], &[0][..]), (&[2, 3], &[5]), (&[2, 3], &[]), (&[2, 3], &[0, 1])] {
+        let x = Example::new();
+        x.b.broadcast_in_dim(x.array(&[2], &[1i32, 2]), sizes, numbers);
+        assert!(x.b.build().is_err(), "{sizes:?} {numbers:?}");
+    }
+}
+
+/// Along the first, the middle and the last dimension, one operand and many; what is ragged, or has no dimension, is refused.
+#[test]
+fn concatenate_along_each_dimension() {
+    for (dimension, dims, want) in [
+        (0, [4, 1, 2], [1i32, 2, 3, 4, 5, 6, 7, 8]),
+        (1, [2, 2, 2], [1, 2, 5, 6, 3, 4, 7, 8]),
+        (2, [2, 1, 4], [1, 2, 5, 6, 3, 4, 7, 8]),
+    ] {
+        let x = Example::new();
+        let (a, b) = (x.array(&[2, 1, 2], &[1i32, 2, 3, 4]), x.array(&[2, 1, 2], &[5i32, 6, 7, 8]));
+        let root = x.b.concat_in_dim(&[a, b], dimension);
+        x.gives_array(root, &dims, &want);
+    }
+    let x = Example::new();
+    let root = x.b.concat_in_dim(&[x.array(&[2], &[1i32, 2])], 0);
+    x.gives_array(root, &[2], &[1i32, 2]);
+    for dimension in [0, 1] {
+        let x = Example::new();
+        x.b.concat_in_dim(&[x.array(&[2, 2], &[1i32; 4]), x.array(&[3, 3], &[1i32; 9])], dimension);
+        assert!(x.b.build().is_err());
+    }
+    let x = Example::new();
+    x.b.concat_in_dim(&[x.scalar(1i32), x.scalar(2i32)], 0);
+    assert!(x.b.build().is_err());
+}
+
+/// Of a float type it is the integers, converted.
+#[test]
+fn iota_of_floats_is_the_converted_iota() {
+    for ty in [ElementType::F32, ElementType::F16, ElementType::BF16, ElementType::F64] {
+        let x = Example::new();
+        // bf16 has 8 bits: from 257 on not every integer is there.
+        let floats = x.b.iota(Shape::array(ty, [2, 300]), 1);
+        let integers = x.b.iota(Shape::array(ElementType::S32, [2, 300]), 1);
+        let root = x.b.eq(floats, x.b.convert_element_type(integers, ty));
+        x.gives(root, &[ArrayLiteral::from_bools(&[2, 300], &[true; 600])]);
+    }
+}
+
+#[test]
+fn slice_with_strides_and_empty_slices() {
+    let x = Example::new();
+    let root = x.b.slice(b43(&x), &[0, 0], &[4, 3], &[3, 2]);
+    x.gives_array(root, &[2, 2], &[0f32, 2.0, 9.0, 11.0]);
+    let x = Example::new();
+    let root = x.b.slice(b43(&x), &[1, 2], &[1, 3], &[1, 1]);
+    x.gives_array::<f32>(root, &[0, 1], &[]);
+    let x = Example::new();
+    let root = x.b.slice_in_dim(b43(&x), 1, 4, 2, 0);
+    x.gives_array(root, &[2, 3], &[3f32, 4.0, 5.0, 9.0, 10.0, 11.0]);
+    for (start, limit, strides) in [([-1, 0], [4, 3], [1, 1]), ([0, 0], [5, 3], [1, 1]), ([0, 0], [4, 3], [1, 0])] {
+        let x = Example::new();
+        x.b.slice(b43(&x), &start, &limit, &strides);
+        assert!(x.b.build().is_err());
+    }
+}
+
+/// The product of the sizes stays; the order of dimensions is a permutation of all.
+#[test]
+fn reshape_refuses_other_sizes_and_orders() {
+    let wrong: [fn(&Example) -> Op; 4] = [
+        |x| x.b.reshape(v(x), &[5, 5]),
+        |x| x.b.reshape_in_order(v(x), &[0, 1], &[24]),
+        |x| x.b.reshape_in_order(v(x), &[0, 1, 1], &[24]),
+        |x| x.b.collapse(v(x), &[2, 3]),
+    ];
+    for make in wrong {
+        let x = Example::new();
+        make(&x);
+        assert!(x.b.build().is_err());
+    }
+}
+
+/// Negative amounts cut, on either side and past what is there; what is left may be padding alone.
+#[test]
+fn pad_cuts_with_negative_amounts() {
+    let at = |low, high, interior| PaddingDimension { low, high, interior };
+    for (config, want) in [
+        (at(-1, 0, 0), &[2i32, 3][..]),
+        (at(0, -2, 0), &[1]),
+        (at(2, -4, 0), &[9]),
+        (at(-3, 1, 1), &[9, 3, 9]),
+        (at(-3, 2, 0), &[9, 9]),
+        (at(-2, -1, 0), &[]),
+    ] {
+        let x = Example::new();
+        let root = x.b.pad(x.array(&[3], &[1i32, 2, 3]), x.scalar(9i32), &[config]);
+        x.gives_array(root, &[want.len() as i64], want);
+    }
+}
+
+#[test]
+fn a_copy_is_its_operand() {
+    let x = Example::new();
+    let root = x.b.copy(x.array(&[2], &[1f32, -0.0]));
+    x.gives_array(root, &[2], &[1f32, -0.0]);
 }

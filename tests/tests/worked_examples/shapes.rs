@@ -4,32 +4,32 @@ use super::Example;
 use brolga_compiler::builder::{Builder, scalar_computation};
 use brolga_compiler::hlo::Opcode;
 use brolga_compiler::{CompileOptions, compile, text};
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Layout, Program};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Layout, Program, RunOptions};
 
 /// The order in which a matrix of 2 by 3 lies in memory: `a d b e c f` where dimension 0 is minor, `a b c d e f` where
-/// dimension 1 is.
+/// dimension 1 is. Bytes go into the buffers of the program and come out of them as they lie.
 #[test]
 fn minor_to_major_order_of_a_matrix() {
-    for (layout, stored) in [("{0,1}", *b"adbecf"), ("{1,0}", *b"abcdef")] {
-        let source = format!(
-            "HloModule m, entry_computation_layout={{(u8[2,3]{layout})->u8[2,3]{{1,0}}}}\n\n\
-             ENTRY main {{\n  x = u8[2,3]{layout} parameter(0)\n  ROOT y = u8[2,3]{{1,0}} copy(x)\n}}\n"
-        );
-        let module = text::parse(&source).unwrap();
-        let artifact = compile(&module, &CompileOptions::default()).unwrap();
-        let program = Program::from_object(&artifact.object).unwrap();
-        let minor_to_major = if layout == "{0,1}" { vec![0, 1] } else { vec![1, 0] };
-        let shape = &artifact.descriptor.parameters[0].shape;
-        let found = shape.layout.clone().unwrap_or_else(|| Layout::row_major(2));
-        assert_eq!(found.minor_to_major, minor_to_major);
-        // Arguments are logical: the runtime lays them out. Memory itself is what the entry function sees.
-        let logical = ArrayLiteral::from_bytes(&ArrayShape::new(ElementType::U8, [2, 3]), b"abcdef").unwrap();
-        let got = program.run(&[&logical]).unwrap();
-        assert_eq!(got[0].bytes(), b"abcdef", "{layout}");
-        let strides: [usize; 2] = if layout == "{0,1}" { [1, 2] } else { [3, 1] };
-        let mut memory = [0u8; 6];
-        (0..6).for_each(|i| memory[i / 3 * strides[0] + i % 3 * strides[1]] = b"abcdef"[i]);
-        assert_eq!(memory, stored);
+    let orders = [("{0,1}", [0, 1], *b"adbecf"), ("{1,0}", [1, 0], *b"abcdef")];
+    for (from, minor_to_major, stored) in orders {
+        for (to, _, wanted) in orders {
+            let source = format!(
+                "HloModule m, entry_computation_layout={{(u8[2,3]{from})->u8[2,3]{to}}}\n\n\
+                 ENTRY main {{\n  x = u8[2,3]{from} parameter(0)\n  ROOT y = u8[2,3]{to} copy(x)\n}}\n"
+            );
+            let module = text::parse(&source).unwrap();
+            let artifact = compile(&module, &CompileOptions::default()).unwrap();
+            let shape = &artifact.descriptor.parameters[0].shape;
+            let found = shape.layout.clone().unwrap_or_else(|| Layout::row_major(2));
+            assert_eq!(found.minor_to_major, minor_to_major);
+            let program = Program::from_object(&artifact.object).unwrap();
+            let mut session = program.session(&RunOptions::default()).unwrap();
+            session.parameter_bytes_mut(0).unwrap().copy_from_slice(&stored);
+            session.call().unwrap();
+            assert_eq!(session.result_bytes(0).unwrap(), wanted, "{from} to {to}");
+            // As a literal, whose indices are logical, it is the same matrix in either.
+            assert_eq!(session.result(0).unwrap().bytes(), b"abcdef", "{from} to {to}");
+        }
     }
 }
 
@@ -39,13 +39,32 @@ fn the_default_layout_is_major_to_minor() {
     assert!(Layout::row_major(3).is_row_major());
 }
 
+/// Memory holds 0, 1, 2, ...; the element at (i, j, k) is the number of steps to it, which the strides say: 6, 2, 1 where
+/// rows are major, 1, 5, 15 where columns are.
 #[test]
 fn strides_of_a_tensor_of_five_by_three_by_two() {
+    for (layout, strides) in [("{2,1,0}", [6, 2, 1]), ("{0,1,2}", [1, 5, 15])] {
+        let source = format!(
+            "HloModule m, entry_computation_layout={{(s32[5,3,2]{layout}, s32[], s32[], s32[])->s32[1,1,1]{{2,1,0}}}}\n\n\
+             ENTRY main {{\n  x = s32[5,3,2]{layout} parameter(0)\n  i = s32[] parameter(1)\n  j = s32[] parameter(2)\n  \
+             k = s32[] parameter(3)\n  ROOT y = s32[1,1,1]{{2,1,0}} dynamic-slice(x, i, j, k), \
+             dynamic_slice_sizes={{1,1,1}}\n}}\n"
+        );
+        let artifact = compile(&text::parse(&source).unwrap(), &CompileOptions::default()).unwrap();
+        let program = Program::from_object(&artifact.object).unwrap();
+        let mut session = program.session(&RunOptions::default()).unwrap();
+        let memory = session.parameter_bytes_mut(0).unwrap();
+        memory.as_chunks_mut::<4>().0.iter_mut().zip(0i32..).for_each(|(e, n)| *e = n.to_le_bytes());
+        for (i, j, k) in (0..30i32).map(|n| (n / 6, n / 2 % 3, n % 2)) {
+            for (parameter, index) in [(1, i), (2, j), (3, k)] {
+                session.set_parameter(parameter, &ArrayLiteral::scalar(index)).unwrap();
+            }
+            session.call().unwrap();
+            let found = session.result_bytes(0).unwrap();
+            assert_eq!(found, (i * strides[0] + j * strides[1] + k * strides[2]).to_le_bytes(), "{layout} {i} {j} {k}");
+        }
+    }
     assert_eq!(ArrayShape::new(ElementType::F32, [5, 3, 2]).strides(), [6, 2, 1]);
-    // Column-major strides are the row-major ones of the reversed shape, reversed.
-    let mut column = ArrayShape::new(ElementType::F32, [2, 3, 5]).strides();
-    column.reverse();
-    assert_eq!(column, [1, 5, 15]);
 }
 
 /// The squared norm of a difference, which the page uses to show what not to allocate: the difference is never stored.
