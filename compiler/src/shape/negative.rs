@@ -428,7 +428,6 @@ fn collectives() {
          slice_sizes={{1}}",
     ]);
     refuse(&[
-        ("arity", "bad = () all-reduce(), replica_groups={}, to_apply=add"),
         ("collective.every-member", "bad = f32[4] all-reduce(a), replica_groups={{1}}, to_apply=add"),
         ("collective.every-member", "bad = f32[4] all-reduce(a), replica_groups={{0,2}}, to_apply=add"),
         ("collective.every-member", "bad = f32[8] all-gather(a), replica_groups={{0,1},{4,2}}, dimensions={0}"),
