@@ -21,7 +21,7 @@ mod shapes;
 
 use brolga_compiler::builder::{Builder, Op};
 use brolga_compiler::hlo::Module;
-use brolga_compiler::{CompileOptions, Error, compile, interp};
+use brolga_compiler::{CompileOptions, compile, interp};
 use brolga_runtime::{ArrayLiteral, Literal, NativeType, Program, Shape};
 use std::cell::RefCell;
 
@@ -64,18 +64,6 @@ impl Example {
         let (module, inputs) = self.parts(root);
         assert_eq!(interpreted(&module, &inputs), want, "the interpreter");
         assert_eq!(compiled(&module, &inputs), want, "compiled code");
-    }
-
-    /// As [`Example::gives`], of a program that has no compiled form, which `why` says. Once it has one, this fails.
-    #[track_caller]
-    fn gives_interpreted(self, root: Op, want: &[ArrayLiteral], why: &str) {
-        let (module, inputs) = self.parts(root);
-        assert_eq!(interpreted(&module, &inputs), want, "the interpreter");
-        match compile(&module, &CompileOptions::default()) {
-            Err(Error::Unsupported { .. }) => {}
-            Err(e) => panic!("{e}"),
-            Ok(_) => panic!("there is a compiled form now, although: {why}"),
-        }
     }
 
     /// As [`Example::gives`], of functions that are rounded: every float is within `bound` of the one wanted, as a part of
