@@ -7,6 +7,7 @@
 //! produce the program; `lower` converts function by function.
 
 pub mod ir;
+mod text;
 
 use crate::error::{Error, Result, Site};
 use crate::hlo::Module;
