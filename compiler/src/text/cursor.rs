@@ -397,7 +397,7 @@ fn unescape(text: &str) -> Option<String> {
 }
 
 /// The inverse of what [`Cursor::string`] undoes, quotes included.
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

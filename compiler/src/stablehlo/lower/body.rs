@@ -67,11 +67,13 @@ pub(super) struct Body<'l, 'p> {
     pub lowering: &'l mut Lowering<'p>,
     pub graph: Graph,
     pub frame: Frame<'p>,
+    /// Quantised results are computed as the floats that they stand for.
+    pub expressed: bool,
 }
 
 impl<'l, 'p> Body<'l, 'p> {
     pub fn new(lowering: &'l mut Lowering<'p>, function: &'p Function) -> Body<'l, 'p> {
-        Body { lowering, graph: Graph::new(), frame: Frame { function, values: HashMap::new() } }
+        Body { lowering, graph: Graph::new(), frame: Frame { function, values: HashMap::new() }, expressed: false }
     }
 
     // Errors.
@@ -296,7 +298,13 @@ impl<'l, 'p> Body<'l, 'p> {
         match ty {
             Type::Unranked(_) => Ok(None),
             Type::Tensor(t) if t.dims.contains(&Dim::Dynamic) => Ok(None),
-            ty => self.fixed_shape(ty).map(Some),
+            ty => {
+                let shape = self.fixed_shape(ty)?;
+                match &shape {
+                    Shape::Array(a) => Ok(Some(Shape::Array(a.with_type(self.result_element(op, k)?)))),
+                    _ => Ok(Some(shape)),
+                }
+            }
         }
     }
 
@@ -306,6 +314,9 @@ impl<'l, 'p> Body<'l, 'p> {
             Type::Tensor(TensorType { element, .. }) | Type::Unranked(element) => element,
             other => return Err(self.invalid("result.type", format!("expected a tensor, found {other}"))),
         };
+        if let (true, Element::Quantized(q)) = (self.expressed, element) {
+            return Ok(q.expressed);
+        }
         super::element_type(element).map_err(|what| self.unsupported(what))
     }
 

@@ -187,6 +187,10 @@ impl<'p> Body<'_, 'p> {
 
     fn comparison(&mut self, op: &'p Operation) -> Result<InstructionId> {
         let operands: [InstructionId; 2] = self.operands(op)?;
+        self.comparison_of(op, &operands)
+    }
+
+    pub fn comparison_of(&mut self, op: &'p Operation, operands: &[InstructionId]) -> Result<InstructionId> {
         let direction = self.known_word(op, "comparison_direction", &["EQ", "NE", "GE", "GT", "LE", "LT"])?;
         let mut attrs = Attrs::new().with(AttrKey::Direction, AttrValue::Word(direction));
         if op.attribute("compare_type").is_some() {
@@ -196,7 +200,7 @@ impl<'p> Body<'_, 'p> {
                 attrs.set(AttrKey::ComparisonType, AttrValue::Word(word));
             }
         }
-        self.emit(Opcode::Compare, &operands, attrs, None)
+        self.emit(Opcode::Compare, operands, attrs, None)
     }
 
     fn constant(&mut self, op: &'p Operation) -> Result<InstructionId> {

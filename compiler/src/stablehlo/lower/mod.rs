@@ -18,7 +18,6 @@ mod collective;
 mod contraction;
 mod control;
 mod custom_call;
-mod dynamic;
 mod elementwise;
 mod entry;
 mod movement;
@@ -36,7 +35,7 @@ use cranelift_entity::packed_option::ReservedValue;
 use std::collections::{HashMap, HashSet};
 
 use super::ir::{Dim, Element, TensorType};
-use body::{Body, Frame, Graph};
+use body::{Body, Graph, agrees as agrees_with};
 
 /// Calls that are converted in place may nest so deep.
 const MAX_CALLS: usize = 128;
