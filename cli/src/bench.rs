@@ -27,7 +27,7 @@ const EMPTY: &str = "HloModule empty\n\nENTRY main {\n  ROOT nothing = () tuple(
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let options = compile::options(&args.target);
     let run_failure = |e: &dyn std::fmt::Display| Failure::Run(e.to_string());
-    let (program, object_bytes, compile_time, parameters) = match load(&args.module)? {
+    let (program, object_bytes, compile_time, parameters) = match load(&args.module, &args.shapes.options())? {
         Input::Module(module, source) => {
             let mut best = Duration::MAX;
             let (begin, mut rounds) = (Instant::now(), 0);

@@ -10,6 +10,9 @@ pub mod ir;
 mod lower;
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 use crate::error::Result;
 use crate::hlo::Module;
 use brolga_runtime::Shape;

@@ -30,7 +30,7 @@ use cursor::Cursor;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-pub(in crate::stablehlo) use dense::{from_raw, storage_type};
+pub(in crate::stablehlo) use dense::storage_type;
 
 /// Reads a program.
 ///
