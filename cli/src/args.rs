@@ -61,9 +61,14 @@ pub struct ShapeArgs {
 }
 
 impl ShapeArgs {
+    /// What the reader is told of a module that will run on these inputs.
+    pub fn with_inputs(&self, inputs: &InputArgs) -> ReadOptions {
+        ReadOptions { shapes: self.shapes.clone(), sizes: crate::input::sizes(inputs) }
+    }
+
     /// What the reader is told.
     pub fn options(&self) -> ReadOptions {
-        ReadOptions { shapes: self.shapes.clone() }
+        ReadOptions { shapes: self.shapes.clone(), ..ReadOptions::default() }
     }
 }
 

@@ -16,12 +16,21 @@ const LARGEST_FILE: u64 = 1 << 31;
 pub struct Source {
     name: String,
     text: String,
+    /// The file, where it is not text.
+    bytes: Vec<u8>,
+    ending: Option<String>,
 }
 
 impl Source {
     /// The name to show: the path as given, or `<stdin>`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Reads the module again.
+    pub fn read(&self, options: &ReadOptions) -> brolga_compiler::Result<Module> {
+        let bytes = if self.bytes.is_empty() { self.text.as_bytes() } else { &self.bytes };
+        front::read(bytes, self.ending.as_deref(), options).map(|read| read.module)
     }
 
     /// The text.
@@ -56,8 +65,9 @@ fn load_with(
     let ending = path.extension().and_then(|e| e.to_str());
     let read = front::read(&bytes, ending, options);
     // What is not text has no lines to show; of what ceases to be text, the part before is shown.
-    let text = if Format::detect(&bytes, ending).is_text() { text_of(bytes) } else { String::new() };
-    let source = Arc::new(Source { name, text });
+    let is_text = Format::detect(&bytes, ending).is_text();
+    let (text, bytes) = if is_text { (text_of(bytes), Vec::new()) } else { (String::new(), bytes) };
+    let source = Arc::new(Source { name, text, bytes, ending: ending.map(str::to_owned) });
     let module = read.map_err(|e| Failure::program(e, &source))?.module;
     verify(&module).map_err(|e| Failure::program(e, &source))?;
     Ok(Input::Module(Box::new(module), source))

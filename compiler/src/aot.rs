@@ -19,8 +19,8 @@
 //! as a dependency; with a checked-in object ([`Builder::object`]) the compiler is still what makes the bindings.
 
 use crate::codegen::target::TargetOptions;
-use crate::object::{c_header, read_descriptor, rust_bindings, static_archive};
 use crate::front::{self, Argument, ReadOptions};
+use crate::object::{c_header, read_descriptor, rust_bindings, static_archive};
 use crate::{CompileOptions, compile, shape, symbol_name};
 use brolga_runtime::Shape;
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
@@ -195,7 +195,7 @@ impl Builder {
         target: TargetOptions,
     ) -> Result<(Vec<u8>, DescriptorInfo), BuildError> {
         let ending = path.extension().and_then(|e| e.to_str());
-        let options = ReadOptions { shapes: self.shapes.clone() };
+        let options = ReadOptions { shapes: self.shapes.clone(), ..ReadOptions::default() };
         let module = front::read(&bytes, ending, &options).map_err(|e| at(path, e))?.module;
         shape::verify(&module).map_err(|e| at(path, e))?;
         let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or("program");

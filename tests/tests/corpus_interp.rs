@@ -104,7 +104,8 @@ fn agrees(ending: &str) {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let start = Instant::now();
-                    let outcome = catch_unwind(AssertUnwindSafe(|| run(case, ending))).unwrap_or_else(|_| Err("PANIC".into()));
+                    let outcome =
+                        catch_unwind(AssertUnwindSafe(|| run(case, ending))).unwrap_or_else(|_| Err("PANIC".into()));
                     outcomes.lock().expect("no panics here").push((case, outcome, start.elapsed()));
                 }
             });

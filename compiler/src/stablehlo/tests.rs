@@ -205,7 +205,10 @@ fn functions_are_called_and_results_are_several() {
     let module = module(source);
     assert_eq!(module.name, "m");
     assert_eq!((module.config.aliases[0].output_index.as_slice(), module.config.aliases[0].parameter), (&[1][..], 0));
-    let recursive = source.replace("chlo.square %x : tensor<2xi32> -> tensor<2xi32>", "call @square(%x) : (tensor<2xi32>) -> tensor<2xi32>");
+    let recursive = source.replace(
+        "chlo.square %x : tensor<2xi32> -> tensor<2xi32>",
+        "call @square(%x) : (tensor<2xi32>) -> tensor<2xi32>",
+    );
     let (error, line, _) = refused(&recursive);
     assert!(error.to_string().contains("[call.recursive]") && line == 12, "{error}");
 }
@@ -236,7 +239,7 @@ fn open_sizes_follow_from_the_arguments() {
 }"#;
     let given = |shape: &str| {
         let shape = text::parse_shape(shape).unwrap();
-        ReadOptions { shapes: vec![(Argument::Name("x".to_owned()), shape)] }
+        ReadOptions { shapes: vec![(Argument::Name("x".to_owned()), shape)], ..ReadOptions::default() }
     };
     let module = read_text(source, &given("f32[2,4]")).unwrap();
     shape::verify(&module).unwrap();
@@ -244,6 +247,8 @@ fn open_sizes_follow_from_the_arguments() {
     let x = ArrayLiteral::from_elements(&[2, 4], &[0.0f32; 8]).into();
     let result = interp::run(&module, &[x], &Options::default()).unwrap();
     assert_eq!(shown(&result), "({ {0, 0, 0, 0}, {1, 1, 1, 1} }, {0, 0, 0, 0, 1, 1, 1, 1})");
+    let sized = ReadOptions { sizes: vec![Some(vec![3, 4])], ..ReadOptions::default() };
+    assert_eq!(read_text(source, &sized).unwrap().entry().result_shape().to_string(), "(f32[3,4], f32[12])");
     let error = read_text(source, &given("f32[0,4]")).unwrap_err();
     assert!(error.to_string().contains("n must be positive, found 0 [shape-assertion]"), "{error}");
     let error = read_text(source, &given("f32[2,5]")).unwrap_err();
@@ -303,9 +308,9 @@ fn special_functions_have_their_values() {
         ("erfc", -1.5, 1.9661051464753108),
         ("erfc", 9.0, 4.13703174651381e-37),
         ("erf_inv", 0.5, 0.4769362762044699),
-        ("erf_inv", -0.999999, -3.4589107372795),
+        ("erf_inv", -0.999999, -3.458910737275499),
         ("bessel_i1e", 2.0, 0.2152692892489376),
-        ("bessel_i1e", -20.0, -0.0875062221833255),
+        ("bessel_i1e", -20.0, -0.08750622218328867),
         ("atan", 1.0, std::f64::consts::FRAC_PI_4),
         ("sinh", 1.0, 1.1752011936438014),
     ];
@@ -317,16 +322,17 @@ fn special_functions_have_their_values() {
     }
     for (name, a, b, want) in [
         ("zeta", 2.0, 1.0, 1.6449340668482264),
-        ("zeta", 3.5, 0.25, 128.58466838),
+        ("zeta", 3.5, 0.25, 128.54695896428433),
         ("polygamma", 0.0, 3.0, 0.9227843350984671),
         ("polygamma", 1.0, 2.0, 0.6449340668482264),
         ("polygamma", 2.0, 1.5, -0.8287966442343202),
     ] {
-        let body = format!("%0 = chlo.{name} %a, %b : tensor<f64>, tensor<f64> -> tensor<f64>\nreturn %0 : tensor<f64>");
+        let body =
+            format!("%0 = chlo.{name} %a, %b : tensor<f64>, tensor<f64> -> tensor<f64>\nreturn %0 : tensor<f64>");
         let source = main("%a: tensor<f64>, %b: tensor<f64>) -> tensor<f64>", &body);
         let result = run(&source, &[Literal::scalar(a), Literal::scalar(b)]);
         let got = result.as_array().unwrap().as_slice::<f64>()[0];
-        let tolerance = if a == 3.5 { 1e-2 } else { 1e-12 };
+        let tolerance = 1e-12;
         assert!((got - want).abs() <= tolerance * want.abs(), "{name}({a}, {b}) = {got}, want {want}");
     }
 }
@@ -340,12 +346,7 @@ fn mistakes_are_placed() {
         ("%0 = stablehlo.frob %x : tensor<2xf32>", 2, 1, "the operation stablehlo.frob"),
         ("%0 = arith.addf %x, %x : tensor<2xf32>", 2, 6, "the operation arith.addf"),
         ("%0 = stablehlo.and %x, %x : tensor<2xf32>", 2, 1, "instruction '%0 = stablehlo.and'"),
-        (
-            "%0 = stablehlo.reshape %x : (tensor<2xf32>) -> tensor<3xf32>",
-            2,
-            1,
-            "instruction '%0 = stablehlo.reshape'",
-        ),
+        ("%0 = stablehlo.reshape %x : (tensor<2xf32>) -> tensor<3xf32>", 2, 1, "instruction '%0 = stablehlo.reshape'"),
         ("%0 = stablehlo.iota dim = 1 : tensor<2xf32>", 2, 1, "iota"),
         ("%0, %1 = stablehlo.negate %x : tensor<2xf32>", 2, 10, "has 1 results, found names for 2"),
         ("%0 = stablehlo.transpose %x, dims = [0 : (tensor<2xf32>) -> tensor<2xf32>", 2, 40, "expected ']', found ':'"),
@@ -376,7 +377,8 @@ fn hostile_texts_are_refused() {
         "module {".repeat(100_000),
         "{-#".to_owned(),
         "func.func @main() { return } {-# dialect_resources: { builtin: { x".to_owned(),
-        "#loc1 = loc(\"a\"(#loc1))\nfunc.func @main() { %0 = stablehlo.create_token : !stablehlo.token loc(#loc1)".to_owned(),
+        "#loc1 = loc(\"a\"(#loc1))\nfunc.func @main() { %0 = stablehlo.create_token : !stablehlo.token loc(#loc1)"
+            .to_owned(),
     ] {
         let error = read_text(&source, &ReadOptions::default()).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Syntax { .. } | Error::Unsupported { .. }), "{error}");

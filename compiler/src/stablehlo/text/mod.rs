@@ -18,9 +18,6 @@ mod locations;
 mod pretty;
 mod types;
 
-#[cfg(test)]
-mod tests;
-
 use crate::error::Result;
 use crate::stablehlo::ir::{
     Attribute, Dictionary, Function, Location, LocationId, Operation, Program, Region, Type, Value, ValueData,
