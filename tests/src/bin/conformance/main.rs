@@ -37,7 +37,7 @@ struct Options {
     brolga: PathBuf,
     /// Engines to run: interp, jit, aot, auto, each with `-mlir` or `-pb` for the modules of that form; parse, print and
     /// diagnose for what is only read; threads
-    #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp,jit,aot,jit-mlir")]
+    #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp,jit,aot")]
     engine: Vec<String>,
     /// Only suites whose name matches
     #[arg(long)]
