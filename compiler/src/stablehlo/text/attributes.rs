@@ -7,7 +7,7 @@ use crate::stablehlo::ir::{
     Attribute, Dictionary, DotAlgorithm, DotDims, Element, GatherDims, MeshAxes, OutputOperandAlias, RaggedDotDims,
     ResultAccuracy, ScatterDims,
 };
-use brolga_runtime::ElementType;
+use brolga_runtime::{ElementType, Scalar};
 
 /// Words of enumerations: `#stablehlo<fft_type FFT>` and `#stablehlo.fft_type<FFT>`.
 const ENUMS: [&str; 10] = [
@@ -158,6 +158,8 @@ impl<'a> Reader<'a> {
                 None => text.parse().ok(),
             };
             let value = value.ok_or_else(|| self.c.error(start, format!("expected a number, found '{text}'")))?;
+            // The type holds no more digits than it has bits for.
+            let value = float_type.map_or(value, |ty| Scalar::Float(value).round_to(ty).as_f64());
             return Ok(Attribute::Float(value, element.unwrap_or(Element::Type(ElementType::F64))));
         }
         let value = to_i128(text).and_then(fit);
