@@ -1,8 +1,9 @@
-//! Reading modules: files or standard input, by file ending.
+//! Reading modules: files or standard input, in any of the forms that the front door knows.
 
 use crate::failure::Failure;
-use brolga_compiler::hlo::{Module, SourceLocation};
-use brolga_compiler::{Error, Site, shape, text};
+use brolga_compiler::front::{self, Format, ReadOptions};
+use brolga_compiler::hlo::Module;
+use brolga_compiler::shape;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +16,21 @@ const LARGEST_FILE: u64 = 1 << 31;
 pub struct Source {
     name: String,
     text: String,
+    /// The file, where it is not text.
+    bytes: Vec<u8>,
+    ending: Option<String>,
 }
 
 impl Source {
     /// The name to show: the path as given, or `<stdin>`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Reads the module again.
+    pub fn read(&self, options: &ReadOptions) -> brolga_compiler::Result<Module> {
+        let bytes = if self.bytes.is_empty() { self.text.as_bytes() } else { &self.bytes };
+        front::read(bytes, self.ending.as_deref(), options).map(|read| read.module)
     }
 
     /// The text.
@@ -38,58 +48,54 @@ pub enum Input {
 }
 
 /// Reads a module or an object.
-pub fn load(path: &Path) -> Result<Input, Failure> {
-    load_with(path, shape::verify)
+pub fn load(path: &Path, options: &ReadOptions) -> Result<Input, Failure> {
+    load_with(path, options, shape::verify)
 }
 
-fn load_with(path: &Path, verify: fn(&Module) -> brolga_compiler::Result<()>) -> Result<Input, Failure> {
-    match path.extension().and_then(|e| e.to_str()) {
-        Some("pb") => return Err(Failure::Unsupported("serialized HloModuleProto (.pb) as input".to_owned())),
-        Some("mlir") => return Err(Failure::Unsupported("StableHLO text (.mlir) as input".to_owned())),
-        _ => {}
-    }
+fn load_with(
+    path: &Path,
+    options: &ReadOptions,
+    verify: fn(&Module) -> brolga_compiler::Result<()>,
+) -> Result<Input, Failure> {
     let (name, bytes) = read(path)?;
     // Standard input has no ending; objects say what they are in their first bytes.
     if bytes.starts_with(b"\x7fELF") || path.extension().is_some_and(|e| e == "o") {
         return Ok(Input::Object(bytes));
     }
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => return Err(not_utf8(name, &error)),
-    };
-    let source = Arc::new(Source { name, text });
-    let module = text::parse(source.text()).map_err(|e| Failure::program(e, &source))?;
+    let ending = path.extension().and_then(|e| e.to_str());
+    let read = front::read(&bytes, ending, options);
+    // What is not text has no lines to show; of what ceases to be text, the part before is shown.
+    let is_text = Format::detect(&bytes, ending).is_text();
+    let (text, bytes) = if is_text { (text_of(bytes), Vec::new()) } else { (String::new(), bytes) };
+    let source = Arc::new(Source { name, text, bytes, ending: ending.map(str::to_owned) });
+    let module = read.map_err(|e| Failure::program(e, &source))?.module;
     verify(&module).map_err(|e| Failure::program(e, &source))?;
     Ok(Input::Module(Box::new(module), source))
 }
 
+/// The bytes as text, as far as they are.
+fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| {
+        let good = error.utf8_error().valid_up_to();
+        String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned()
+    })
+}
+
 /// Reads a module; an object is refused.
-pub fn load_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failure> {
-    only_module(path, load(path)?)
+pub fn load_module(path: &Path, options: &ReadOptions) -> Result<(Box<Module>, Arc<Source>), Failure> {
+    only_module(path, load(path, options)?)
 }
 
 /// Reads a module that will not be run: calls need not agree with what they call.
-pub fn load_open_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failure> {
-    only_module(path, load_with(path, shape::verify_open)?)
+pub fn load_open_module(path: &Path, options: &ReadOptions) -> Result<(Box<Module>, Arc<Source>), Failure> {
+    only_module(path, load_with(path, options, shape::verify_open)?)
 }
 
 fn only_module(path: &Path, input: Input) -> Result<(Box<Module>, Arc<Source>), Failure> {
     match input {
         Input::Module(module, source) => Ok((module, source)),
-        Input::Object(_) => Err(Failure::Usage(format!("{}: expected HLO text, found an object", path.display()))),
+        Input::Object(_) => Err(Failure::Usage(format!("{}: expected a module, found an object", path.display()))),
     }
-}
-
-fn not_utf8(name: String, error: &std::string::FromUtf8Error) -> Failure {
-    let good = error.utf8_error().valid_up_to();
-    let prefix = String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned();
-    let line = prefix.matches('\n').count() + 1;
-    let column = prefix.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let location = SourceLocation::in_text(small(line), small(column));
-    let message = "the text is not UTF-8 from here on".to_owned();
-    let site = Site { instruction: None, location, length: 1 };
-    Failure::program(Error::Syntax { site, message }, &Arc::new(Source { name, text: prefix }))
 }
 
 /// Reads a file, or standard input for `-`; gives the name to show with it.

@@ -22,6 +22,9 @@ struct Options {
     /// What to do with each module: parse, opt or compile
     #[arg(long, default_value = "parse")]
     command: String,
+    /// The ending of the modules to damage: hlo or mlir
+    #[arg(long, default_value = "hlo")]
+    form: String,
     /// How many
     #[arg(long, default_value_t = 1000)]
     count: usize,
@@ -56,7 +59,12 @@ fn run(options: &Options) -> std::io::Result<usize> {
         for source in corpus::sources(path)? {
             for mut case in corpus::read(&source)? {
                 let id = case.id();
-                modules.extend(case.files.remove("module.hlo").filter(|m| m.len() <= options.largest).map(|m| (id, m)));
+                modules.extend(
+                    case.files
+                        .remove(&format!("module.{}", options.form))
+                        .filter(|m| m.len() <= options.largest)
+                        .map(|m| (id, m)),
+                );
             }
         }
     }
@@ -65,7 +73,8 @@ fn run(options: &Options) -> std::io::Result<usize> {
     }
     let scratch = std::env::temp_dir().join(format!("brolga-mutate-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
-    let (file, log, out) = (scratch.join("module.hlo"), scratch.join("stderr.txt"), scratch.join("out"));
+    let (file, log, out) =
+        (scratch.join(format!("module.{}", options.form)), scratch.join("stderr.txt"), scratch.join("out"));
     let mut random = Random(options.seed);
     let (mut failed, mut endings) = (0, [0usize; 4]);
     for number in 0..options.count {
