@@ -3,6 +3,7 @@
 //! The rooms stand here in the order that data flows through them; `docs/architecture.md` in the repository describes
 //! each. Every arrow points down this list.
 
+pub mod proto;
 pub mod text;
 
 pub mod builder;

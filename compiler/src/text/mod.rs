@@ -26,7 +26,7 @@
 //! `None` and the module can be counted and printed but not run.
 
 mod attributes;
-mod cursor;
+pub(crate) mod cursor;
 mod header;
 mod kept;
 mod literal;
@@ -40,6 +40,7 @@ mod summary;
 mod tests;
 
 pub use literal::literal_to_string;
+pub(crate) use parser::{check_signature, same_dimensions};
 pub use printer::{PrintOptions, print, print_instruction};
 pub use summary::{Summary, summary};
 

@@ -630,7 +630,7 @@ impl<'a> FreshNames<'a> {
 
 /// Equal in everything but layouts and element types: `entry_computation_layout` is about layouts, and XLA prints
 /// modules whose element types it changed without changing them there.
-fn same_dimensions(a: &Shape, b: &Shape) -> bool {
+pub(crate) fn same_dimensions(a: &Shape, b: &Shape) -> bool {
     match (a, b) {
         (Shape::Array(a), Shape::Array(b)) => a.dims == b.dims,
         (Shape::Tuple(a), Shape::Tuple(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_dimensions(a, b)),
@@ -639,7 +639,7 @@ fn same_dimensions(a: &Shape, b: &Shape) -> bool {
 }
 
 /// The shapes that a text repeats must agree with the computation that it describes.
-fn check_signature(
+pub(crate) fn check_signature(
     computation: &Computation,
     parameters: &[Shape],
     result: &Shape,
