@@ -66,7 +66,7 @@ pub struct TargetArgs {
 /// `brolga compile`.
 #[derive(Args, Debug)]
 pub struct CompileArgs {
-    /// HLO text; `-` is standard input
+    /// A program: HLO text or a serialized HloModuleProto, HloProto or HloSnapshot; `-` is standard input
     pub module: PathBuf,
     /// Where to write the object, or the only kind of output that --emit names
     #[arg(short, long, value_name = "PATH")]
@@ -113,7 +113,7 @@ pub enum Engine {
 /// `brolga run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// HLO text, or an object that `brolga compile` wrote; `-` is standard input
+    /// A program, in any form that `compile` takes, or an object that `brolga compile` wrote; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
     pub input: InputArgs,
@@ -156,7 +156,7 @@ pub struct RunArgs {
 /// `brolga parse`.
 #[derive(Args, Debug)]
 pub struct ParseArgs {
-    /// HLO text; `-` is standard input
+    /// A program: HLO text or a serialized HloModuleProto, HloProto or HloSnapshot; `-` is standard input
     pub module: PathBuf,
     /// Where to write the summary; without it, it is printed
     #[arg(long, value_name = "F.json")]
@@ -166,9 +166,9 @@ pub struct ParseArgs {
 /// `brolga opt`.
 #[derive(Args, Debug)]
 pub struct OptArgs {
-    /// HLO text; `-` is standard input
+    /// A program: HLO text or a serialized HloModuleProto, HloProto or HloSnapshot; `-` is standard input
     pub module: PathBuf,
-    /// Where to write the module; without it, it is printed
+    /// Where to write the module, as an HloModuleProto where the ending is .pb; without it, it is printed
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Only read and print, run no pass
@@ -186,7 +186,7 @@ pub struct InspectArgs {
 /// `brolga bench`.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// HLO text, or an object that `brolga compile` wrote; `-` is standard input
+    /// A program, in any form that `compile` takes, or an object that `brolga compile` wrote; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
     pub input: InputArgs,
@@ -206,7 +206,7 @@ pub struct BenchArgs {
 /// `brolga reduce`.
 #[derive(Args, Debug)]
 pub struct ReduceArgs {
-    /// HLO text; `-` is standard input
+    /// A program: HLO text or a serialized HloModuleProto, HloProto or HloSnapshot; `-` is standard input
     pub module: PathBuf,
     /// The command that fails: words, quoted as in a shell, of which `{}` is the path of a candidate; without `{}` the path
     /// comes last. No shell is started: say `sh -c '...'` for one

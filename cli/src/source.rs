@@ -1,8 +1,10 @@
-//! Reading modules: files or standard input, by file ending.
+//! Reading modules, in whatever form they come: files or standard input.
 
 use crate::failure::Failure;
-use brolga_compiler::hlo::{Module, SourceLocation};
-use brolga_compiler::{Error, Site, shape, text};
+use brolga_compiler::front::{self, Format};
+use brolga_compiler::hlo::Module;
+use brolga_compiler::shape;
+use brolga_runtime::Literal;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +12,12 @@ use std::sync::Arc;
 /// Files larger than this are refused rather than read: 2 GiB.
 const LARGEST_FILE: u64 = 1 << 31;
 
-/// A text that was read, kept so that errors can show it.
+/// What was read besides the program: its text, so that errors can show it, and the inputs that came with it.
 #[derive(Debug)]
 pub struct Source {
     name: String,
     text: String,
+    inputs: Vec<Literal>,
 }
 
 impl Source {
@@ -23,9 +26,14 @@ impl Source {
         &self.name
     }
 
-    /// The text.
+    /// The text; empty for a program that came as a message.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The inputs of a snapshot; empty for everything else.
+    pub fn inputs(&self) -> &[Literal] {
+        &self.inputs
     }
 }
 
@@ -43,24 +51,23 @@ pub fn load(path: &Path) -> Result<Input, Failure> {
 }
 
 fn load_with(path: &Path, verify: fn(&Module) -> brolga_compiler::Result<()>) -> Result<Input, Failure> {
-    match path.extension().and_then(|e| e.to_str()) {
-        Some("pb") => return Err(Failure::Unsupported("serialized HloModuleProto (.pb) as input".to_owned())),
-        Some("mlir") => return Err(Failure::Unsupported("StableHLO text (.mlir) as input".to_owned())),
-        _ => {}
-    }
     let (name, bytes) = read(path)?;
     // Standard input has no ending; objects say what they are in their first bytes.
     if bytes.starts_with(b"\x7fELF") || path.extension().is_some_and(|e| e == "o") {
         return Ok(Input::Object(bytes));
     }
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => return Err(not_utf8(name, &error)),
-    };
-    let source = Arc::new(Source { name, text });
-    let module = text::parse(source.text()).map_err(|e| Failure::program(e, &source))?;
-    verify(&module).map_err(|e| Failure::program(e, &source))?;
-    Ok(Input::Module(Box::new(module), source))
+    let ending = path.extension().and_then(|e| e.to_str());
+    let result = front::read(&bytes, ending, &front::ReadOptions::default());
+    // What is shown of a program is its text; a message has none.
+    let text = if Format::detect(&bytes, ending).is_text() { shown(bytes) } else { String::new() };
+    match result {
+        Ok(front::Read { module, inputs, .. }) => {
+            let source = Arc::new(Source { name, text, inputs });
+            verify(&module).map_err(|e| Failure::program(e, &source))?;
+            Ok(Input::Module(Box::new(module), source))
+        }
+        Err(error) => Err(Failure::program(error, &Arc::new(Source { name, text, inputs: Vec::new() }))),
+    }
 }
 
 /// Reads a module; an object is refused.
@@ -76,22 +83,16 @@ pub fn load_open_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failu
 fn only_module(path: &Path, input: Input) -> Result<(Box<Module>, Arc<Source>), Failure> {
     match input {
         Input::Module(module, source) => Ok((module, source)),
-        Input::Object(_) => Err(Failure::Usage(format!("{}: expected HLO text, found an object", path.display()))),
+        Input::Object(_) => Err(Failure::Usage(format!("{}: expected a program, found an object", path.display()))),
     }
 }
 
-fn not_utf8(name: String, error: &std::string::FromUtf8Error) -> Failure {
-    let good = error.utf8_error().valid_up_to();
-    let prefix = String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned();
-    let line = prefix.matches('\n').count() + 1;
-    let column = prefix.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    let location = SourceLocation {
-        line: u32::try_from(line).unwrap_or(u32::MAX),
-        column: u32::try_from(column).unwrap_or(u32::MAX),
-    };
-    let message = "the text is not UTF-8 from here on".to_owned();
-    let site = Site { instruction: None, location, length: 1 };
-    Failure::program(Error::Syntax { site, message }, &Arc::new(Source { name, text: prefix }))
+/// The text up to where it ceases to be UTF-8.
+fn shown(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| {
+        let good = error.utf8_error().valid_up_to();
+        String::from_utf8_lossy(error.as_bytes().get(..good).unwrap_or_default()).into_owned()
+    })
 }
 
 /// Reads a file, or standard input for `-`; gives the name to show with it.

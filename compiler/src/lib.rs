@@ -3,7 +3,10 @@
 //! The rooms stand here in the order that data flows through them; `docs/architecture.md` in the repository describes
 //! each. Every arrow points down this list.
 
+pub mod front;
+
 pub mod proto;
+pub mod stablehlo;
 pub mod text;
 
 pub mod builder;

@@ -1,0 +1,45 @@
+//! StableHLO: the readers and the conversion to HLO.
+//!
+//! Problem: JAX, PyTorch/XLA and TensorFlow hand out StableHLO, as text that a person may write and as portable
+//! artifacts, with functions, regions that see the values around them, and sizes left open. Invariant: a reader makes an
+//! [`ir::Program`] in the current generic form, whatever was read; one conversion makes an [`hlo::Module`](crate::hlo::Module)
+//! of it, and that module's shapes follow from the rules of [`crate::shape`]. Algorithm: `text` (and the bytecode's reader)
+//! produce the program; `lower` converts function by function.
+
+pub mod ir;
+
+use crate::error::{Error, Result, Site};
+use crate::hlo::Module;
+use brolga_runtime::Shape;
+
+/// What a reader is told besides the program.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// Shapes of arguments whose sizes the program leaves open.
+    pub shapes: Vec<(Argument, Shape)>,
+}
+
+/// Which argument of the entry function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// By its number, from 0.
+    Number(usize),
+    /// By the name that the program gives it.
+    Name(String),
+}
+
+/// Reads StableHLO text, pretty or generic, and converts it.
+///
+/// # Errors
+/// `Syntax` for what is not MLIR, `Invalid` for what breaks a rule, `Unsupported` for what has no counterpart in HLO.
+pub fn read_text(_source: &str, _options: &ReadOptions) -> Result<Module> {
+    Err(Error::Unsupported { site: Site::default(), feature: "StableHLO text".to_owned() })
+}
+
+/// Converts a program that a reader made.
+///
+/// # Errors
+/// `Invalid` for what breaks a rule, `Unsupported` for what has no counterpart in HLO.
+pub fn lower(_program: &ir::Program, _options: &ReadOptions) -> Result<Module> {
+    Err(Error::Unsupported { site: Site::default(), feature: "StableHLO".to_owned() })
+}
