@@ -40,7 +40,7 @@ pub(super) fn write(module: &Module) -> Result<Vec<u8>> {
             let sequence = message::Ids { ids: computation.order.iter().filter_map(|i| ids.get(i).copied()).collect() };
             schedule.sequences.push(message::Sequence { computation: number, instructions: Some(sequence) });
         }
-        let writer = Writer { module, computation, ids: &ids, numbers: &numbers };
+        let writer = Writer { computation, ids: &ids, numbers: &numbers };
         out.computations.push(writer.computation(number, fused.contains(&id))?.encode_to_vec().into());
     }
     out.schedule = module.config.is_scheduled.then_some(schedule);
@@ -179,7 +179,6 @@ fn row<'a>(c: &mut Cursor<'a>) -> Result<Vec<(&'a str, i32)>> {
 }
 
 struct Writer<'a> {
-    module: &'a Module,
     computation: &'a Computation,
     ids: &'a Ids,
     numbers: &'a HashMap<ComputationId, i64>,

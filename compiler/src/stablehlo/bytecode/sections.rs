@@ -40,8 +40,6 @@ pub(super) struct OpName<'a> {
 /// The tables of a file.
 pub(super) struct Container<'a> {
     pub version: u64,
-    /// Who wrote it, such as `StableHLO_v1.0.0`.
-    pub producer: &'a str,
     pub strings: Vec<&'a [u8]>,
     pub dialects: Vec<&'a str>,
     pub op_names: Vec<OpName<'a>>,
@@ -64,7 +62,8 @@ impl<'a> Container<'a> {
             let feature = format!("version {version} of MLIR bytecode, newer than {NEWEST}");
             return Err(Error::Unsupported { site: Site::default(), feature });
         }
-        let producer = std::str::from_utf8(r.until_zero()?).unwrap_or_default();
+        // Who wrote it, such as `StableHLO_v1.0.0`: operations say their versions themselves.
+        r.until_zero()?;
         let mut sections: [Option<Reader<'a>>; 9] = Default::default();
         while !r.is_empty() {
             let (id, content) = r.section()?;
@@ -88,7 +87,7 @@ impl<'a> Container<'a> {
             (Ok(data), Ok(offsets)) => resources(data, offsets, &strings)?,
             _ => Vec::new(),
         };
-        Ok(Container { version, producer, strings, dialects, op_names, attributes, types, resources, properties, ir })
+        Ok(Container { version, strings, dialects, op_names, attributes, types, resources, properties, ir })
     }
 
     pub(super) fn string(&self, index: usize) -> Result<&'a [u8]> {
