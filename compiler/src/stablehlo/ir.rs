@@ -16,6 +16,7 @@
 use crate::hlo::{ConvolutionDims, SourceLocation};
 use brolga_runtime::{ArrayLiteral, ElementType};
 use cranelift_entity::{PrimaryMap, entity_impl};
+use std::fmt;
 use std::sync::Arc;
 
 /// Regions, tuples, attributes and locations nest so deep at most.
@@ -42,7 +43,7 @@ pub struct Program {
     pub functions: Vec<Function>,
     /// Other operations of the module's body, such as `sdy.mesh`: name and attributes.
     pub others: Vec<Operation>,
-    /// The places that operations name; a location's parts come before it.
+    /// The places that operations name.
     pub locations: PrimaryMap<LocationId, Location>,
 }
 
@@ -566,4 +567,107 @@ pub struct MeshAxes {
     pub mesh: Box<str>,
     /// The axes: a name, and for a part of an axis the size before it and its own.
     pub axes: Vec<(Box<str>, Option<(i64, i64)>)>,
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Element::Type(ty) => f.write_str(&element_name(*ty)),
+            Element::Index => f.write_str("index"),
+            Element::Tf32 => f.write_str("tf32"),
+            Element::Other(text) => f.write_str(text),
+            Element::Quantized(q) => {
+                let letter = if q.storage.is_signed_integer() { 'i' } else { 'u' };
+                write!(f, "!quant.uniform<{letter}{}:{}", q.storage.bits(), element_name(q.expressed))?;
+                if let Some(axis) = q.axis {
+                    write!(f, ":{axis}")?;
+                }
+                f.write_str(", ")?;
+                let open = if q.axis.is_some() { "{" } else { "" };
+                f.write_str(open)?;
+                for (k, (scale, zero)) in q.scales.iter().zip(&q.zero_points).enumerate() {
+                    write!(f, "{}{scale:?}:{zero}", if k > 0 { ", " } else { "" })?;
+                }
+                f.write_str(if q.axis.is_some() { "}>" } else { ">" })
+            }
+        }
+    }
+}
+
+/// MLIR's name of an element type.
+fn element_name(ty: ElementType) -> String {
+    match ty {
+        ElementType::Pred => "i1".to_owned(),
+        ElementType::C64 => "complex<f32>".to_owned(),
+        ElementType::C128 => "complex<f64>".to_owned(),
+        ty if ty.is_signed_integer() => format!("i{}", ty.bits()),
+        ty if ty.is_unsigned_integer() => format!("ui{}", ty.bits()),
+        ElementType::F16 | ElementType::BF16 | ElementType::F32 | ElementType::F64 => ty.name().to_owned(),
+        ty => {
+            // The narrow formats are written in capitals but for the first letter.
+            let name = ty.name();
+            format!("f{}", name.get(1..).unwrap_or_default().to_ascii_uppercase())
+        }
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for dim in &self.dims {
+            match dim {
+                Dim::Fixed(n) => write!(f, "{n}x")?,
+                Dim::Dynamic | Dim::Bounded(_) => f.write_str("?x")?,
+            }
+        }
+        write!(f, "{}", self.element)?;
+        if self.dims.iter().any(|d| matches!(d, Dim::Bounded(_))) {
+            f.write_str(", #stablehlo.bounds<")?;
+            for (k, dim) in self.dims.iter().enumerate() {
+                f.write_str(if k > 0 { ", " } else { "" })?;
+                match dim {
+                    Dim::Bounded(n) => write!(f, "{n}")?,
+                    Dim::Fixed(_) | Dim::Dynamic => f.write_str("?")?,
+                }
+            }
+            f.write_str(">")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, types: &[Type]| {
+            for (k, ty) in types.iter().enumerate() {
+                write!(f, "{}{ty}", if k > 0 { ", " } else { "" })?;
+            }
+            Ok(())
+        };
+        match self {
+            Type::Tensor(ty) => write!(f, "tensor<{ty}>"),
+            Type::Buffer(ty) => write!(f, "memref<{ty}>"),
+            Type::Unranked(element) => write!(f, "tensor<*x{element}>"),
+            Type::Token => f.write_str("!stablehlo.token"),
+            Type::None => f.write_str("none"),
+            Type::Element(element) => write!(f, "{element}"),
+            Type::Other(text) => f.write_str(text),
+            Type::Tuple(parts) => {
+                f.write_str("tuple<")?;
+                list(f, parts)?;
+                f.write_str(">")
+            }
+            Type::Future(parts) => {
+                f.write_str("!stablehlo.future<")?;
+                list(f, parts)?;
+                f.write_str(">")
+            }
+            Type::Function(operands, results) => {
+                f.write_str("(")?;
+                list(f, operands)?;
+                f.write_str(") -> (")?;
+                list(f, results)?;
+                f.write_str(")")
+            }
+        }
+    }
 }

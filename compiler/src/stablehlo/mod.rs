@@ -9,8 +9,10 @@
 pub mod bytecode;
 pub mod export;
 pub mod ir;
+mod lower;
+mod text;
 
-use crate::error::{Error, Result, Site};
+use crate::error::Result;
 use crate::hlo::Module;
 use brolga_runtime::Shape;
 
@@ -34,14 +36,22 @@ pub enum Argument {
 ///
 /// # Errors
 /// `Syntax` for what is not MLIR, `Invalid` for what breaks a rule, `Unsupported` for what has no counterpart in HLO.
-pub fn read_text(_source: &str, _options: &ReadOptions) -> Result<Module> {
-    Err(Error::Unsupported { site: Site::default(), feature: "StableHLO text".to_owned() })
+pub fn read_text(source: &str, options: &ReadOptions) -> Result<Module> {
+    lower(&parse(source)?, options)
 }
 
-/// Converts a program that a reader made.
+/// Reads StableHLO text, pretty or generic.
+///
+/// # Errors
+/// `Syntax` for what is not MLIR, `Unsupported` for forms of MLIR that StableHLO programs do not have.
+pub fn parse(source: &str) -> Result<ir::Program> {
+    text::parse(source)
+}
+
+/// Converts a program that a reader made. Shapes are not verified beyond the rules of single instructions.
 ///
 /// # Errors
 /// `Invalid` for what breaks a rule, `Unsupported` for what has no counterpart in HLO.
-pub fn lower(_program: &ir::Program, _options: &ReadOptions) -> Result<Module> {
-    Err(Error::Unsupported { site: Site::default(), feature: "StableHLO".to_owned() })
+pub fn lower(program: &ir::Program, options: &ReadOptions) -> Result<Module> {
+    lower::lower(program, options)
 }

@@ -39,6 +39,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cursor::quote;
 pub use literal::literal_to_string;
 pub(crate) use parser::{check_signature, same_dimensions};
 pub use printer::{PrintOptions, print, print_instruction};
