@@ -21,6 +21,8 @@ mod vhlo;
 #[cfg(test)]
 mod tests;
 
+pub use vhlo::strip_defaults;
+
 use super::ir;
 use crate::error::{Error, Result, Site};
 

@@ -283,8 +283,9 @@ fn symbol(value: Attribute) -> Option<Attribute> {
     }
 }
 
-/// Removes what the operation means where nothing is said; VHLO writes all of it out.
-pub(super) fn strip_defaults(operation: &str, attributes: &mut Dictionary) {
+/// Removes from the attributes of `stablehlo.{operation}` those that say what it means where nothing is said; VHLO writes all of
+/// them out.
+pub fn strip_defaults(operation: &str, attributes: &mut Dictionary) {
     let is_word = |a: &Attribute, word: &str| a.to_word() == Some(word);
     let is_default = |name: &str, a: &Attribute| match (operation, name) {
         (_, "channel_handle") => matches!(a, Attribute::Channel { handle: 0, .. }) && !matches!(operation, "send" | "recv"),
