@@ -69,7 +69,8 @@ impl Shown {
 
     fn attributes(&mut self, operation: &str, mut attributes: Dictionary) {
         bytecode::strip_defaults(operation, &mut attributes);
-        let mut all: Vec<String> = attributes.iter().map(|(name, value)| format!("{name} = {}", attribute(value))).collect();
+        let mut all: Vec<String> =
+            attributes.iter().map(|(name, value)| format!("{name} = {}", attribute(value))).collect();
         all.sort();
         self.put(format_args!(" <{}>", all.join(", ")));
     }
@@ -126,7 +127,11 @@ fn artifacts_of_every_version_read_as_their_text() {
         match (bytecode::read(&artifact), parse(&text)) {
             (Ok(found), Ok(wanted)) => {
                 if found.functions.len() != wanted.functions.len() {
-                    failures.push(format!("{name}: {} functions, of {}", found.functions.len(), wanted.functions.len()));
+                    failures.push(format!(
+                        "{name}: {} functions, of {}",
+                        found.functions.len(),
+                        wanted.functions.len()
+                    ));
                 }
                 for (found, wanted) in found.functions.iter().zip(&wanted.functions) {
                     functions += 1;

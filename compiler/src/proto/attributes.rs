@@ -4,7 +4,7 @@
 //! module.
 
 use super::message::{self, DotDims, IndexedDims, Instruction};
-use super::{collective, kept, malformed, sharding, shape, unsupported};
+use super::{collective, kept, malformed, shape, sharding, unsupported};
 use crate::Result;
 use crate::hlo::{
     AttrKey, AttrKind, AttrValue, Attrs, ComputationId, ConvolutionDims, Opcode, PaddingDimension, SliceRange,
@@ -122,7 +122,9 @@ impl Builder<'_> {
         match word {
             _ if number == 0 && !always => {}
             Some(word) => self.set(key, AttrValue::Word(word)),
-            None => return Err(malformed("", format!("{}: expected the number of a word, found {number}", key.name()))),
+            None => {
+                return Err(malformed("", format!("{}: expected the number of a word, found {number}", key.name())));
+            }
         }
         Ok(())
     }
@@ -219,7 +221,9 @@ impl Builder<'_> {
             O::Convolution => {
                 self.convolution()?;
                 self.word(AttrKey::ConvolutionKind, &CONVOLUTION_KINDS, i.convolution_kind, false)?;
-                self.raw(AttrKey::SparsityConfig, i.sparsity_config.as_ref().map(kept::sparsity_config));
+                // XLA writes the message whether or not an operand is sparse.
+                let sparse = i.sparsity_config.as_ref().filter(|c| c.lhs.is_some() || c.rhs.is_some());
+                self.raw(AttrKey::SparsityConfig, sparse.map(kept::sparsity_config));
             }
             O::Dot | O::ScaledDot => {
                 if !i.dot_sparsity.is_empty() {
@@ -471,8 +475,8 @@ impl Builder<'_> {
         let algorithm = self.source.instruction.precision.as_ref().map_or(0, |p| p.algorithm);
         if algorithm != 0 {
             let name = usize::try_from(algorithm).ok().and_then(|n| DOT_ALGORITHMS.get(n));
-            let name =
-                name.ok_or_else(|| malformed("", format!("precision_config: expected an algorithm, found {algorithm}")))?;
+            let name = name
+                .ok_or_else(|| malformed("", format!("precision_config: expected an algorithm, found {algorithm}")))?;
             if self.source.opcode == Opcode::RaggedDot {
                 return Err(unsupported("", format!("the algorithm {name} of a ragged dot")));
             }

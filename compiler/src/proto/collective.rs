@@ -124,7 +124,10 @@ pub(super) fn axis(axis: &AxisRef, mesh: &Mesh) -> Result<String> {
     let named = usize::try_from(axis.axis).ok().and_then(|i| mesh.axes.get(i));
     let Some(named) = named else {
         let count = mesh.axes.len();
-        return Err(malformed("", format!("expected the number of one of {count} axes of a mesh, found {}", axis.axis)));
+        return Err(malformed(
+            "",
+            format!("expected the number of one of {count} axes of a mesh, found {}", axis.axis),
+        ));
     };
     let part = axis.part.as_ref().map_or_else(String::new, |p| format!(":({}){}", p.pre_size, p.size));
     Ok(format!("{}{part}", quoted(&named.name)))

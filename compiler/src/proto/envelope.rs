@@ -23,7 +23,10 @@ pub(super) fn open(bytes: Bytes) -> Result<Envelope> {
         return Ok(Envelope { module: bytes, inputs: Vec::new() });
     }
     let none = || {
-        malformed("", "expected a serialized HloModuleProto, HloProto or HloSnapshot with a computation, found other bytes")
+        malformed(
+            "",
+            "expected a serialized HloModuleProto, HloProto or HloSnapshot with a computation, found other bytes",
+        )
     };
     let inner = last_field(&bytes, 1).ok_or_else(none)?;
     if is_module(&inner) {
@@ -50,7 +53,8 @@ fn is_module(bytes: &Bytes) -> bool {
     let opcode = fields(&instruction).find(|f| f.number == 2).and_then(|f| f.bytes);
     // An opcode that is not known here must still be told from a name: words of small letters with hyphens.
     let is_opcode = |text: &str| {
-        Opcode::from_name(text).is_some() || text.contains('-') && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
+        Opcode::from_name(text).is_some()
+            || text.contains('-') && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
     };
     opcode.is_some_and(|o| std::str::from_utf8(&o).is_ok_and(is_opcode))
 }

@@ -1,8 +1,8 @@
 //! Attributes that the module keeps as text, spelled as XLA spells them, and read back from any text that the reader accepts.
 
 use super::message::{
-    Entry, Flags, FrontendAttributes, Metadata, OperandAlias, OriginalArray, OriginalElement, OriginalValue, ResultAccuracy,
-    SparsityConfig, Statistic, Statistics, TensorSparsity, Tolerance,
+    Entry, Flags, FrontendAttributes, Metadata, OperandAlias, OriginalArray, OriginalElement, OriginalValue,
+    ResultAccuracy, SparsityConfig, Statistic, Statistics, TensorSparsity, Tolerance,
 };
 use super::{malformed, unsupported};
 use crate::Result;
@@ -273,9 +273,9 @@ pub(super) fn flags_message(text: &str) -> Result<Flags> {
 
 /// `{{0}: (1, {}), {1}: (0, {2})}`
 pub(super) fn operand_aliases(pairs: &[OperandAlias]) -> String {
-    let each = pairs.iter().map(|p| {
-        format!("{{{}}}: ({}, {{{}}})", joined(&p.output_index), p.operand, joined(&p.operand_index))
-    });
+    let each = pairs
+        .iter()
+        .map(|p| format!("{{{}}}: ({}, {{{}}})", joined(&p.output_index), p.operand, joined(&p.operand_index)));
     format!("{{{}}}", each.collect::<Vec<_>>().join(", "))
 }
 
@@ -330,7 +330,11 @@ pub(super) fn sparsity_config_message(text: &str) -> Result<SparsityConfig> {
             let which = word(c)?;
             c.expect("=")?;
             let value = Some(side(c)?);
-            if which == "lhs" { out.lhs = value } else { out.rhs = value }
+            if which == "lhs" {
+                out.lhs = value
+            } else {
+                out.rhs = value
+            }
             Ok(())
         })
     })?;
@@ -414,9 +418,7 @@ fn read_origin(c: &mut Cursor<'_>, out: &mut OriginalValue, index: &mut Vec<i64>
     }
     let instruction = c.string("the name of an instruction in quotes")?;
     let inner = if c.peek() == Some(b'{') { ints(c)? } else { Vec::new() };
-    out.elements.push(OriginalElement {
-        index: index.clone(),
-        array: Some(OriginalArray { instruction, index: inner }),
-    });
+    out.elements
+        .push(OriginalElement { index: index.clone(), array: Some(OriginalArray { instruction, index: inner }) });
     c.expect("}")
 }

@@ -2,7 +2,9 @@
 
 use super::attributes::{self, Source};
 use super::envelope;
-use super::message::{self, Computation as ComputationMessage, Instruction as InstructionMessage, Module as ModuleMessage};
+use super::message::{
+    self, Computation as ComputationMessage, Instruction as InstructionMessage, Module as ModuleMessage,
+};
 use super::{Read, kept, literal, malformed, named, shape};
 use crate::Result;
 use crate::hlo::{
@@ -42,8 +44,9 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(message: &'a ModuleMessage) -> Reader<'a> {
         let sequences = message.schedule.iter().flat_map(|s| &s.sequences);
-        let schedule =
-            sequences.filter_map(|s| Some((s.computation, &s.instructions.as_ref()?.ids[..]))).collect::<HashMap<_, _>>();
+        let schedule = sequences
+            .filter_map(|s| Some((s.computation, &s.instructions.as_ref()?.ids[..])))
+            .collect::<HashMap<_, _>>();
         Reader {
             message,
             computations: PrimaryMap::new(),
@@ -163,7 +166,8 @@ impl<'a> Reader<'a> {
         let called = self.called(&m.called)?;
         let shapes: Vec<&Shape> = operands.iter().map(|&o| &scope.instructions[o].shape).collect();
         let backend_config = self.backend_config(m)?;
-        let source = Source { instruction: m, opcode, shape: &shape, operands: &shapes, called: &called, backend_config };
+        let source =
+            Source { instruction: m, opcode, shape: &shape, operands: &shapes, called: &called, backend_config };
         let mut attrs = attributes::read(&source)?;
         let fallback = m.opcode.as_str();
         match (opcode, &m.literal) {
@@ -171,7 +175,10 @@ impl<'a> Reader<'a> {
                 let value = literal::read(bytes)?;
                 if !value.shape().same_ignoring_layout(&shape) {
                     let found = value.shape();
-                    return Err(malformed("", format!("literal: expected a value of shape {shape:#}, found {found:#}")));
+                    return Err(malformed(
+                        "",
+                        format!("literal: expected a value of shape {shape:#}, found {found:#}"),
+                    ));
                 }
                 attrs.set(AttrKey::Literal, AttrValue::Literal(value.into()));
             }
@@ -277,14 +284,14 @@ impl Scope {
 
 /// Names that were given, so that none is given twice.
 #[derive(Default)]
-struct Names {
+pub(super) struct Names {
     used: HashSet<String>,
     next: HashMap<String, usize>,
 }
 
 impl Names {
     /// `name` made readable, or `fallback` where it is empty; a number is added where it was given before.
-    fn fresh(&mut self, name: &str, fallback: &str) -> String {
+    pub(super) fn fresh(&mut self, name: &str, fallback: &str) -> String {
         let base = sanitized(name, fallback);
         if self.used.insert(base.clone()) {
             return base;
@@ -324,9 +331,10 @@ fn tables(index: &message::StackFrameIndex) -> Vec<(String, String)> {
              end_column={end_column}}}"
         )
     });
-    let frames = index.frames.iter().map(|f| {
-        format!("{{file_location_id={} parent_frame_id={}}}", f.file_location_id, f.parent_frame_id)
-    });
+    let frames = index
+        .frames
+        .iter()
+        .map(|f| format!("{{file_location_id={} parent_frame_id={}}}", f.file_location_id, f.parent_frame_id));
     let all = [
         ("FileNames", rows(index.files.iter().map(|f| quote(f)))),
         ("FunctionNames", rows(index.functions.iter().map(|f| quote(f)))),

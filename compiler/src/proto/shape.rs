@@ -146,7 +146,9 @@ pub(super) fn write_array(array: &ArrayShape) -> Result<message::Shape> {
     let layout = match &array.layout {
         Some(layout) => Some(Box::new(write_layout(layout)?)),
         // Ranks without dimensions have one layout, which no text shows; XLA asks for it.
-        None if array.rank() == 0 => Some(Box::new(message::Layout { tail_padding_alignment: 1, ..Default::default() })),
+        None if array.rank() == 0 => {
+            Some(Box::new(message::Layout { tail_padding_alignment: 1, ..Default::default() }))
+        }
         None => None,
     };
     Ok(message::Shape {

@@ -46,7 +46,9 @@ fn single(s: &Sharding) -> Result<String> {
     };
     if !s.last_tile_dims.is_empty() {
         let kinds = s.last_tile_dims.iter().map(|&k| {
-            word(k).copied().ok_or_else(|| malformed("", format!("sharding: expected a kind of last dimension, found {k}")))
+            word(k)
+                .copied()
+                .ok_or_else(|| malformed("", format!("sharding: expected a kind of last dimension, found {k}")))
         });
         out.push_str(&format!(" last_tile_dims={{{}}}", kinds.collect::<Result<Vec<_>>>()?.join(", ")));
     } else if s.replicate_on_last_dim {

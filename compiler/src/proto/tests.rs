@@ -10,17 +10,27 @@ fn printed(module: &crate::hlo::Module) -> String {
     print(module, &PrintOptions::default())
 }
 
+/// The module with its instructions called by number.
+fn numbered(mut module: crate::hlo::Module) -> crate::hlo::Module {
+    for computation in module.computations.values_mut() {
+        for (k, &id) in computation.order.iter().enumerate() {
+            computation.instructions[id].name = format!("i{k}");
+        }
+    }
+    module
+}
+
 /// The text comes back from the message as it prints.
 fn round_trip(text: &str) -> crate::hlo::Module {
     let module = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let bytes = write(&module).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let back = read(&bytes).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    // A message always says what callers see.
-    let mut module = module;
+    // A message always says what callers see, and each name once.
+    let mut module = numbered(module);
     if module.config.entry_layout.is_none() {
         module.config.entry_layout = back.module.config.entry_layout.clone();
     }
-    assert_eq!(printed(&back.module), printed(&module));
+    assert_eq!(printed(&numbered(back.module.clone())), printed(&module));
     back.module
 }
 
@@ -238,7 +248,10 @@ fn what_does_not_make_a_module_is_refused_by_name() {
         out
     };
     for (change, want) in [
-        ((|i| i.operands = vec![9]) as fn(&mut Instruction), "operand_ids: expected an instruction read before, found 9"),
+        (
+            (|i| i.operands = vec![9]) as fn(&mut Instruction),
+            "operand_ids: expected an instruction read before, found 9",
+        ),
         (|i| i.operands = vec![2], "operand_ids"),
         (|i| i.operands = vec![1, 1], "expected 1 operand for 'negate', found 2"),
         (|i| i.opcode = "frob-nicate".to_owned(), "opcode: expected an operation, found 'frob-nicate'"),
@@ -259,6 +272,38 @@ fn what_does_not_make_a_module_is_refused_by_name() {
 }
 
 #[test]
+fn a_convolution_of_dense_operands_has_no_sparsity() {
+    let operand = |name: &str, id: i64, number: i64, dims: &[i64]| Instruction {
+        name: name.to_owned(),
+        opcode: "parameter".to_owned(),
+        shape: Some(shape(ElementType::F32, dims, &[1, 0])),
+        parameter_number: number,
+        id,
+        ..Default::default()
+    };
+    let dims = message::ConvolutionDims {
+        kernel_output_feature: 1,
+        input_feature: 1,
+        output_feature: 1,
+        ..Default::default()
+    };
+    let convolution = Instruction {
+        name: "c".to_owned(),
+        opcode: "convolution".to_owned(),
+        shape: Some(shape(ElementType::F32, &[2, 4], &[1, 0])),
+        operands: vec![1, 2],
+        convolution_dims: Some(dims),
+        sparsity_config: Some(message::SparsityConfig::default()),
+        id: 3,
+        ..Default::default()
+    };
+    let instructions = [operand("a", 1, 0, &[2, 3]), operand("b", 2, 1, &[3, 4]), convolution];
+    let module = read(&module_of(&instructions)).expect("a module").module;
+    assert!(printed(&module).contains("c = f32[2,4]{1,0} convolution(%a, %b), dim_labels=bf_io->bf\n"));
+    crate::shape::verify(&module).expect("a valid module");
+}
+
+#[test]
 fn names_that_no_text_can_hold_are_changed() {
     let mut parameter = Instruction {
         name: "a b".to_owned(),
@@ -273,6 +318,15 @@ fn names_that_no_text_can_hold_are_changed() {
     let names: Vec<_> = module.entry().instructions.values().map(|i| i.name.as_str()).collect();
     assert_eq!(names, ["a_b", "a_b.1"]);
     assert!(parse(&printed(&module)).is_ok());
+}
+
+#[test]
+fn names_differ_in_the_whole_message() {
+    let module = parse(&format!("HloModule m\n{REGIONS}ENTRY e {{ ROOT a = f32[] constant(1) }}")).expect("a module");
+    let back = read(&write(&module).expect("a message")).expect("a module").module;
+    let names: Vec<_> = back.computations.values().flat_map(|c| c.instructions.values()).map(|i| &i.name).collect();
+    let distinct: std::collections::HashSet<_> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len(), "{names:?}");
 }
 
 #[test]

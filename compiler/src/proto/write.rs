@@ -1,12 +1,14 @@
 //! A module to messages.
 //!
-//! Ids count from 1 through the module, in the order in which things are read back.
+//! Ids count from 1 through the module, in the order in which things are read back. XLA wants the names of instructions to
+//! differ in the whole module, where a module here has them differ in each computation: later ones get a number.
 
 use super::attributes::{
-    API_VERSIONS, CONVOLUTION_KINDS, DISTRIBUTIONS, DOT_ALGORITHMS, FFT_TYPES, PADDING_TYPES, PRECISIONS, RNG_ALGORITHMS,
-    SCHEDULES, TRANSPOSES, default_comparison,
+    API_VERSIONS, CONVOLUTION_KINDS, DISTRIBUTIONS, DOT_ALGORITHMS, FFT_TYPES, PADDING_TYPES, PRECISIONS,
+    RNG_ALGORITHMS, SCHEDULES, TRANSPOSES, default_comparison,
 };
 use super::message::{self, Aliases, Donors, DotDims, IndexedDims, Instruction as Message, ProgramShape};
+use super::read::Names;
 use super::{collective, kept, literal, named, shape, sharding, unsupported};
 use crate::hlo::{
     AliasKind, AttrKey, AttrValue, Computation, ComputationId, ConvolutionDims, ELIDED_CONSTANT, Instruction,
@@ -18,13 +20,14 @@ use brolga_runtime::{ArrayShape, Layout, Shape};
 use prost::Message as _;
 use std::collections::{HashMap, HashSet};
 
-/// What an instruction is called where it stands outside of its computation, by id.
-type Ids = HashMap<InstructionId, i64>;
+/// The id and the name that an instruction of a computation gets.
+type Ids = HashMap<InstructionId, (i64, String)>;
 
 pub(super) fn write(module: &Module) -> Result<Vec<u8>> {
     let fused = fusion_computations(module);
     let numbers: HashMap<ComputationId, i64> = module.order.iter().zip(1..).map(|(&id, n)| (id, n)).collect();
     let mut next = 0;
+    let mut names = Names::default();
     let mut out = message::Module {
         name: module.name.clone(),
         entry_name: module.entry().name.clone(),
@@ -34,10 +37,16 @@ pub(super) fn write(module: &Module) -> Result<Vec<u8>> {
     let mut schedule = message::Schedule::default();
     for &id in &module.order {
         let computation = &module.computations[id];
-        let ids: Ids = computation.order.iter().map(|&i| (i, { next += 1; next })).collect();
+        let mut ids = Ids::new();
+        for &i in &computation.order {
+            let instruction = &computation.instructions[i];
+            next += 1;
+            ids.insert(i, (next, names.fresh(&instruction.name, instruction.opcode.name())));
+        }
         let number = numbers.get(&id).copied().unwrap_or_default();
         if module.config.is_scheduled && !fused.contains(&id) {
-            let sequence = message::Ids { ids: computation.order.iter().filter_map(|i| ids.get(i).copied()).collect() };
+            let sequence = computation.order.iter().filter_map(|i| ids.get(i).map(|(id, _)| *id));
+            let sequence = message::Ids { ids: sequence.collect() };
             schedule.sequences.push(message::Sequence { computation: number, instructions: Some(sequence) });
         }
         let writer = Writer { computation, ids: &ids, numbers: &numbers };
@@ -211,12 +220,13 @@ impl Writer<'_> {
     }
 
     fn id(&self, id: InstructionId) -> Result<i64> {
-        self.ids.get(&id).copied().ok_or_else(|| Error::Internal(format!("{id} is not in its computation's order")))
+        let found = self.ids.get(&id).map(|(id, _)| *id);
+        found.ok_or_else(|| Error::Internal(format!("{id} is not in its computation's order")))
     }
 
     fn instruction(&self, id: InstructionId, i: &Instruction) -> Result<Message> {
         let mut m = Message {
-            name: i.name.clone(),
+            name: self.ids.get(&id).map_or_else(String::new, |(_, name)| name.clone()),
             opcode: i.opcode.name().to_owned(),
             shape: Some(shape::write(&i.shape)?),
             id: self.id(id)?,

@@ -598,7 +598,8 @@ impl<'a> Attributes<'a> {
                 }
             }
             (storage, expressed) => {
-                let what = format!("expected a type of integers and one of floats, found {storage:?} and {expressed:?}");
+                let what =
+                    format!("expected a type of integers and one of floats, found {storage:?} and {expressed:?}");
                 Err(malformed(what))
             }
         }
@@ -738,8 +739,7 @@ fn elements(ty: TensorType, blob: &[u8], packed: bool) -> Result<Elements> {
         return Ok(Elements { ty, data: Arc::new(data), is_splat });
     }
     let is_splat = blob.len() == size && count != 1;
-    let mut data =
-        ArrayLiteral::from_bytes(if is_splat { &scalar } else { &shape }, blob).ok_or_else(wrong)?;
+    let mut data = ArrayLiteral::from_bytes(if is_splat { &scalar } else { &shape }, blob).ok_or_else(wrong)?;
     if stored.bits() < 8 {
         let unused = 8 - stored.bits();
         for byte in data.bytes_mut() {

@@ -137,9 +137,10 @@ impl<'a> Walker<'a> {
         let (mut regions, mut is_isolated) = (0, false);
         if parts & has::REGIONS != 0 {
             let (count, isolated) = r.flagged()?;
-            regions = usize::try_from(count).ok().filter(|&n| n <= r.remaining()).ok_or_else(|| {
-                malformed(format!("expected at most {} regions, found {count}", r.remaining()))
-            })?;
+            regions = usize::try_from(count)
+                .ok()
+                .filter(|&n| n <= r.remaining())
+                .ok_or_else(|| malformed(format!("expected at most {} regions, found {count}", r.remaining())))?;
             is_isolated = isolated;
         }
         Ok(Head { dialect: op.dialect, name: op.name, attributes, location, results, operands, regions, is_isolated })
@@ -195,9 +196,10 @@ impl<'a> Walker<'a> {
         scope.next = scope.values.len();
         scope.values.resize(scope.next + values, None);
         let (operations, has_arguments) = r.flagged()?;
-        let operations = usize::try_from(operations).ok().filter(|&n| n <= r.remaining()).ok_or_else(|| {
-            malformed(format!("expected at most {} operations, found {operations}", r.remaining()))
-        })?;
+        let operations = usize::try_from(operations)
+            .ok()
+            .filter(|&n| n <= r.remaining())
+            .ok_or_else(|| malformed(format!("expected at most {} operations, found {operations}", r.remaining())))?;
         Ok(Some((operations, has_arguments)))
     }
 

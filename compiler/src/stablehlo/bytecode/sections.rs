@@ -2,8 +2,8 @@
 
 use super::malformed;
 use super::reader::Reader;
-use crate::error::{Error, Site};
 use crate::Result;
+use crate::error::{Error, Site};
 
 /// Newest version of the container that is read; MLIR has changed nothing since that portable artifacts use.
 const NEWEST: u64 = 6;
@@ -79,7 +79,8 @@ impl<'a> Container<'a> {
         };
         let strings = strings(take(id::STRING, "strings")?)?;
         let (dialects, op_names) = dialects(take(id::DIALECT, "dialects")?, &strings, version)?;
-        let (data, offsets) = (take(id::ATTR_TYPE, "attributes")?, take(id::ATTR_TYPE_OFFSET, "offsets of attributes")?);
+        let (data, offsets) =
+            (take(id::ATTR_TYPE, "attributes")?, take(id::ATTR_TYPE_OFFSET, "offsets of attributes")?);
         let (attributes, types) = entries(data, offsets, dialects.len())?;
         let ir = take(id::IR, "operations")?;
         let properties = take(id::PROPERTIES, "properties").ok().map(properties).transpose()?.unwrap_or_default();
@@ -115,11 +116,7 @@ fn text<'a>(strings: &[&'a [u8]], index: usize) -> Result<&'a str> {
 }
 
 /// Names of dialects, and names of operations by dialect.
-fn dialects<'a>(
-    mut r: Reader<'a>,
-    strings: &[&'a [u8]],
-    version: u64,
-) -> Result<(Vec<&'a str>, Vec<OpName<'a>>)> {
+fn dialects<'a>(mut r: Reader<'a>, strings: &[&'a [u8]], version: u64) -> Result<(Vec<&'a str>, Vec<OpName<'a>>)> {
     let count = r.count("dialects")?;
     let mut dialects = Vec::with_capacity(count);
     for _ in 0..count {
@@ -180,11 +177,7 @@ fn properties<'a>(mut r: Reader<'a>) -> Result<Vec<Reader<'a>>> {
 }
 
 /// Groups of resources, each with key, length and kind; blobs are aligned in the data.
-fn resources<'a>(
-    mut data: Reader<'a>,
-    mut r: Reader<'a>,
-    strings: &[&'a [u8]],
-) -> Result<Vec<(&'a [u8], &'a [u8])>> {
+fn resources<'a>(mut data: Reader<'a>, mut r: Reader<'a>, strings: &[&'a [u8]]) -> Result<Vec<(&'a [u8], &'a [u8])>> {
     const BLOB: u8 = 0;
     // The dialects' groups follow those of other owners.
     r.varint()?;

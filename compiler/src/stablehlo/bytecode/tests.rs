@@ -1,7 +1,7 @@
 //! `testdata/` holds one program of two functions as an artifact of the oldest version and of a newer one.
 
-use super::reader::Reader;
 use super::read;
+use super::reader::Reader;
 use crate::Error;
 use crate::stablehlo::ir::{Attribute, Dim, DotDims, Element, Program, TensorType, Type};
 use brolga_runtime::ElementType;

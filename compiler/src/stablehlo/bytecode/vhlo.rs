@@ -3,9 +3,7 @@
 use super::{malformed, unsupported};
 use crate::Result;
 use crate::hlo::ConvolutionDims;
-use crate::stablehlo::ir::{
-    Attribute, Dictionary, DotAlgorithm, DotDims, Element, GatherDims, ScatterDims, Type,
-};
+use crate::stablehlo::ir::{Attribute, Dictionary, DotAlgorithm, DotDims, Element, GatherDims, ScatterDims, Type};
 
 /// The name of an operation without its version, and the version: `add_v1` is `add`, 1.
 pub(super) fn base(name: &str) -> (&str, u32) {
@@ -53,8 +51,7 @@ pub(super) fn signature(attributes: Dictionary) -> Result<Signature> {
     let (Some(name), Some((arguments, results))) = (name, ty) else {
         return Err(malformed("expected a function with a name and a type"));
     };
-    for (list, count) in
-        [(&mut out.argument_attributes, arguments.len()), (&mut out.result_attributes, results.len())]
+    for (list, count) in [(&mut out.argument_attributes, arguments.len()), (&mut out.result_attributes, results.len())]
     {
         if list.len() > count {
             return Err(malformed(format!("expected attributes of {count} values of '{name}', found {}", list.len())));
@@ -103,8 +100,13 @@ pub(super) fn operation(name: &str, attributes: Dictionary) -> Result<(Box<str>,
             let (handle, kind) = (a.int("channel_id")?, a.int("channel_type")?);
             made.push(("channel_handle", Attribute::Channel { handle, kind }));
         }
-        "all_gather" | "all_reduce" | "all_to_all" | "collective_permute" | "collective_broadcast"
-        | "reduce_scatter" | "collective_reduce" => {
+        "all_gather"
+        | "all_reduce"
+        | "all_to_all"
+        | "collective_permute"
+        | "collective_broadcast"
+        | "reduce_scatter"
+        | "collective_reduce" => {
             let handle = a.take("channel_id").and_then(|v| v.to_int()).unwrap_or_default();
             if handle != 0 {
                 made.push(("channel_handle", Attribute::Channel { handle, kind: 0 }));
@@ -288,7 +290,9 @@ fn symbol(value: Attribute) -> Option<Attribute> {
 pub fn strip_defaults(operation: &str, attributes: &mut Dictionary) {
     let is_word = |a: &Attribute, word: &str| a.to_word() == Some(word);
     let is_default = |name: &str, a: &Attribute| match (operation, name) {
-        (_, "channel_handle") => matches!(a, Attribute::Channel { handle: 0, .. }) && !matches!(operation, "send" | "recv"),
+        (_, "channel_handle") => {
+            matches!(a, Attribute::Channel { handle: 0, .. }) && !matches!(operation, "send" | "recv")
+        }
         ("cholesky", "lower")
         | ("custom_call", "has_side_effect")
         | ("gather" | "dynamic_gather" | "scatter", "indices_are_sorted")
