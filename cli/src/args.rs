@@ -1,6 +1,8 @@
 //! What the command line accepts.
 
 use crate::compile::Emit;
+use brolga_compiler::front::{Argument, ReadOptions};
+use brolga_runtime::Shape;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use regex_lite::Regex;
 use std::path::PathBuf;
@@ -49,6 +51,38 @@ pub struct InputArgs {
     pub random_seed: Option<u64>,
 }
 
+/// Sizes that a program leaves open.
+#[derive(Args, Debug)]
+pub struct ShapeArgs {
+    /// The shape of an argument of a StableHLO program that leaves its sizes open, by name or by number:
+    /// `x=f32[8,128]`, `0=f32[8,128]`
+    #[arg(long = "shape", value_name = "ARG=SHAPE", value_parser = argument_shape)]
+    pub shapes: Vec<(Argument, Shape)>,
+}
+
+impl ShapeArgs {
+    /// What the reader is told of a module that will run on these inputs.
+    pub fn with_inputs(&self, inputs: &InputArgs) -> ReadOptions {
+        ReadOptions { shapes: self.shapes.clone(), sizes: crate::input::sizes(inputs) }
+    }
+
+    /// What the reader is told.
+    pub fn options(&self) -> ReadOptions {
+        ReadOptions { shapes: self.shapes.clone(), ..ReadOptions::default() }
+    }
+}
+
+/// Reads `x=f32[8,128]`.
+fn argument_shape(text: &str) -> Result<(Argument, Shape), String> {
+    let (name, shape) = text.split_once('=').ok_or("expected ARG=SHAPE, such as x=f32[8,128]")?;
+    let argument = match name.parse() {
+        Ok(number) => Argument::Number(number),
+        Err(_) => Argument::Name(name.to_owned()),
+    };
+    let shape = brolga_compiler::text::parse_shape(shape).map_err(|e| e.to_string())?;
+    Ok((argument, shape))
+}
+
 /// What to compile for.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TargetArgs {
@@ -66,8 +100,10 @@ pub struct TargetArgs {
 /// `brolga compile`.
 #[derive(Args, Debug)]
 pub struct CompileArgs {
-    /// A program: HLO text or a serialized HloModuleProto, HloProto or HloSnapshot; `-` is standard input
+    /// A program: HLO or StableHLO text, a portable artifact, an HloModuleProto; `-` is standard input
     pub module: PathBuf,
+    #[command(flatten)]
+    pub shapes: ShapeArgs,
     /// Where to write the object, or the only kind of output that --emit names
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
@@ -116,6 +152,8 @@ pub struct RunArgs {
     /// A program, in any form that `compile` takes, or an object that `brolga compile` wrote; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
+    pub shapes: ShapeArgs,
+    #[command(flatten)]
     pub input: InputArgs,
     /// Write leaf k of the result to DIR/out{k}.npy; without it results are printed as HLO literals
     #[arg(long, value_name = "DIR")]
@@ -156,8 +194,10 @@ pub struct RunArgs {
 /// `brolga parse`.
 #[derive(Args, Debug)]
 pub struct ParseArgs {
-    /// A program: HLO text or a serialized HloModuleProto, HloProto or HloSnapshot; `-` is standard input
+    /// A program: HLO or StableHLO text, a portable artifact, an HloModuleProto; `-` is standard input
     pub module: PathBuf,
+    #[command(flatten)]
+    pub shapes: ShapeArgs,
     /// Where to write the summary; without it, it is printed
     #[arg(long, value_name = "F.json")]
     pub summary: Option<PathBuf>,
@@ -166,8 +206,10 @@ pub struct ParseArgs {
 /// `brolga opt`.
 #[derive(Args, Debug)]
 pub struct OptArgs {
-    /// A program: HLO text or a serialized HloModuleProto, HloProto or HloSnapshot; `-` is standard input
+    /// A program: HLO or StableHLO text, a portable artifact, an HloModuleProto; `-` is standard input
     pub module: PathBuf,
+    #[command(flatten)]
+    pub shapes: ShapeArgs,
     /// Where to write the module, as an HloModuleProto where the ending is .pb; without it, it is printed
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
@@ -189,6 +231,8 @@ pub struct BenchArgs {
     /// A program, in any form that `compile` takes, or an object that `brolga compile` wrote; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
+    pub shapes: ShapeArgs,
+    #[command(flatten)]
     pub input: InputArgs,
     #[command(flatten)]
     pub target: TargetArgs,
@@ -206,8 +250,10 @@ pub struct BenchArgs {
 /// `brolga reduce`.
 #[derive(Args, Debug)]
 pub struct ReduceArgs {
-    /// A program: HLO text or a serialized HloModuleProto, HloProto or HloSnapshot; `-` is standard input
+    /// A program: HLO or StableHLO text, a portable artifact, an HloModuleProto; `-` is standard input
     pub module: PathBuf,
+    #[command(flatten)]
+    pub shapes: ShapeArgs,
     /// The command that fails: words, quoted as in a shell, of which `{}` is the path of a candidate; without `{}` the path
     /// comes last. No shell is started: say `sh -c '...'` for one
     #[arg(long, value_name = "COMMAND")]

@@ -27,13 +27,14 @@ const EMPTY: &str = "HloModule empty\n\nENTRY main {\n  ROOT nothing = () tuple(
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let options = compile::options(&args.target);
     let run_failure = |e: &dyn std::fmt::Display| Failure::Run(e.to_string());
-    let (program, object_bytes, compile_time, parameters) = match load(&args.module)? {
+    let options_of_module = args.shapes.with_inputs(&args.input);
+    let (program, object_bytes, compile_time, parameters) = match load(&args.module, &options_of_module)? {
         Input::Module(module, source) => {
             let mut best = Duration::MAX;
             let (begin, mut rounds) = (Instant::now(), 0);
             let (program, size) = loop {
                 let start = Instant::now();
-                let module = text::parse(source.text()).map_err(|e| Failure::program(e, &source))?;
+                let module = source.read(&options_of_module).map_err(|e| Failure::program(e, &source))?;
                 shape::verify(&module).map_err(|e| Failure::program(e, &source))?;
                 let artifact = brolga_compiler::compile(&module, &options).map_err(|e| Failure::program(e, &source))?;
                 let program = Program::from_object(&artifact.object).map_err(|e| run_failure(&e))?;

@@ -82,7 +82,7 @@ pub fn options(target: &TargetArgs) -> CompileOptions {
 
 /// `brolga compile`.
 pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
-    let (module, source) = load_module(&args.module)?;
+    let (module, source) = load_module(&args.module, &args.shapes.options())?;
     let emits = if args.emit.is_empty() { vec![Emit { kind: Kind::Obj, path: None }] } else { args.emit.clone() };
     let options = CompileOptions {
         name: args.name.clone(),

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::npy;
 use brolga_compiler::text;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, Literal, Shape, half};
+use std::io::Read;
 use std::path::Path;
 
 /// Makes the values of the entry parameters; those that came with the program where the command line says nothing.
@@ -57,6 +58,22 @@ pub fn gather(args: &InputArgs, parameters: &[Shape]) -> Result<Vec<Literal>, Fa
             })
         }
     }
+}
+
+/// The dimensions that each input says it has.
+pub fn sizes(args: &InputArgs) -> Vec<Option<Vec<i64>>> {
+    // A header is shorter than this.
+    const HEADER: u64 = 1 << 16;
+    let of = |spec: &String| {
+        let declared = spec.split_once('=').and_then(|(shape, _)| parse_shape(shape));
+        if let Some(declared) = declared {
+            return Some(declared.dims);
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::open(spec).ok()?.take(HEADER).read_to_end(&mut bytes).ok()?;
+        npy::describe(&bytes).ok().map(|(dims, _)| dims)
+    };
+    args.inputs.iter().map(of).collect()
 }
 
 fn shorten(spec: &str) -> String {

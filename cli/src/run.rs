@@ -24,7 +24,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         feeds: feeds::feeds(args, 1)?.into_iter().next().unwrap_or_default(),
         ..RunOptions::default()
     };
-    let result = match load(&args.module)? {
+    let result = match load(&args.module, &args.shapes.with_inputs(&args.input))? {
         Input::Module(module, source) => run_module(args, &options, &module, &source)?,
         Input::Object(bytes) => run_object(args, &options, &bytes)?,
     };
@@ -43,7 +43,7 @@ fn run_devices(args: &RunArgs, devices: usize) -> Result<(), Failure> {
             return Err(Failure::Unsupported("compiled code on several devices".to_owned()));
         }
     }
-    let (module, source) = load_module(&args.module)?;
+    let (module, source) = load_module(&args.module, &args.shapes.with_inputs(&args.input))?;
     let shapes = parameter_shapes(&module);
     // Inputs come device by device; a device without parameters still needs its empty list.
     let every: Vec<Shape> = (0..devices).flat_map(|_| shapes.iter().cloned()).collect();

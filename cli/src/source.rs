@@ -1,7 +1,7 @@
-//! Reading modules, in whatever form they come: files or standard input.
+//! Reading modules: files or standard input, in any of the forms that the front door knows.
 
 use crate::failure::Failure;
-use brolga_compiler::front::{self, Format};
+use brolga_compiler::front::{self, Format, ReadOptions};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::shape;
 use brolga_runtime::Literal;
@@ -17,6 +17,9 @@ const LARGEST_FILE: u64 = 1 << 31;
 pub struct Source {
     name: String,
     text: String,
+    /// The file, where it is not text.
+    bytes: Vec<u8>,
+    ending: Option<String>,
     inputs: Vec<Literal>,
 }
 
@@ -24,6 +27,12 @@ impl Source {
     /// The name to show: the path as given, or `<stdin>`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Reads the module again.
+    pub fn read(&self, options: &ReadOptions) -> brolga_compiler::Result<Module> {
+        let bytes = if self.bytes.is_empty() { self.text.as_bytes() } else { &self.bytes };
+        front::read(bytes, self.ending.as_deref(), options).map(|read| read.module)
     }
 
     /// The text; empty for a program that came as a message.
@@ -46,53 +55,58 @@ pub enum Input {
 }
 
 /// Reads a module or an object.
-pub fn load(path: &Path) -> Result<Input, Failure> {
-    load_with(path, shape::verify)
+pub fn load(path: &Path, options: &ReadOptions) -> Result<Input, Failure> {
+    load_with(path, options, shape::verify)
 }
 
-fn load_with(path: &Path, verify: fn(&Module) -> brolga_compiler::Result<()>) -> Result<Input, Failure> {
+fn load_with(
+    path: &Path,
+    options: &ReadOptions,
+    verify: fn(&Module) -> brolga_compiler::Result<()>,
+) -> Result<Input, Failure> {
     let (name, bytes) = read(path)?;
     // Standard input has no ending; objects say what they are in their first bytes.
     if bytes.starts_with(b"\x7fELF") || path.extension().is_some_and(|e| e == "o") {
         return Ok(Input::Object(bytes));
     }
     let ending = path.extension().and_then(|e| e.to_str());
-    let result = front::read(&bytes, ending, &front::ReadOptions::default());
-    // What is shown of a program is its text; a message has none.
-    let text = if Format::detect(&bytes, ending).is_text() { shown(bytes) } else { String::new() };
-    match result {
-        Ok(front::Read { module, inputs, .. }) => {
-            let source = Arc::new(Source { name, text, inputs });
-            verify(&module).map_err(|e| Failure::program(e, &source))?;
-            Ok(Input::Module(Box::new(module), source))
-        }
-        Err(error) => Err(Failure::program(error, &Arc::new(Source { name, text, inputs: Vec::new() }))),
-    }
+    let read = front::read(&bytes, ending, options);
+    // What is not text has no lines to show; of what ceases to be text, the part before is shown.
+    let is_text = Format::detect(&bytes, ending).is_text();
+    let (text, bytes) = if is_text { (text_of(bytes), Vec::new()) } else { (String::new(), bytes) };
+    let (read, inputs) = match read {
+        Ok(front::Read { module, inputs, .. }) => (Ok(module), inputs),
+        Err(error) => (Err(error), Vec::new()),
+    };
+    let source = Arc::new(Source { name, text, bytes, ending: ending.map(str::to_owned), inputs });
+    let module = read.map_err(|e| Failure::program(e, &source))?;
+    verify(&module).map_err(|e| Failure::program(e, &source))?;
+    Ok(Input::Module(Box::new(module), source))
+}
+
+/// The bytes as text, as far as they are.
+fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| {
+        let good = error.utf8_error().valid_up_to();
+        String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned()
+    })
 }
 
 /// Reads a module; an object is refused.
-pub fn load_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failure> {
-    only_module(path, load(path)?)
+pub fn load_module(path: &Path, options: &ReadOptions) -> Result<(Box<Module>, Arc<Source>), Failure> {
+    only_module(path, load(path, options)?)
 }
 
 /// Reads a module that will not be run: calls need not agree with what they call.
-pub fn load_open_module(path: &Path) -> Result<(Box<Module>, Arc<Source>), Failure> {
-    only_module(path, load_with(path, shape::verify_open)?)
+pub fn load_open_module(path: &Path, options: &ReadOptions) -> Result<(Box<Module>, Arc<Source>), Failure> {
+    only_module(path, load_with(path, options, shape::verify_open)?)
 }
 
 fn only_module(path: &Path, input: Input) -> Result<(Box<Module>, Arc<Source>), Failure> {
     match input {
         Input::Module(module, source) => Ok((module, source)),
-        Input::Object(_) => Err(Failure::Usage(format!("{}: expected a program, found an object", path.display()))),
+        Input::Object(_) => Err(Failure::Usage(format!("{}: expected a module, found an object", path.display()))),
     }
-}
-
-/// The text up to where it ceases to be UTF-8.
-fn shown(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| {
-        let good = error.utf8_error().valid_up_to();
-        String::from_utf8_lossy(error.as_bytes().get(..good).unwrap_or_default()).into_owned()
-    })
 }
 
 /// Reads a file, or standard input for `-`; gives the name to show with it.

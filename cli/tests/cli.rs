@@ -115,12 +115,19 @@ fn the_summary_counts() {
 }
 
 #[test]
-fn other_forms_are_unsupported() {
-    for file in ["model.pb", "model.mlir"] {
-        let output = brolga(&["run", file], "");
-        assert_eq!(status(&output), 3);
-        assert!(stderr(&output).contains("not supported yet"), "{}", stderr(&output));
-    }
+fn stablehlo_is_read_and_its_mistakes_are_shown() {
+    const GOOD: &str = "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n  \
+        %0 = stablehlo.add %x, %x : tensor<?xf32>\n  return %0 : tensor<?xf32>\n}\n";
+    let output = brolga(&["run", "-", "--shape", "x=f32[3]", "--input", "f32[3]={1,2,3}"], GOOD);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("{2, 4, 6}"), "{output:?}");
+    let output = brolga(&["parse", "-"], GOOD);
+    assert_eq!(status(&output), 2);
+    assert!(stderr(&output).contains("expected a shape for argument 'x'"), "{}", stderr(&output));
+    let output = brolga(&["parse", "-"], &GOOD.replace("%x, %x", "%x, %y"));
+    assert_eq!(status(&output), 2);
+    let shown = stderr(&output);
+    assert!(shown.contains("<stdin>:2:") && shown.contains("'%y' is not defined"), "{shown}");
 }
 
 #[test]

@@ -19,8 +19,10 @@
 //! as a dependency; with a checked-in object ([`Builder::object`]) the compiler is still what makes the bindings.
 
 use crate::codegen::target::TargetOptions;
+use crate::front::{self, Argument, ReadOptions};
 use crate::object::{c_header, read_descriptor, rust_bindings, static_archive};
-use crate::{CompileOptions, compile, shape, symbol_name, text};
+use crate::{CompileOptions, compile, shape, symbol_name};
+use brolga_runtime::Shape;
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -81,6 +83,7 @@ pub struct Builder {
     features: Vec<String>,
     out_dir: Option<PathBuf>,
     options: CompileOptions,
+    shapes: Vec<(Argument, Shape)>,
     silent: bool,
 }
 
@@ -90,9 +93,15 @@ impl Builder {
         Builder::default()
     }
 
-    /// The HLO text to compile; relative paths start at the package's root.
+    /// The module to compile, in any form that [`crate::front`] reads; relative paths start at the package's root.
     pub fn module(&mut self, path: impl Into<PathBuf>) -> &mut Builder {
         self.source = Some(Source::Module(path.into()));
+        self
+    }
+
+    /// The shape of an argument, by its name, whose sizes a StableHLO program leaves open.
+    pub fn shape(&mut self, argument: impl Into<String>, shape: Shape) -> &mut Builder {
+        self.shapes.push((Argument::Name(argument.into()), shape));
         self
     }
 
@@ -185,8 +194,9 @@ impl Builder {
         bytes: Vec<u8>,
         target: TargetOptions,
     ) -> Result<(Vec<u8>, DescriptorInfo), BuildError> {
-        let source = String::from_utf8(bytes).map_err(|e| at(path, e))?;
-        let module = text::parse(&source).map_err(|e| at(path, e))?;
+        let ending = path.extension().and_then(|e| e.to_str());
+        let options = ReadOptions { shapes: self.shapes.clone(), ..ReadOptions::default() };
+        let module = front::read(&bytes, ending, &options).map_err(|e| at(path, e))?.module;
         shape::verify(&module).map_err(|e| at(path, e))?;
         let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
         let name = symbol_name(self.name.as_deref().unwrap_or(stem));

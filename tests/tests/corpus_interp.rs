@@ -5,8 +5,8 @@
 //! the list stays true. `BROLGA_FILTER` runs only cases whose `suite/name` contains it.
 
 use brolga_cli::npy;
+use brolga_compiler::front::{self, ReadOptions};
 use brolga_compiler::interp::{self, Options};
-use brolga_compiler::text;
 use brolga_runtime::{ArrayLiteral, Literal, Shape};
 use brolga_tests::compare::compare;
 use brolga_tests::corpus::{self, Case, Expect};
@@ -39,9 +39,10 @@ fn argument<'a>(case: &Case, shape: &Shape, files: &mut impl Iterator<Item = &'a
     })
 }
 
-fn run(case: &Case) -> Result<(), String> {
-    let source = case.files.get("module.hlo").and_then(|b| std::str::from_utf8(b).ok()).ok_or("no module")?;
-    let module = text::parse(source).map_err(|e| format!("parse: {e}"))?;
+fn run(case: &Case, ending: &str) -> Result<(), String> {
+    let bytes = case.files.get(&format!("module.{ending}")).ok_or("no module")?;
+    let read = front::read(bytes, Some(ending), &ReadOptions::default()).map_err(|e| format!("parse: {e}"))?;
+    let module = read.module;
     let entry = module.entry();
     let mut files = case.inputs.iter();
     let shapes = entry.parameters().into_iter().map(|p| &entry.instructions[p].shape);
@@ -74,6 +75,16 @@ fn run(case: &Case) -> Result<(), String> {
 
 #[test]
 fn the_interpreter_agrees_with_the_corpus() {
+    agrees("hlo");
+}
+
+#[test]
+fn the_interpreter_agrees_with_the_corpus_in_stablehlo() {
+    agrees("mlir");
+}
+
+/// Every case that holds a module of this ending.
+fn agrees(ending: &str) {
     let Some(folder) = std::env::var_os("BROLGA_CONFORMANCE").map(PathBuf::from) else {
         eprintln!("SKIPPED: BROLGA_CONFORMANCE does not name a folder with the conformance corpus");
         return;
@@ -84,6 +95,7 @@ fn the_interpreter_agrees_with_the_corpus() {
         cases.extend(corpus::read(&source).expect("a suite can be read"));
     }
     cases.retain(|c| c.expect == Expect::Run && c.id().contains(&filter));
+    cases.retain(|c| c.files.contains_key(&format!("module.{ending}")));
     assert!(!cases.is_empty(), "the corpus has suites");
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
@@ -92,7 +104,8 @@ fn the_interpreter_agrees_with_the_corpus() {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let start = Instant::now();
-                    let outcome = catch_unwind(AssertUnwindSafe(|| run(case))).unwrap_or_else(|_| Err("PANIC".into()));
+                    let outcome =
+                        catch_unwind(AssertUnwindSafe(|| run(case, ending))).unwrap_or_else(|_| Err("PANIC".into()));
                     outcomes.lock().expect("no panics here").push((case, outcome, start.elapsed()));
                 }
             });

@@ -12,6 +12,9 @@ pub mod ir;
 mod lower;
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 use crate::error::Result;
 use crate::hlo::Module;
 use brolga_runtime::Shape;
@@ -21,6 +24,8 @@ use brolga_runtime::Shape;
 pub struct ReadOptions {
     /// Shapes of arguments whose sizes the program leaves open.
     pub shapes: Vec<(Argument, Shape)>,
+    /// Sizes of the arguments in order, such as those of a run's inputs, for open sizes that `shapes` says nothing of.
+    pub sizes: Vec<Option<Vec<i64>>>,
 }
 
 /// Which argument of the entry function.

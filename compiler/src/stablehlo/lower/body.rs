@@ -1,6 +1,6 @@
 //! One computation under construction, and the values that names of the program stand for in it.
 
-use super::{Lowering, MAX_INSTRUCTIONS, Origin, hlo_name, shape_of};
+use super::{Lowering, MAX_DEPTH, MAX_INSTRUCTIONS, Origin, hlo_name, shape_of};
 use crate::error::{Error, Result, Site};
 use crate::hlo::{
     AttrKey, AttrValue, Attrs, Category, ComputationId, Instruction, InstructionId, Opcode, SourceLocation,
@@ -229,12 +229,7 @@ impl<'l, 'p> Body<'l, 'p> {
         self.emit(Opcode::BitcastConvert, &[operand], Attrs::new(), Some(shape))
     }
 
-    pub fn compare(
-        &mut self,
-        a: InstructionId,
-        direction: &'static str,
-        b: InstructionId,
-    ) -> Result<InstructionId> {
+    pub fn compare(&mut self, a: InstructionId, direction: &'static str, b: InstructionId) -> Result<InstructionId> {
         let attrs = Attrs::new().with(AttrKey::Direction, AttrValue::Word(direction));
         self.emit(Opcode::Compare, &[a, b], attrs, None)
     }
@@ -410,6 +405,17 @@ impl<'l, 'p> Body<'l, 'p> {
 
     /// Converts operations up to the terminator, and yields its operands.
     pub fn operations(&mut self, operations: &'p [Operation]) -> Result<Vec<InstructionId>> {
+        // Calls in regions in calls: the product of both limits would be too deep for the stack.
+        if self.lowering.depth == MAX_DEPTH {
+            return Err(self.unsupported(format!("regions and calls nested more than {MAX_DEPTH} deep")));
+        }
+        self.lowering.depth += 1;
+        let results = self.operations_inside(operations);
+        self.lowering.depth -= 1;
+        results
+    }
+
+    fn operations_inside(&mut self, operations: &'p [Operation]) -> Result<Vec<InstructionId>> {
         for op in operations {
             self.begin(op);
             if matches!(&*op.name, "stablehlo.return" | "func.return" | "chlo.return" | "mhlo.return") {

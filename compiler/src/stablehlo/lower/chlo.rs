@@ -109,11 +109,13 @@ impl<'p> Body<'_, 'p> {
         function: impl FnOnce(&mut Self, &[InstructionId]) -> Result<InstructionId>,
     ) -> Result<InstructionId> {
         let operands = self.all_operands(op)?;
-        let wanted = if matches!(&*op.name, "chlo.zeta" | "chlo.polygamma" | "chlo.broadcast_zeta" | "chlo.broadcast_polygamma") {
-            2
-        } else {
-            1
-        };
+        let wanted =
+            if matches!(&*op.name, "chlo.zeta" | "chlo.polygamma" | "chlo.broadcast_zeta" | "chlo.broadcast_polygamma")
+            {
+                2
+            } else {
+                1
+            };
         if operands.len() != wanted {
             let message = format!("expected {wanted} operands of {}, found {}", op.name, operands.len());
             return Err(self.invalid("arity", message));
@@ -265,7 +267,12 @@ impl<'p> Body<'_, 'p> {
         Ok(result?)
     }
 
-    fn broadcast_result(&mut self, op: &'p Operation, plain: &str, operands: &[InstructionId]) -> Result<InstructionId> {
+    fn broadcast_result(
+        &mut self,
+        op: &'p Operation,
+        plain: &str,
+        operands: &[InstructionId],
+    ) -> Result<InstructionId> {
         let opcode = match plain {
             "add" => Opcode::Add,
             "and" => Opcode::And,

@@ -10,7 +10,9 @@ impl<'p> Body<'_, 'p> {
     pub fn collective(&mut self, op: &'p Operation, short: &str) -> Result<Option<Vec<InstructionId>>> {
         let one = |id: InstructionId| Ok(Some(vec![id]));
         match short {
-            "replica_id" => one(self.emit(Opcode::ReplicaId, &[], Attrs::new(), Some(Shape::scalar(ElementType::U32)))?),
+            "replica_id" => {
+                one(self.emit(Opcode::ReplicaId, &[], Attrs::new(), Some(Shape::scalar(ElementType::U32)))?)
+            }
             "partition_id" => {
                 one(self.emit(Opcode::PartitionId, &[], Attrs::new(), Some(Shape::scalar(ElementType::U32)))?)
             }
@@ -58,7 +60,9 @@ impl<'p> Body<'_, 'p> {
             }
             "collective_broadcast" => {
                 if self.bool_or(op, "has_dynamic_root", false)? {
-                    return Err(self.unsupported("a collective_broadcast whose root is known only when the program runs"));
+                    return Err(
+                        self.unsupported("a collective_broadcast whose root is known only when the program runs")
+                    );
                 }
                 let operands = self.all_operands(op)?;
                 let mut attrs = self.groups(op)?;

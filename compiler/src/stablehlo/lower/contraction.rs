@@ -38,8 +38,7 @@ impl<'p> Body<'_, 'p> {
             "dot" => {
                 let operands: [InstructionId; 2] = self.operands(op)?;
                 let rank = self.array(operands[0])?.rank() as i64;
-                let dims =
-                    DotDims { lhs_contracting: vec![rank - 1], rhs_contracting: vec![0], ..DotDims::default() };
+                let dims = DotDims { lhs_contracting: vec![rank - 1], rhs_contracting: vec![0], ..DotDims::default() };
                 self.dot(op, operands, &dims)?
             }
             "convolution" => {
@@ -198,10 +197,9 @@ impl<'p> Body<'_, 'p> {
         let mut attrs = Attrs::new()
             .with(AttrKey::DimLabels, AttrValue::DimLabels(dims.clone()))
             .with(AttrKey::Window, AttrValue::Window(self.window(&sizes, &window)?));
-        for (name, key) in [
-            ("feature_group_count", AttrKey::FeatureGroupCount),
-            ("batch_group_count", AttrKey::BatchGroupCount),
-        ] {
+        for (name, key) in
+            [("feature_group_count", AttrKey::FeatureGroupCount), ("batch_group_count", AttrKey::BatchGroupCount)]
+        {
             let count = self.int_or(op, name, 1)?;
             if count != 1 {
                 attrs.set(key, AttrValue::Int(count));
@@ -261,7 +259,8 @@ impl<'p> Body<'_, 'p> {
                 _ => {}
             }
         }
-        let free = |list: &[char], other: &[char]| list.iter().filter(|c| !other.contains(c)).copied().collect::<Vec<_>>();
+        let free =
+            |list: &[char], other: &[char]| list.iter().filter(|c| !other.contains(c)).copied().collect::<Vec<_>>();
         order.extend(free(&lhs, &rhs));
         order.extend(free(&rhs, &lhs));
         let permutation: Option<Vec<i64>> = to.iter().map(|c| place(&order, c)).collect();

@@ -64,8 +64,8 @@ impl<'p> Body<'_, 'p> {
         let config = match op.attribute("backend_config").or(op.attribute("mhlo.backend_config")) {
             Some(Attribute::Dictionary(d)) if convention == 4 || !d.is_empty() => Some(self.dictionary_text(d)?),
             Some(Attribute::String(bytes)) if !bytes.is_empty() => {
-                let text = std::str::from_utf8(bytes)
-                    .map_err(|_| self.unsupported("a backend_config that is not UTF-8"))?;
+                let text =
+                    std::str::from_utf8(bytes).map_err(|_| self.unsupported("a backend_config that is not UTF-8"))?;
                 Some(quote(text))
             }
             _ => None,

@@ -97,7 +97,8 @@ impl<'p> Body<'_, 'p> {
             "select" => {
                 let [condition, yes, no] = self.operands(op)?;
                 let like = self.array(yes)?;
-                let condition = if self.array(condition)?.rank() == 0 { self.splat(condition, &like)? } else { condition };
+                let condition =
+                    if self.array(condition)?.rank() == 0 { self.splat(condition, &like)? } else { condition };
                 one(self.op(Opcode::Select, &[condition, yes, no])?)
             }
             "compare" => one(self.comparison(op)?),

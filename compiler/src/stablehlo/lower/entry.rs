@@ -12,7 +12,8 @@ impl<'p> Lowering<'p> {
     /// Converts the entry function: `main`, or the only public one.
     pub fn entry(&mut self, options: &ReadOptions) -> Result<()> {
         let function = self.entry_function()?;
-        let site = || Site { instruction: Some(format!("func.func @{}", function.name)), location: function.at, length: 0 };
+        let site =
+            || Site { instruction: Some(format!("func.func @{}", function.name)), location: function.at, length: 0 };
         let partitions = self.count("mhlo.num_partitions", &site)?;
         self.module.config.num_partitions = partitions.filter(|&n| n != 1);
         self.module.config.replica_count = self.count("mhlo.num_replicas", &site)?.filter(|&n| n != 1);
@@ -77,17 +78,14 @@ impl<'p> Lowering<'p> {
         options: &ReadOptions,
         site: &dyn Fn() -> Site,
     ) -> Result<Vec<Shape>> {
-        let names: Vec<String> = (0..function.arguments.len())
-            .map(|k| parameter_name(self.program, function, k))
-            .collect();
+        let names: Vec<String> =
+            (0..function.arguments.len()).map(|k| parameter_name(self.program, function, k)).collect();
         let invalid = |message: String| Error::Invalid { site: site(), constraint: "argument.shape", message };
         let mut given: Vec<Option<&Shape>> = vec![None; names.len()];
         for (argument, shape) in &options.shapes {
             let slot = match argument {
                 Argument::Number(n) => given.get_mut(*n),
-                Argument::Name(name) => {
-                    names.iter().position(|n| n == name).and_then(|k| given.get_mut(k))
-                }
+                Argument::Name(name) => names.iter().position(|n| n == name).and_then(|k| given.get_mut(k)),
             };
             match slot {
                 Some(slot) => *slot = Some(shape),
@@ -102,8 +100,14 @@ impl<'p> Lowering<'p> {
             }
         }
         let mut out = Vec::new();
-        for ((ty, name), given) in function.arguments.iter().zip(&names).zip(given) {
-            let shape = match (super::shape_of(ty), given) {
+        for (k, ((ty, name), given)) in function.arguments.iter().zip(&names).zip(given).enumerate() {
+            let sized = match (options.sizes.get(k), ty) {
+                (Some(Some(dims)), Type::Tensor(t)) if is_open(ty) => {
+                    super::element_type(&t.element).ok().map(|e| Shape::array(e, dims.clone()))
+                }
+                _ => None,
+            };
+            let shape = match (super::shape_of(ty), given.or(sized.as_ref())) {
                 (_, Some(shape)) if agrees_with(ty, shape) => shape.without_layout(),
                 (_, Some(shape)) => {
                     return Err(invalid(format!("expected a shape of {ty} for argument '{name}', found {shape:#}")));

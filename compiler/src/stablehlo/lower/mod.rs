@@ -40,6 +40,9 @@ use body::{Body, Graph, agrees as agrees_with};
 /// Calls that are converted in place may nest so deep.
 const MAX_CALLS: usize = 128;
 
+/// Regions and calls may nest so deep together.
+const MAX_DEPTH: usize = 160;
+
 /// Instructions that all functions converted in place may make together, so that calls of calls stay bounded.
 const MAX_INSTRUCTIONS: usize = 1 << 22;
 
@@ -66,6 +69,7 @@ pub(super) fn lower(program: &Program, options: &ReadOptions) -> Result<Module> 
         open: HashSet::new(),
         calls: Vec::new(),
         instructions: 0,
+        depth: 0,
     };
     lowering.find_open();
     lowering.entry(options)?;
@@ -94,6 +98,8 @@ struct Lowering<'p> {
     calls: Vec<&'p str>,
     /// Instructions made so far.
     instructions: usize,
+    /// Regions and calls being converted.
+    depth: usize,
 }
 
 impl<'p> Lowering<'p> {

@@ -268,12 +268,7 @@ impl<'p> Body<'_, 'p> {
         }
     }
 
-    fn gathered(
-        &mut self,
-        op: &'p Operation,
-        operands: [InstructionId; 2],
-        sizes: Vec<i64>,
-    ) -> Result<InstructionId> {
+    fn gathered(&mut self, op: &'p Operation, operands: [InstructionId; 2], sizes: Vec<i64>) -> Result<InstructionId> {
         let Attribute::Gather(dims) = self.attribute(op, "dimension_numbers")? else {
             return Err(self.invalid("attribute.kind", "expected #stablehlo.gather<...> as dimension_numbers"));
         };

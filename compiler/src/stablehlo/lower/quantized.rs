@@ -15,7 +15,8 @@ use std::sync::Arc;
 fn computes(short: &str) -> bool {
     matches!(
         short,
-        "abs" | "add"
+        "abs"
+            | "add"
             | "atan2"
             | "cbrt"
             | "ceil"
@@ -147,7 +148,9 @@ impl<'p> Body<'_, 'p> {
                 let mut all = operands.iter().chain(&results).flatten();
                 let first = all.next();
                 let same = |q: &&&Arc<Quantized>| {
-                    first.is_some_and(|f| f.scales == q.scales && f.zero_points == q.zero_points && f.storage == q.storage)
+                    first.is_some_and(|f| {
+                        f.scales == q.scales && f.zero_points == q.zero_points && f.storage == q.storage
+                    })
                 };
                 if all.all(|q| same(&q)) {
                     return Ok(None);

@@ -92,10 +92,9 @@ impl<'p> Body<'_, 'p> {
             attrs.set(AttrKey::InputBatchingDims, AttrValue::Ints(dims.input_batching_dims.clone()));
             attrs.set(AttrKey::ScatterIndicesBatchingDims, AttrValue::Ints(dims.scatter_indices_batching_dims.clone()));
         }
-        for (name, key) in [
-            ("indices_are_sorted", AttrKey::IndicesAreSorted),
-            ("unique_indices", AttrKey::UniqueIndices),
-        ] {
+        for (name, key) in
+            [("indices_are_sorted", AttrKey::IndicesAreSorted), ("unique_indices", AttrKey::UniqueIndices)]
+        {
             if self.bool_or(op, name, false)? {
                 attrs.set(key, AttrValue::Bool(true));
             }

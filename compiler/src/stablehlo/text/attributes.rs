@@ -38,8 +38,7 @@ impl<'a> Reader<'a> {
                 let start = self.c.start();
                 let name: String = if self.c.peek() == Some(b'"') {
                     let bytes = self.c.string("the name of an attribute")?;
-                    String::from_utf8(bytes)
-                        .map_err(|_| self.c.error(start, "expected a name in UTF-8".to_owned()))?
+                    String::from_utf8(bytes).map_err(|_| self.c.error(start, "expected a name in UTF-8".to_owned()))?
                 } else {
                     match self.c.word() {
                         Some(word) => word.to_owned(),

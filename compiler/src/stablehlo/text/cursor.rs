@@ -181,9 +181,9 @@ impl<'a> Cursor<'a> {
     pub(super) fn int(&mut self, what: &str) -> Result<i64> {
         let start = self.start();
         let text = self.int_text(what)?;
-        to_i128(text).and_then(fit).ok_or_else(|| {
-            self.error(start, format!("expected {what} that fits 64 bits, found '{}'", shorten(text)))
-        })
+        to_i128(text)
+            .and_then(fit)
+            .ok_or_else(|| self.error(start, format!("expected {what} that fits 64 bits, found '{}'", shorten(text))))
     }
 
     /// Takes the text of an integer.

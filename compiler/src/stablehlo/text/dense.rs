@@ -23,7 +23,6 @@ pub(in crate::stablehlo) fn storage_type(element: &Element) -> Option<ElementTyp
 impl<'a> Reader<'a> {
     /// `dense<...> : tensor<...>` and `dense_resource<...> : tensor<...>`
     pub(super) fn elements(&mut self) -> Result<Attribute> {
-        let start = self.c.start();
         let is_resource = self.c.word() == Some("dense_resource");
         self.c.expect("<")?;
         let inside = self.c.start();
@@ -41,8 +40,7 @@ impl<'a> Reader<'a> {
         };
         let after = self.c.pos();
         let storage = storage_type(&ty.element);
-        let storage =
-            storage.ok_or_else(|| self.c.unsupported(at, format!("constants of {}", self.c.since(at))))?;
+        let storage = storage.ok_or_else(|| self.c.unsupported(at, format!("constants of {}", self.c.since(at))))?;
         let fixed = |d: &Dim| match d {
             Dim::Fixed(n) => Some(*n),
             _ => None,
@@ -79,7 +77,6 @@ impl<'a> Reader<'a> {
         self.c.rewind(end);
         self.c.expect(">")?;
         self.c.rewind(after);
-        let _ = start;
         Ok(Attribute::Elements(elements))
     }
 
@@ -137,11 +134,7 @@ impl<'a> Reader<'a> {
 
 /// Elements as MLIR stores them: little endian, types under a byte in a byte each, `i1` in a bit or a byte each; as many as
 /// the type has, or one for all.
-pub(in crate::stablehlo) fn from_raw(
-    ty: &TensorType,
-    shape: &ArrayShape,
-    bytes: &[u8],
-) -> std::result::Result<Elements, String> {
+fn from_raw(ty: &TensorType, shape: &ArrayShape, bytes: &[u8]) -> std::result::Result<Elements, String> {
     let storage = shape.ty;
     let count = shape.elements();
     let size = storage.byte_size();

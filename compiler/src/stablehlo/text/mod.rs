@@ -18,9 +18,6 @@ mod locations;
 mod pretty;
 mod types;
 
-#[cfg(test)]
-mod tests;
-
 use crate::error::Result;
 use crate::stablehlo::ir::{
     Attribute, Dictionary, Function, Location, LocationId, Operation, Program, Region, Type, Value, ValueData,
@@ -30,7 +27,7 @@ use cursor::Cursor;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-pub(in crate::stablehlo) use dense::{from_raw, storage_type};
+pub(in crate::stablehlo) use dense::storage_type;
 
 /// Reads a program.
 ///

@@ -6,9 +6,7 @@
 use super::{Reader, empty_operation};
 use crate::Result;
 use crate::hlo::ConvolutionDims;
-use crate::stablehlo::ir::{
-    Attribute, DotDims, Element, Elements, Operation, Region, TensorType, Type, Value,
-};
+use crate::stablehlo::ir::{Attribute, DotDims, Element, Elements, Operation, Region, TensorType, Type, Value};
 use brolga_runtime::{ArrayLiteral, ElementType};
 use std::sync::Arc;
 
@@ -349,11 +347,8 @@ impl<'a> Reader<'a> {
                 return Err(self.c.expected(&format!("an operand or an attribute of {}", operation.name)));
             }
         };
-        let value = if self.c.peek() == Some(b'[') {
-            Attribute::ints(self.c.ints("a number")?)
-        } else {
-            self.attribute()?
-        };
+        let value =
+            if self.c.peek() == Some(b'[') { Attribute::ints(self.c.ints("a number")?) } else { self.attribute()? };
         operation.attributes.set(attribute, value);
         Ok(())
     }

@@ -324,15 +324,7 @@ impl<'a> Reader<'a> {
             self.scale(&mut scales, &mut zero_points)?;
         }
         self.c.expect(">")?;
-        let quantized = Quantized {
-            storage,
-            storage_min: min,
-            storage_max: max,
-            expressed,
-            axis,
-            scales,
-            zero_points,
-        };
+        let quantized = Quantized { storage, storage_min: min, storage_max: max, expressed, axis, scales, zero_points };
         Ok(Element::Quantized(Arc::new(quantized)))
     }
 

@@ -75,10 +75,16 @@ pub fn unpack(case: &Case, dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// An engine's name in two: what runs, and the ending of the module that it reads. `jit-mlir` is the jit on StableHLO text.
+pub fn form(engine: &str) -> (&str, &str) {
+    engine.split_once('-').unwrap_or((engine, "hlo"))
+}
+
 /// `PROGRAM run` on an unpacked case.
 fn run_command(program: &Path, case: &Case, engine: &str, dir: &Path, out: &Path) -> Command {
     let mut command = Command::new(program);
-    command.arg("run").arg(dir.join("module.hlo")).args(["--engine", engine]);
+    let (engine, ending) = form(engine);
+    command.arg("run").arg(dir.join(format!("module.{ending}"))).args(["--engine", engine]);
     if case.replicas * case.partitions > 1 {
         command.args(["--replicas", &case.replicas.to_string(), "--partitions", &case.partitions.to_string()]);
     }

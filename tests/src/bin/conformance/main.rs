@@ -8,7 +8,8 @@
 //! Besides the engines proper there are four pseudo-engines: `parse` holds the cases that are only read (`expect` is
 //! `parse` or `error`), `print` checks that every module which parses prints to a text that reads as the same module,
 //! `diagnose` that invalid modules are refused with the recorded error, and `threads` that compiled code gives the same
-//! bits on 1, 2, 4 and 8 threads, with every phase split that can be.
+//! bits on 1, 2, 4 and 8 threads, with every phase split that can be. `ENGINE-mlir` runs the cases that hold `module.mlir`
+//! from it.
 
 mod check;
 mod diagnose;
@@ -34,8 +35,9 @@ struct Options {
     /// The program
     #[arg(long, default_value = "target/release/brolga")]
     brolga: PathBuf,
-    /// Engines to run: interp, jit, aot, auto; parse, print and diagnose for what is only read; threads
-    #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp,jit,aot")]
+    /// Engines to run: interp, jit, aot, auto, each with `-mlir` or `-pb` for the modules of that form; parse, print and
+    /// diagnose for what is only read; threads
+    #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp,jit,aot,jit-mlir")]
     engine: Vec<String>,
     /// Only suites whose name matches
     #[arg(long)]
@@ -120,7 +122,7 @@ fn applies(engine: &str, case: &Case) -> bool {
         "parse" => case.expect != Expect::Run,
         "print" => case.expect != Expect::Error,
         "diagnose" => case.expect == Expect::Error,
-        _ => case.expect == Expect::Run,
+        _ => case.expect == Expect::Run && case.files.contains_key(&format!("module.{}", check::form(engine).1)),
     }
 }
 
