@@ -164,19 +164,21 @@ mod tests {
         out.extend(layout.iter().flat_map(|n| n.to_le_bytes()));
         let text = |text: &[u8]| [&(text.len() as u32).to_le_bytes()[..], text].concat();
         let (name, cpu, tpu) = (text(b"f"), text(b"cpu"), text(b"tpu"));
-        let end = 52;
-        let (at_cpu, at_tpu) = (end + name.len(), end + name.len() + cpu.len());
-        let at_list = at_tpu + tpu.len();
-        let at_module = at_list + 12;
+        // Distances lead forward alone: the list stands before its strings.
+        let at_list = 52;
+        let at_name = at_list + 12;
+        let at_cpu = at_name + name.len();
+        let at_tpu = at_cpu + cpu.len();
+        let at_module = at_tpu + tpu.len();
         let distance = |from: usize, to: usize| ((to - from) as u32).to_le_bytes();
         out.extend(32i32.to_le_bytes());
-        out.extend(distance(40, end));
+        out.extend(distance(40, at_name));
         out.extend(distance(44, at_list));
         out.extend(distance(48, at_module));
-        out.extend([name, cpu, tpu].concat());
         out.extend(2u32.to_le_bytes());
         out.extend(distance(at_list + 4, at_cpu));
         out.extend(distance(at_list + 8, at_tpu));
+        out.extend([name, cpu, tpu].concat());
         out.extend(text(module));
         out
     }

@@ -14,6 +14,7 @@
 
 mod attributes;
 mod operations;
+mod properties;
 mod reader;
 mod sections;
 mod vhlo;

@@ -6,7 +6,7 @@
 use super::attributes::Attributes;
 use super::reader::Reader;
 use super::sections::{Container, IR};
-use super::{malformed, unsupported, vhlo};
+use super::{malformed, properties, unsupported, vhlo};
 use crate::Result;
 use crate::hlo::SourceLocation;
 use crate::stablehlo::ir::{
@@ -163,7 +163,14 @@ impl<'a> Walker<'a> {
             return Ok(());
         }
         if dialect == "vhlo" {
-            return Err(unsupported(format!("properties of {dialect}.{name} in bytecode")));
+            for &name in properties::names(name) {
+                let index = r.index()?;
+                attributes.set(name, self.attributes.attribute(index)?);
+            }
+            if !r.is_empty() {
+                return Err(unsupported(format!("the attributes of vhlo.{name} in bytecode")));
+            }
+            return Ok(());
         }
         // An operation that the writer did not know keeps its properties as one attribute.
         let index = r.index()?;
