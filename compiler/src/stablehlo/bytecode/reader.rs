@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
             if !alignment.is_power_of_two() || alignment > 1 << 20 {
                 return Err(malformed(format!("expected the alignment of a section, found {alignment}")));
             }
-            while self.pos as u64 % alignment != 0 {
+            while !(self.pos as u64).is_multiple_of(alignment) {
                 if self.byte()? != PADDING {
                     return Err(malformed(format!("expected padding at offset {}", self.pos - 1)));
                 }

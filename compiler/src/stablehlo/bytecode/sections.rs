@@ -195,7 +195,7 @@ fn resources<'a>(mut data: Reader<'a>, mut r: Reader<'a>, strings: &[&'a [u8]]) 
                 if !alignment.is_power_of_two() {
                     return Err(malformed(format!("expected the alignment of a resource, found {alignment}")));
                 }
-                while content.position() as u64 % alignment != 0 {
+                while !(content.position() as u64).is_multiple_of(alignment) {
                     content.byte()?;
                 }
                 out.push((key, content.bytes(usize::try_from(length).unwrap_or(usize::MAX))?));
