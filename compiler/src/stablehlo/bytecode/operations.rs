@@ -38,15 +38,15 @@ pub(super) fn program(container: &Container<'_>) -> Result<Program> {
         return Err(unsupported(format!("bytecode of {}.{} rather than of a module", head.dialect, head.name)));
     }
     let mut program = Program::default();
+    let mut attributes = Vec::new();
     for (name, value) in head.attributes {
         match (&*name, &value) {
             ("sym_name", Attribute::String(text)) => program.name = Some(String::from_utf8_lossy(text).into_owned()),
             ("sym_visibility", _) => {}
-            _ => {
-                program.attributes.set(name, value);
-            }
+            _ => attributes.push((name, value)),
         }
     }
+    program.attributes = attributes.into_iter().collect();
     if head.regions > 0 {
         walker.module_body(&mut r, head.is_isolated, &mut program)?;
     }

@@ -25,6 +25,7 @@ pub(super) struct Signature {
 /// Takes the attributes of a function apart.
 pub(super) fn signature(attributes: Dictionary) -> Result<Signature> {
     let (mut name, mut ty) = (None, None);
+    let mut others = Vec::new();
     let mut out = Signature {
         name: String::new(),
         is_private: false,
@@ -43,11 +44,10 @@ pub(super) fn signature(attributes: Dictionary) -> Result<Signature> {
             }
             ("arg_attrs", Attribute::Array(list)) => out.argument_attributes = dictionaries(list)?,
             ("res_attrs", Attribute::Array(list)) => out.result_attributes = dictionaries(list)?,
-            (_, value) => {
-                out.attributes.set(key, value);
-            }
+            (_, value) => others.push((key, value)),
         }
     }
+    out.attributes = others.into_iter().collect();
     let (Some(name), Some((arguments, results))) = (name, ty) else {
         return Err(malformed("expected a function with a name and a type"));
     };
