@@ -4,12 +4,12 @@ use std::io::Read;
 use std::path::PathBuf;
 
 /// One module and what is said of it.
+#[allow(dead_code, reason = "each test uses what it needs")]
 pub struct Case {
     pub name: String,
     pub suite: String,
     pub text: String,
     /// The same module as an `HloModuleProto`, where the suite has it.
-    #[allow(dead_code, reason = "each test uses what it needs")]
     pub message: Option<Vec<u8>>,
     pub meta: serde_json::Value,
 }
