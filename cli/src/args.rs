@@ -100,7 +100,7 @@ pub struct TargetArgs {
 /// `brolga compile`.
 #[derive(Args, Debug)]
 pub struct CompileArgs {
-    /// HLO or StableHLO text; `-` is standard input
+    /// A program: HLO or StableHLO text, a portable artifact, an HloModuleProto; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
@@ -149,7 +149,7 @@ pub enum Engine {
 /// `brolga run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// HLO or StableHLO text, or an object that `brolga compile` wrote; `-` is standard input
+    /// A program, in any form that `compile` takes, or an object that `brolga compile` wrote; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
@@ -198,7 +198,7 @@ pub struct RunArgs {
 /// `brolga parse`.
 #[derive(Args, Debug)]
 pub struct ParseArgs {
-    /// HLO or StableHLO text; `-` is standard input
+    /// A program: HLO or StableHLO text, a portable artifact, an HloModuleProto; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
@@ -210,11 +210,11 @@ pub struct ParseArgs {
 /// `brolga opt`.
 #[derive(Args, Debug)]
 pub struct OptArgs {
-    /// HLO or StableHLO text; `-` is standard input
+    /// A program: HLO or StableHLO text, a portable artifact, an HloModuleProto; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
-    /// Where to write the module; without it, it is printed
+    /// Where to write the module, as an HloModuleProto where the ending is .pb; without it, it is printed
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Only read and print, run no pass
@@ -232,7 +232,7 @@ pub struct InspectArgs {
 /// `brolga bench`.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// HLO or StableHLO text, or an object that `brolga compile` wrote; `-` is standard input
+    /// A program, in any form that `compile` takes, or an object that `brolga compile` wrote; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
@@ -254,7 +254,7 @@ pub struct BenchArgs {
 /// `brolga reduce`.
 #[derive(Args, Debug)]
 pub struct ReduceArgs {
-    /// HLO or StableHLO text; `-` is standard input
+    /// A program: HLO or StableHLO text, a portable artifact, an HloModuleProto; `-` is standard input
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,

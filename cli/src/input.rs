@@ -8,6 +8,27 @@ use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, Literal, OutOf
 use std::io::Read;
 use std::path::Path;
 
+/// Makes the values of the entry parameters; those that came with the program where the command line says nothing.
+pub fn gather_or(args: &InputArgs, parameters: &[Shape], given: &[Literal]) -> Result<Vec<Literal>, Failure> {
+    if given.is_empty() || !args.inputs.is_empty() || args.random_seed.is_some() {
+        return gather(args, parameters);
+    }
+    let fits = |value: &Literal, shape: &Shape| value.shape().same_ignoring_layout(&shape.without_layout());
+    match given.iter().zip(parameters).position(|(value, shape)| !fits(value, shape)) {
+        _ if given.len() != parameters.len() => {
+            let (have, want) = (given.len(), parameters.len());
+            Err(Failure::Input(format!("the program takes {want} parameters, but the snapshot holds {have} inputs")))
+        }
+        Some(k) => {
+            let (have, want) = (given.get(k).map(Literal::shape), parameters.get(k));
+            let text = |shape: Option<&Shape>| shape.map_or_else(String::new, |s| format!("{s:#}"));
+            let (have, want) = (text(have.as_ref()), text(want));
+            Err(Failure::Input(format!("parameter {k} has shape {want}, but the snapshot's input has {have}")))
+        }
+        None => Ok(given.to_vec()),
+    }
+}
+
 /// Makes the values of the entry parameters.
 pub fn gather(args: &InputArgs, parameters: &[Shape]) -> Result<Vec<Literal>, Failure> {
     let leaves: usize = parameters.iter().map(array_leaves).sum();

@@ -47,7 +47,7 @@ fn run_devices(args: &RunArgs, devices: usize) -> Result<(), Failure> {
     let shapes = parameter_shapes(&module);
     // Inputs come device by device; a device without parameters still needs its empty list.
     let every: Vec<Shape> = (0..devices).flat_map(|_| shapes.iter().cloned()).collect();
-    let mut all = input::gather(&args.input, &every)?.into_iter();
+    let mut all = input::gather_or(&args.input, &every, source.inputs())?.into_iter();
     let inputs: Vec<Vec<Literal>> = (0..devices).map(|_| all.by_ref().take(shapes.len()).collect()).collect();
     let (replicas, partitions) = (args.replicas as usize, args.partitions as usize);
     let feeds = feeds::feeds(args, devices)?;
@@ -69,7 +69,7 @@ pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
 }
 
 fn run_module(args: &RunArgs, options: &RunOptions, module: &Module, source: &Arc<Source>) -> Result<Literal, Failure> {
-    let inputs = input::gather(&args.input, &parameter_shapes(module))?;
+    let inputs = input::gather_or(&args.input, &parameter_shapes(module), source.inputs())?;
     if args.engine != Engine::Interp {
         let (parallel_grain, wide_work) = (args.parallel_grain, args.wide_work);
         let compile = CompileOptions { parallel_grain, wide_work, ..CompileOptions::default() };

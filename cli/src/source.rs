@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use brolga_compiler::front::{self, Format, ReadOptions};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::shape;
+use brolga_runtime::Literal;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 /// Files larger than this are refused rather than read: 2 GiB.
 const LARGEST_FILE: u64 = 1 << 31;
 
-/// A text that was read, kept so that errors can show it.
+/// What was read besides the program: its text, so that errors can show it, and the inputs that came with it.
 #[derive(Debug)]
 pub struct Source {
     name: String,
@@ -19,6 +20,7 @@ pub struct Source {
     /// The file, where it is not text.
     bytes: Vec<u8>,
     ending: Option<String>,
+    inputs: Vec<Literal>,
 }
 
 impl Source {
@@ -33,9 +35,14 @@ impl Source {
         front::read(bytes, self.ending.as_deref(), options).map(|read| read.module)
     }
 
-    /// The text.
+    /// The text; empty for a program that came as a message.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The inputs of a snapshot; empty for everything else.
+    pub fn inputs(&self) -> &[Literal] {
+        &self.inputs
     }
 }
 
@@ -67,8 +74,12 @@ fn load_with(
     // What is not text has no lines to show; of what ceases to be text, the part before is shown.
     let is_text = Format::detect(&bytes, ending).is_text();
     let (text, bytes) = if is_text { (text_of(bytes), Vec::new()) } else { (String::new(), bytes) };
-    let source = Arc::new(Source { name, text, bytes, ending: ending.map(str::to_owned) });
-    let module = read.map_err(|e| Failure::program(e, &source))?.module;
+    let (read, inputs) = match read {
+        Ok(front::Read { module, inputs, .. }) => (Ok(module), inputs),
+        Err(error) => (Err(error), Vec::new()),
+    };
+    let source = Arc::new(Source { name, text, bytes, ending: ending.map(str::to_owned), inputs });
+    let module = read.map_err(|e| Failure::program(e, &source))?;
     verify(&module).map_err(|e| Failure::program(e, &source))?;
     Ok(Input::Module(Box::new(module), source))
 }

@@ -4,7 +4,7 @@ use crate::args::{OptArgs, ParseArgs};
 use crate::failure::Failure;
 use crate::output;
 use crate::source::{load_module, load_open_module};
-use brolga_compiler::{passes, text};
+use brolga_compiler::{passes, proto, text};
 
 /// `brolga parse`.
 pub fn parse(args: &ParseArgs) -> Result<(), Failure> {
@@ -32,6 +32,10 @@ pub fn opt(args: &OptArgs) -> Result<(), Failure> {
     let (mut module, source) = load_module(&args.module, &args.shapes.options())?;
     if !args.no_passes {
         passes::optimize(&mut module, &passes::PassOptions::default()).map_err(|e| Failure::program(e, &source))?;
+    }
+    if let Some(path) = args.output.as_deref().filter(|p| p.extension().is_some_and(|e| e == "pb" || e == "hlopb")) {
+        let bytes = proto::write(&module).map_err(|e| Failure::program(e, &source))?;
+        return output::write(path, &bytes);
     }
     let text = text::print(&module, &text::PrintOptions::default());
     match &args.output {

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result, Site};
 use crate::hlo::{Module, SourceLocation};
-use crate::{stablehlo, text};
+use crate::{proto, stablehlo, text};
 use brolga_runtime::Literal;
 
 pub use crate::stablehlo::{Argument, ReadOptions};
@@ -135,11 +135,15 @@ pub struct Read {
 /// `Syntax` and `Invalid` for what is wrong with the bytes, `Unsupported` for a program or a form that is not read yet.
 pub fn read(bytes: &[u8], ending: Option<&str>, options: &ReadOptions) -> Result<Read> {
     let format = Format::detect(bytes, ending);
-    let unsupported = || Error::Unsupported { site: Site::default(), feature: format!("{} as input", format.name()) };
     let module = match format {
         Format::HloText => text::parse(utf8(bytes)?)?,
         Format::StableHloText => stablehlo::read_text(utf8(bytes)?, options)?,
-        Format::HloProto | Format::StableHloBytecode | Format::JaxExport => return Err(unsupported()),
+        Format::HloProto => {
+            let proto::Read { module, inputs } = proto::read(bytes)?;
+            return Ok(Read { format, module, inputs });
+        }
+        Format::StableHloBytecode => stablehlo::lower(&stablehlo::bytecode::read(bytes)?, options)?,
+        Format::JaxExport => stablehlo::lower(&stablehlo::export::read(bytes)?, options)?,
     };
     Ok(Read { format, module, inputs: Vec::new() })
 }

@@ -5,6 +5,7 @@
 
 pub mod front;
 
+pub mod proto;
 pub mod stablehlo;
 pub mod text;
 

@@ -186,6 +186,12 @@ impl Dictionary {
         }
     }
 
+    /// Removes `name`, and yields what stood there.
+    pub fn remove(&mut self, name: &str) -> Option<Attribute> {
+        let place = self.0.iter().position(|(n, _)| **n == *name)?;
+        Some(self.0.remove(place).1)
+    }
+
     /// Names and attributes.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Attribute)> {
         self.0.iter().map(|(n, a)| (&**n, a))
@@ -194,6 +200,22 @@ impl Dictionary {
     /// True where there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// The names must differ.
+impl FromIterator<(Box<str>, Attribute)> for Dictionary {
+    fn from_iter<I: IntoIterator<Item = (Box<str>, Attribute)>>(entries: I) -> Dictionary {
+        Dictionary(entries.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Dictionary {
+    type Item = (Box<str>, Attribute);
+    type IntoIter = std::vec::IntoIter<(Box<str>, Attribute)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
     }
 }
 

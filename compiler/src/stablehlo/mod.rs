@@ -6,6 +6,8 @@
 //! of it, and that module's shapes follow from the rules of [`crate::shape`]. Algorithm: `text` (and the bytecode's reader)
 //! produce the program; `lower` converts function by function.
 
+pub mod bytecode;
+pub mod export;
 pub mod ir;
 mod lower;
 mod text;

@@ -12,14 +12,14 @@ use std::cell::Cell;
 /// The longest piece of source text quoted in an error.
 const QUOTED: usize = 48;
 
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     source: &'a str,
     pos: usize,
     /// The last offset that was turned into a location, with its result: locations are asked for in rising order, so
     /// that counting goes on from here and stays linear even where a module is one long line.
     mark: Cell<(usize, SourceLocation)>,
     /// The instruction being read, for errors.
-    pub(super) instruction: Option<&'a str>,
+    pub(crate) instruction: Option<&'a str>,
     /// How deep the constructs being read nest.
     depth: usize,
 }
@@ -30,7 +30,7 @@ fn is_name_byte(b: u8) -> bool {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(source: &'a str) -> Result<Cursor<'a>> {
+    pub(crate) fn new(source: &'a str) -> Result<Cursor<'a>> {
         if u32::try_from(source.len()).is_err() {
             let message = "expected a text of less than 4 GiB".to_owned();
             return Err(Error::Syntax { site: Site::default(), message });
@@ -40,27 +40,27 @@ impl<'a> Cursor<'a> {
     }
 
     /// Where the next token starts.
-    pub(super) fn start(&mut self) -> usize {
+    pub(crate) fn start(&mut self) -> usize {
         self.skip();
         self.pos
     }
 
-    pub(super) fn pos(&self) -> usize {
+    pub(crate) fn pos(&self) -> usize {
         self.pos
     }
 
     /// Goes back to a position that [`Cursor::start`] or [`Cursor::pos`] gave.
-    pub(super) fn rewind(&mut self, pos: usize) {
+    pub(crate) fn rewind(&mut self, pos: usize) {
         self.pos = pos;
     }
 
     /// Steps over one character, whatever it is.
-    pub(super) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.pos += self.rest().chars().next().map_or(0, char::len_utf8);
     }
 
     /// The text from `start` to here.
-    pub(super) fn since(&self, start: usize) -> &'a str {
+    pub(crate) fn since(&self, start: usize) -> &'a str {
         self.source.get(start..self.pos).unwrap_or_default()
     }
 
@@ -70,7 +70,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The byte here, blanks included.
-    pub(super) fn byte(&self) -> Option<u8> {
+    pub(crate) fn byte(&self) -> Option<u8> {
         self.source.as_bytes().get(self.pos).copied()
     }
 
@@ -91,13 +91,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// The first byte of the next token.
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         self.skip();
         self.byte()
     }
 
     /// Takes the punctuation `text`, if it comes next.
-    pub(super) fn eat(&mut self, text: &str) -> bool {
+    pub(crate) fn eat(&mut self, text: &str) -> bool {
         self.skip();
         let found = self.rest().starts_with(text);
         if found {
@@ -107,12 +107,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the punctuation `text`, or says that it was expected.
-    pub(super) fn expect(&mut self, text: &str) -> Result<()> {
+    pub(crate) fn expect(&mut self, text: &str) -> Result<()> {
         if self.eat(text) { Ok(()) } else { Err(self.expected(&format!("'{text}'"))) }
     }
 
     /// The text must end here.
-    pub(super) fn expect_end(&mut self) -> Result<()> {
+    pub(crate) fn expect_end(&mut self) -> Result<()> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.expected("the end of the text")),
@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a run of bytes that `class` admits; `None` where it is empty.
-    pub(super) fn run(&mut self, class: impl Fn(u8) -> bool) -> Option<&'a str> {
+    pub(crate) fn run(&mut self, class: impl Fn(u8) -> bool) -> Option<&'a str> {
         self.skip();
         let rest = self.rest();
         let len = rest.bytes().position(|b| !class(b)).unwrap_or(rest.len());
@@ -130,7 +130,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a bare word: an opcode, a keyword, an attribute name, an element type, a name without `%`.
-    pub(super) fn word(&mut self) -> Option<&'a str> {
+    pub(crate) fn word(&mut self) -> Option<&'a str> {
         match self.peek() {
             Some(b) if b.is_ascii_alphabetic() || b == b'_' => self.run(is_name_byte),
             _ => None,
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a name, `%` allowed and dropped.
-    pub(super) fn name(&mut self, what: &str) -> Result<&'a str> {
+    pub(crate) fn name(&mut self, what: &str) -> Result<&'a str> {
         let start = self.start();
         if self.byte() == Some(b'%') {
             self.pos += 1;
@@ -155,7 +155,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes an integer.
-    pub(super) fn int(&mut self, what: &str) -> Result<i64> {
+    pub(crate) fn int(&mut self, what: &str) -> Result<i64> {
         let start = self.start();
         if self.byte() == Some(b'-') {
             self.pos += 1;
@@ -172,14 +172,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes an integer that is not negative.
-    pub(super) fn size(&mut self, what: &str) -> Result<usize> {
+    pub(crate) fn size(&mut self, what: &str) -> Result<usize> {
         let start = self.start();
         let value = self.int(what)?;
         usize::try_from(value).map_err(|_| self.error(start, format!("expected {what}, found '{value}'")))
     }
 
     /// Takes a string in double or single quotes and undoes its escapes.
-    pub(super) fn string(&mut self, what: &str) -> Result<String> {
+    pub(crate) fn string(&mut self, what: &str) -> Result<String> {
         let start = self.start();
         self.quoted(what)?;
         let text = self.since(start);
@@ -212,7 +212,7 @@ impl<'a> Cursor<'a> {
 
     /// Takes balanced text as it stands: brackets, quoted strings and bare characters, up to a comma, a blank or a
     /// closing bracket that stand outside of all brackets.
-    pub(super) fn raw(&mut self, what: &str) -> Result<&'a str> {
+    pub(crate) fn raw(&mut self, what: &str) -> Result<&'a str> {
         let start = self.start();
         let mut open = Vec::new();
         while let Some(b) = self.byte() {
@@ -251,7 +251,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// What `read` takes, or nothing.
-    pub(super) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+    pub(crate) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         let (pos, depth) = (self.pos, self.depth);
         let taken = read(self).ok();
         if taken.is_none() {
@@ -261,7 +261,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Enters a nested construct; [`Cursor::leave`] when it is done.
-    pub(super) fn enter(&mut self, what: &str) -> Result<()> {
+    pub(crate) fn enter(&mut self, what: &str) -> Result<()> {
         if self.depth == MAX_NESTING {
             return Err(self.too_deep(what));
         }
@@ -269,7 +269,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.depth = self.depth.saturating_sub(1);
     }
 
@@ -278,7 +278,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Line and column of an offset.
-    pub(super) fn locate(&self, offset: usize) -> SourceLocation {
+    pub(crate) fn locate(&self, offset: usize) -> SourceLocation {
         let (mut at, mut location) = self.mark.get();
         if offset < at {
             (at, location) = (0, SourceLocation::in_text(1, 1));
@@ -295,7 +295,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// "expected X, found 'Y'", where Y is the next token.
-    pub(super) fn expected(&mut self, what: &str) -> Error {
+    pub(crate) fn expected(&mut self, what: &str) -> Error {
         let start = self.start();
         let rest = self.rest();
         let found = match rest.bytes().next() {
@@ -313,16 +313,16 @@ impl<'a> Cursor<'a> {
     }
 
     /// An error about the text from `start` to here.
-    pub(super) fn error(&self, start: usize, message: String) -> Error {
+    pub(crate) fn error(&self, start: usize, message: String) -> Error {
         self.error_span(start, self.pos, message)
     }
 
     /// An error about the text from `start` to `end`, which breaks a rule.
-    pub(super) fn invalid(&self, (start, end): (usize, usize), e: RuleError) -> Error {
+    pub(crate) fn invalid(&self, (start, end): (usize, usize), e: RuleError) -> Error {
         Error::Invalid { site: self.site(start, end), constraint: e.constraint, message: e.message }
     }
 
-    pub(super) fn error_span(&self, start: usize, end: usize, message: String) -> Error {
+    pub(crate) fn error_span(&self, start: usize, end: usize, message: String) -> Error {
         Error::Syntax { site: self.site(start, end), message }
     }
 
@@ -335,7 +335,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(super) fn unsupported(&self, start: usize, feature: &str) -> Error {
+    pub(crate) fn unsupported(&self, start: usize, feature: &str) -> Error {
         Error::Unsupported { site: self.site(start, self.pos), feature: feature.to_owned() }
     }
 }
@@ -349,7 +349,7 @@ fn closing(opening: u8) -> u8 {
 }
 
 /// The beginning of `text`, short enough for a message.
-pub(super) fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     match text.char_indices().nth(QUOTED) {
         Some((n, _)) => format!("{}...", text.get(..n).unwrap_or_default()),
         None => text.to_owned(),

@@ -28,7 +28,7 @@
 mod attributes;
 #[cfg(test)]
 mod by_hand;
-mod cursor;
+pub(crate) mod cursor;
 mod header;
 mod kept;
 mod literal;
@@ -42,6 +42,7 @@ mod summary;
 mod tests;
 
 pub use literal::literal_to_string;
+pub(crate) use parser::check_entry_layout;
 pub use printer::{PrintOptions, print, print_instruction};
 pub use summary::{Summary, summary};
 

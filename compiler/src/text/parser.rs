@@ -640,7 +640,11 @@ fn same_dimensions(a: &Shape, b: &Shape) -> bool {
 }
 
 /// The shapes of `entry_computation_layout` must be those of the entry, but for layouts and element types.
-fn check_entry_layout(computation: &Computation, parameters: &[Shape], result: &Shape) -> Result<(), String> {
+pub(crate) fn check_entry_layout(
+    computation: &Computation,
+    parameters: &[Shape],
+    result: &Shape,
+) -> Result<(), String> {
     let actual = computation.parameters();
     if actual.len() != parameters.len() {
         return Err(format!("expected {} parameters as in the body, found '{}'", actual.len(), parameters.len()));

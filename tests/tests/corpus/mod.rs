@@ -4,10 +4,13 @@ use std::io::Read;
 use std::path::PathBuf;
 
 /// One module and what is said of it.
+#[allow(dead_code, reason = "each test uses what it needs")]
 pub struct Case {
     pub name: String,
     pub suite: String,
     pub text: String,
+    /// The same module as an `HloModuleProto`, where the suite has it.
+    pub message: Option<Vec<u8>>,
     pub meta: serde_json::Value,
 }
 
@@ -36,8 +39,14 @@ pub fn corpus() -> Option<Vec<Case>> {
                 text
             };
             let text = read(&module);
-            let meta = serde_json::from_str(&read(&module.replace("module.hlo", "meta.json"))).expect("meta is JSON");
-            cases.push(Case { name: module.replace("/module.hlo", ""), suite: suite.clone(), text, meta });
+            let meta = read(&module.replace("module.hlo", "meta.json"));
+            let message = archive.by_name(&module.replace("module.hlo", "module.pb")).ok().map(|mut file| {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes).expect("a case's files can be read");
+                bytes
+            });
+            let meta = serde_json::from_str(&meta).expect("meta is JSON");
+            cases.push(Case { name: module.replace("/module.hlo", ""), suite: suite.clone(), text, message, meta });
         }
     }
     cases.sort_by(|a, b| (&a.suite, &a.name).cmp(&(&b.suite, &b.name)));
