@@ -229,11 +229,13 @@ best {
   b = f32[] parameter(2)
   j = s32[] parameter(3)
   gt = pred[] compare(a, b), direction=GT
+  nan = pred[] compare(a, a), direction=NE
+  wins = pred[] or(gt, nan)
   eq = pred[] compare(a, b), direction=EQ
   lt = pred[] compare(i, j), direction=LT
   tie = pred[] and(eq, lt)
-  first = pred[] or(gt, tie)
-  v = f32[] select(first, a, b)
+  first = pred[] or(wins, tie)
+  v = f32[] select(wins, a, b)
   k = s32[] select(first, i, j)
   ROOT t = (f32[], s32[]) tuple(v, k)
 }

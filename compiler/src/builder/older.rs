@@ -272,7 +272,8 @@ impl Builder {
         let at = Location::caller();
         let scalar = |o: &Op| self.shape(*o).is_ok_and(|s| s.as_array().is_some_and(|a| a.rank() == 0));
         if !static_operands.iter().all(scalar) {
-            return self.finish(self.map_in_turn_at(at, operands, computation, static_operands));
+            let made = self.made_at(at, || self.map_in_turn_at(at, operands, computation, static_operands));
+            return self.finish(made);
         }
         let all = static_operands.iter().try_fold(operands.to_vec(), |mut all, &o| {
             let first = match operands.first() {
@@ -317,7 +318,7 @@ impl Builder {
         let state = self.add_at(at, Opcode::Tuple, &state, Attrs::new(), None)?;
         let shape = self.shape(state).map_err(|_| Failed)?;
         let stepped =
-            map_step(computation, &shape, operands.len()).and_then(|body| Ok((map_goes_on(&shape, n)?, body)));
+            map_step(at, computation, &shape, operands.len()).and_then(|body| Ok((map_goes_on(at, &shape, n)?, body)));
         let (condition, body) = match stepped {
             Ok(pair) => pair,
             // What does not fit is the call of the computation.
@@ -412,16 +413,16 @@ impl Builder {
 }
 
 /// Whether there is a next of `n` elements.
-fn map_goes_on(state: &Shape, n: i64) -> Result<Module> {
-    let b = Builder::new("map_goes_on");
+fn map_goes_on(at: At, state: &Shape, n: i64) -> Result<Module> {
+    let b = Builder::new_at(at, "map_goes_on");
     let state = b.parameter(0, state.clone(), "state");
     b.lt(b.get_tuple_element(state, 0), b.constant_r0(n));
     b.build()
 }
 
 /// The next element of a map: `computation` of one element of each of `operands` vectors and of all that follows them.
-fn map_step(computation: &Module, state: &Shape, operands: usize) -> Result<Module> {
-    let b = Builder::new("map_step");
+fn map_step(at: At, computation: &Module, state: &Shape, operands: usize) -> Result<Module> {
+    let b = Builder::new_at(at, "map_step");
     let count = state.as_tuple().map_or(0, <[Shape]>::len);
     let state = b.parameter(0, state.clone(), "state");
     let mut parts: Vec<Op> = (0..count as i64).map(|k| b.get_tuple_element(state, k)).collect();

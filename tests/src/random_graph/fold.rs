@@ -18,9 +18,11 @@ fn arg_max(ty: E, index: E) -> Module {
     let ai = b.parameter(1, Shape::scalar(index), "ai");
     let bv = b.parameter(2, Shape::scalar(ty), "bv");
     let bi = b.parameter(3, Shape::scalar(index), "bi");
+    // A NaN wins, as in JAX: without that the sides may not be exchanged.
+    let wins = b.or(b.gt(av, bv), b.ne(av, av));
     let tie = b.and(b.eq(av, bv), b.lt(ai, bi));
-    let first = b.or(b.gt(av, bv), tie);
-    let pair = [b.select(first, av, bv), b.select(first, ai, bi)];
+    let first = b.or(wins, tie);
+    let pair = [b.select(wins, av, bv), b.select(first, ai, bi)];
     let root = b.tuple(&pair);
     b.build_with_root(root).unwrap_or_else(|e| panic!("{e}"))
 }
