@@ -275,8 +275,20 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let attribute = match (short, name) {
-            ("iota" | "dynamic_iota", "dim") => "iota_dimension",
-            ("concatenate" | "get_dimension_size" | "set_dimension_size", "dim") => "dimension",
+            (_, "dim") => {
+                let attribute = match short {
+                    "iota" | "dynamic_iota" => "iota_dimension",
+                    "concatenate" | "get_dimension_size" | "set_dimension_size" => "dimension",
+                    _ => {
+                        self.c.rewind(start);
+                        return Err(self.c.expected(&format!("an operand or an attribute of {}", operation.name)));
+                    }
+                };
+                // What follows a colon is the operation's type, not the number's.
+                let number = self.c.int("a dimension")?;
+                operation.attributes.set(attribute, Attribute::int(number));
+                return Ok(());
+            }
             ("dynamic_slice", "sizes") => "slice_sizes",
             ("broadcast", "sizes") => "broadcast_sizes",
             ("broadcast_in_dim" | "dynamic_broadcast_in_dim", "dims") => "broadcast_dimensions",
