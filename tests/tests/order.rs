@@ -149,7 +149,8 @@ fn combiners_that_do_not_commute_keep_the_order() {
       c4 = s32[] subtract(c0, c1)\n c5 = s32[] add(c4, c2)\n c = s32[] add(c5, c3)
       d0 = s32[] multiply(p0, p7)\n d1 = s32[] multiply(p1, p6)\n d2 = s32[] multiply(p2, p5)\n d3 = s32[] multiply(p3, p4)
       d4 = s32[] add(d0, d1)\n d5 = s32[] subtract(d4, d2)\n d = s32[] add(d5, d3)";
-    let programs: [(usize, &dyn Fn(&[i64], &[i64]) -> String); 3] = [
+    type Program<'a> = &'a dyn Fn(&[i64], &[i64]) -> String;
+    let programs: [(usize, Program<'_>); 3] = [
         (4, &ordered(4, "s32", quaternion, &["a", "b", "c", "d"])),
         (1, &ordered(1, "f32", "  m = f32[] abs(p0)\n  ROOT r = f32[] multiply(m, p1)", &["r"])),
         (1, &ordered(1, "f32", "  m = f32[] floor(p0)\n  ROOT r = f32[] add(m, p1)", &["r"])),

@@ -155,7 +155,7 @@ mod tests {
     /// A flatbuffer with a name, two platforms and a module of `module`.
     fn file(module: &[u8]) -> Vec<u8> {
         // The layout of the table: its length, the table's length, and where each field stands.
-        let mut layout = vec![0u16; 16];
+        let mut layout = [0u16; 16];
         (layout[0], layout[1]) = (32, 16);
         for (place, distance) in [(field::FUNCTION_NAME, 4), (field::PLATFORMS, 8), (field::MODULE, 12)] {
             layout[place / 2] = distance;

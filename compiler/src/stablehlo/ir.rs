@@ -560,13 +560,16 @@ pub struct OutputOperandAlias {
     pub operand_tuple_indices: Vec<i64>,
 }
 
+/// An axis of a mesh: its name, and for a part of an axis the size before it and its own.
+pub type MeshAxis = (Box<str>, Option<(i64, i64)>);
+
 /// Replica groups as axes of a mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshAxes {
     /// The mesh's symbol.
     pub mesh: Box<str>,
-    /// The axes: a name, and for a part of an axis the size before it and its own.
-    pub axes: Vec<(Box<str>, Option<(i64, i64)>)>,
+    /// The axes.
+    pub axes: Vec<MeshAxis>,
 }
 
 impl fmt::Display for Element {

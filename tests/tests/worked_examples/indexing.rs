@@ -197,8 +197,8 @@ fn gather_with_index_vectors_inside() {
     let more = GatherDimensions { offset_dims: vec![2, 3], ..numbers(1) };
     let root = x.b.gather(grid(&x), x.array(&[2, 2, 3], &both), &more, &[2, 2], false);
     let mut all = want;
-    for g in 0..3 {
-        let (row, column) = (starts[1][g], starts[0][g] / 2);
+    for (column, row) in starts[0].into_iter().zip(starts[1]) {
+        let column = column / 2;
         all.extend((0..4).map(|o| ((row + o / 2) * 100 + column + o % 2) as f32));
     }
     x.gives_array(root, &[2, 3, 2, 2], &all);

@@ -45,7 +45,7 @@ pub(super) fn commutes(c: &Computation) -> Commutes {
     let (plain, exchanged) = (forms.number(false), forms.number(true));
     let roots = (0..n).map(|leaf| resolve(c, (c.root, leaf)).0);
     let open: Vec<InstructionId> =
-        roots.filter(|r| plain.get(r).is_none() || plain.get(r) != exchanged.get(r)).collect();
+        roots.filter(|r| !plain.contains_key(r) || plain.get(r) != exchanged.get(r)).collect();
     if open.is_empty() { Commutes::Always } else { Cases { c, number: &number, n }.commute(&open) }
 }
 

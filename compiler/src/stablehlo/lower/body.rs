@@ -14,6 +14,9 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// A captured value that is a constant.
+type Bound = (Value, Arc<Literal>);
+
 /// The most elements of a value that is evaluated to find a size, or made again inside a region.
 const MAX_FOLDED: usize = 1 << 12;
 
@@ -494,7 +497,7 @@ impl<'l, 'p> Body<'l, 'p> {
 
     /// A body for a region of control flow, which sees the constants among `captured`; the others are yet to be bound.
     /// Yields the body and what is left of `captured`.
-    pub fn inner(&mut self, captured: &[Value]) -> Result<(Vec<(Value, Arc<Literal>)>, Vec<Value>)> {
+    pub fn inner(&mut self, captured: &[Value]) -> Result<(Vec<Bound>, Vec<Value>)> {
         let (mut constants, mut left) = (Vec::new(), Vec::new());
         for &value in captured {
             let id = self.value(value)?;
@@ -536,7 +539,7 @@ pub(super) fn agrees(ty: &Type, shape: &Shape) -> bool {
     }
 }
 
-fn collect<'p>(region: &'p Region, inside: &mut HashSet<Value>, used: &mut impl FnMut(Value, &HashSet<Value>)) {
+fn collect(region: &Region, inside: &mut HashSet<Value>, used: &mut impl FnMut(Value, &HashSet<Value>)) {
     inside.extend(&region.arguments);
     for op in &region.body {
         for &operand in &op.operands {

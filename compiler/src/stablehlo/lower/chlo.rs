@@ -263,8 +263,7 @@ impl<'p> Body<'_, 'p> {
         for (&name, &operand) in op.operands.iter().zip(&operands) {
             self.frame.values.insert(name, operand);
         }
-        let result = self.broadcast_result(op, plain, &operands);
-        Ok(result?)
+        self.broadcast_result(op, plain, &operands)
     }
 
     fn broadcast_result(

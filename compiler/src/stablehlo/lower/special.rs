@@ -4,6 +4,9 @@
 //! its Chebyshev series for the Bessel function, Lanczos's series (g = 7) for the logarithm of the gamma function and its
 //! derivative, Euler and Maclaurin's summation for the zeta function.
 
+// Coefficients stand with the digits they were published with.
+#![allow(clippy::excessive_precision)]
+
 use super::body::Body;
 use crate::error::Result;
 use crate::hlo::{InstructionId as Id, Opcode};
@@ -287,9 +290,17 @@ impl Body<'_, '_> {
 
     pub(super) fn erf_inv(&mut self, x: Id) -> Result<Id> {
         let double = self.array(x)?.ty == ElementType::F64;
+        let magnitude = self.op(Opcode::Abs, &[x])?;
+        // The logarithm of 1 - x^2, of which either form loses the digits that the other keeps.
         let square = self.mul(x, x)?;
         let square = self.op(Opcode::Negate, &[square])?;
-        let logarithm = self.op(Opcode::Log1p, &[square])?;
+        let inner = self.op(Opcode::Log1p, &[square])?;
+        let one = self.number(x, 1.0)?;
+        let (below, above) = (self.sub(one, x)?, self.plus(x, 1.0)?);
+        let product = self.mul(below, above)?;
+        let outer = self.op(Opcode::Log, &[product])?;
+        let near = self.is(magnitude, "LT", 0.5)?;
+        let logarithm = self.choose(near, inner, outer)?;
         let w = self.op(Opcode::Negate, &[logarithm])?;
         let root = self.op(Opcode::Sqrt, &[w])?;
         let factor = if double {
@@ -312,7 +323,6 @@ impl Body<'_, '_> {
             self.choose(below, near, far)?
         };
         let result = self.mul(factor, x)?;
-        let magnitude = self.op(Opcode::Abs, &[x])?;
         let at_end = self.is(magnitude, "EQ", 1.0)?;
         let infinite = self.times(x, f64::INFINITY)?;
         self.choose(at_end, infinite, result)

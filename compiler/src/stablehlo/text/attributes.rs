@@ -458,7 +458,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `[#stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>]`
-    fn axes(&mut self) -> Result<Vec<(Box<str>, Option<(i64, i64)>)>> {
+    fn axes(&mut self) -> Result<Vec<crate::stablehlo::ir::MeshAxis>> {
         let mut out = Vec::new();
         self.c.expect("[")?;
         while !self.c.eat("]") {
