@@ -179,7 +179,8 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// The content of a region: where it is isolated, newer files keep it in a section of its own.
+    /// The content of an operation's regions: where they are isolated, newer files keep them in a section of their own, all
+    /// regions of the operation in one.
     fn region_content(&self, r: &mut Reader<'a>, is_isolated: bool) -> Result<Option<Reader<'a>>> {
         if !is_isolated || self.container.version < 2 {
             return Ok(None);
@@ -246,8 +247,7 @@ impl<'a> Walker<'a> {
             location: head.location,
         };
         let mut values = PrimaryMap::new();
-        for _ in 0..head.regions {
-            let region = self.region(r, head.is_isolated, &mut Scope::default(), &mut values, "func")?;
+        for region in self.regions(r, (head.regions, head.is_isolated), &mut Scope::default(), &mut values, "func")? {
             if !region.body.is_empty() {
                 function.body = Some(region);
             }
@@ -261,30 +261,35 @@ impl<'a> Walker<'a> {
         Ok(function)
     }
 
-    fn region(
+    /// The regions of an operation; how many, and whether they are isolated.
+    fn regions(
         &mut self,
         r: &mut Reader<'a>,
-        is_isolated: bool,
+        (count, is_isolated): (usize, bool),
         outer: &mut Scope,
         values: &mut PrimaryMap<Value, ValueData>,
         parent: &str,
-    ) -> Result<Region> {
+    ) -> Result<Vec<Region>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         self.depth += 1;
         if self.depth > MAX_NESTING {
             return Err(malformed(format!("expected regions of at most {MAX_NESTING} levels")));
         }
-        let content = self.region_content(r, is_isolated)?;
+        let mut content = self.region_content(r, is_isolated)?;
+        let inner = content.as_mut().unwrap_or(r);
         let mut own = Scope::default();
         let scope = if is_isolated { &mut own } else { outer };
         let (before, next) = (scope.values.len(), scope.next);
-        let region = match content {
-            Some(mut inner) => self.block_body(&mut inner, scope, values, parent)?,
-            None => self.block_body(r, scope, values, parent)?,
-        };
-        scope.values.truncate(before);
-        scope.next = next;
+        let mut regions = Vec::new();
+        for _ in 0..count {
+            regions.push(self.block_body(inner, scope, values, parent)?);
+            scope.values.truncate(before);
+            scope.next = next;
+        }
         self.depth -= 1;
-        Ok(region)
+        Ok(regions)
     }
 
     fn block_body(
@@ -343,10 +348,7 @@ impl<'a> Walker<'a> {
         for &value in &results {
             scope.define(value)?;
         }
-        let mut regions = Vec::new();
-        for _ in 0..head.regions {
-            regions.push(self.region(r, head.is_isolated, scope, values, head.name)?);
-        }
+        let regions = self.regions(r, (head.regions, head.is_isolated), scope, values, head.name)?;
         let (name, attributes) = match head.dialect {
             "vhlo" => vhlo::operation(head.name, head.attributes)?,
             dialect => (format!("{dialect}.{}", head.name).into(), head.attributes),

@@ -90,6 +90,7 @@ const TABLE: &[(&[&str], &[&str])] = &[
             "result_tilings",
         ],
     ),
+    (&["dot_v1"], &["precision_config"]),
     (
         &["dot_general_v1"],
         &[
