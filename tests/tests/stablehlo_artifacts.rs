@@ -1,12 +1,14 @@
 //! StableHLO's own versioned artifacts: each must read to the program that its text neighbour is.
 //!
-//! Set `BROLGA_ARTIFACTS` to a folder with the unpacked files `V.mlir` and `V.mlir.bc`. Without it the test says so and passes.
+//! Set `BROLGA_ARTIFACTS` to a folder with `stablehlo_versions.zip`, which holds files `V.mlir` and `V.mlir.bc`; without it the
+//! test says so and passes.
 
 use brolga_compiler::stablehlo::ir::{Attribute, Dictionary, Element, Elements, Function, Region, Value};
 use brolga_compiler::stablehlo::{bytecode, parse};
 use brolga_runtime::ElementType;
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::io::Read;
 use std::path::PathBuf;
 
 /// What a function says, whatever its values are called and in whatever order and spelling its attributes stand.
@@ -112,15 +114,20 @@ fn artifacts_of_every_version_read_as_their_text() {
         eprintln!("SKIPPED: BROLGA_ARTIFACTS does not name a folder with versioned artifacts");
         return;
     };
-    let entries = std::fs::read_dir(&folder).expect("the folder can be read");
-    let mut names: Vec<String> = entries
-        .map(|e| e.expect("the folder can be read").file_name().to_string_lossy().into_owned())
-        .filter(|n| n.ends_with(".mlir.bc"))
-        .collect();
+    let file = std::fs::File::open(folder.join("stablehlo_versions.zip")).expect("the artifacts are there");
+    let mut archive = zip::ZipArchive::new(file).expect("a zip file");
+    let mut files: HashMap<String, Vec<u8>> = HashMap::new();
+    for k in 0..archive.len() {
+        let mut entry = archive.by_index(k).expect("an entry");
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("a file can be read");
+        files.insert(entry.name().to_owned(), bytes);
+    }
+    let mut names: Vec<&String> = files.keys().filter(|n| n.ends_with(".mlir.bc")).collect();
     names.sort();
     let (mut failures, mut functions, mut equal) = (Vec::new(), 0, 0);
     for name in &names {
-        let read = |name: &str| std::fs::read(folder.join(name)).expect("a file can be read");
+        let read = |name: &str| files.get(name).cloned().expect("a text beside each artifact");
         let (artifact, text) = (read(name), read(name.trim_end_matches(".bc")));
         let text = String::from_utf8(text).expect("a text");
         let before = failures.len();
