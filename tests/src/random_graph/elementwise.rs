@@ -149,7 +149,9 @@ impl Generator {
             // By zero it is NaN.
             12 => (builder.rem(p, q), exact.then(|| note(f64::INFINITY, 0.0)).flatten()),
             13 if !a.loose_zero && !b.loose_zero => {
-                let made = Note::inexact(3.2, 0.0, function_rel(ty)).rounded(ty, strict);
+                // Of NaN it is NaN, which no bound tells of.
+                let bound = if finite { 3.2 } else { f64::INFINITY };
+                let made = Note::inexact(bound, 0.0, function_rel(ty)).rounded(ty, strict);
                 (builder.atan2(p, q), made.filter(|_| exact))
             }
             _ => return None,
