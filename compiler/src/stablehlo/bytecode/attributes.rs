@@ -179,6 +179,8 @@ impl<'a> Attributes<'a> {
         let node = match dialect {
             "builtin" => self.builtin(&mut r)?,
             "vhlo" => self.vhlo(&mut r)?,
+            // How values may be divided among partitions: nothing on one, and refused by name where there are several.
+            "sdy" => return Ok(Node::Attribute(Attribute::Other("#sdy".into()))),
             _ => return Err(unsupported(format!("attributes of the dialect {dialect} in bytecode"))),
         };
         if !r.is_empty() {
