@@ -98,19 +98,24 @@ impl Ix {
         }
     }
 
-    /// Folds `k*n*(x/n) + k*(x%n)` into `k*x` and `k*n*((x/n)%m) + k*(x%n)` into `k*(x%(n*m))`, until nothing more folds.
+    /// Folds `k*n*(x/n) + k*(x%n)` into `k*x` and `k*n*((x/n)%m) + k*(x%n)` into `k*(x%(n*m))`, until nothing more folds. A
+    /// quotient need not be written as such: `y/(g*n)` is `(y/g)/n`, and `x` may be what `y/g` has become.
     fn fold_div_mod(&mut self) {
         'again: loop {
             for (i, (atom, k)) in self.terms.iter().enumerate() {
                 let Atom::Mod(x, n) = atom else { continue };
                 let wanted = k.wrapping_mul(*n);
+                if !self.terms.iter().any(|(_, c)| *c == wanted) {
+                    continue;
+                }
+                let quotient = x.div(*n);
                 // The other term, and what the two are together, over `k`.
                 let found = self.terms.iter().enumerate().find_map(|(j, (a, c))| match a {
                     _ if *c != wanted => None,
-                    Atom::Div(y, m) if m == n && y == x => Some((j, (**x).clone())),
-                    Atom::Mod(y, m) if y.is_quotient(x, *n) => {
-                        Some((j, Ix::atom(Atom::Mod(x.clone(), n.checked_mul(*m)?))))
+                    Atom::Div(y, m) if quotient.is_atom(a) || (m % n == 0 && m > n && y.div(m / n) == **x) => {
+                        Some((j, (**x).clone()))
                     }
+                    Atom::Mod(y, m) if **y == quotient => Some((j, Ix::atom(Atom::Mod(x.clone(), n.checked_mul(*m)?)))),
                     _ => None,
                 });
                 if let Some((j, whole)) = found {
@@ -128,9 +133,22 @@ impl Ix {
         }
     }
 
-    /// Whether this is `x / n`.
-    fn is_quotient(&self, x: &Ix, n: i64) -> bool {
-        self.constant == 0 && matches!(self.terms.as_slice(), [(Atom::Div(y, m), 1)] if **y == *x && *m == n)
+    /// `m*s + x` and `m` of an expression `s + x/m`.
+    fn over_one_divisor(&self) -> Option<(Ix, i64)> {
+        let found = self.terms.iter().find_map(|(a, c)| match a {
+            Atom::Div(x, m) if *c == 1 => Some((a, x, *m)),
+            _ => None,
+        });
+        let (atom, x, m) = found?;
+        self.constant.checked_mul(m)?;
+        self.terms.iter().try_for_each(|(_, c)| c.checked_mul(m).map(|_| ()))?;
+        let mut rest = self.clone();
+        rest.add_term(atom, -1);
+        Some((rest.scale(m).add(x), m))
+    }
+
+    fn is_atom(&self, atom: &Atom) -> bool {
+        self.constant == 0 && matches!(self.terms.as_slice(), [(a, 1)] if a == atom)
     }
 
     /// Smallest and largest value, from the extents.
@@ -190,12 +208,11 @@ impl Ix {
         if low.div_euclid(n) == high.div_euclid(n) {
             return quotient.offset(low.div_euclid(n));
         }
-        // (x/m)/n = x/(m*n)
-        if let [(Atom::Div(x, m), 1)] = rest.terms.as_slice()
-            && rest.constant == 0
+        // (s + x/m)/n = (m*s + x)/(m*n)
+        if let Some((sum, m)) = rest.over_one_divisor()
             && let Some(mn) = m.checked_mul(n)
         {
-            return quotient.add(&x.div(mn));
+            return quotient.add(&sum.div(mn));
         }
         // All coefficients share a factor with n: (g*x + r)/(g*m) = x/m where 0 <= r < g.
         let g = rest.terms.iter().fold(n, |g, (_, c)| gcd(g, c.abs()));
@@ -299,13 +316,36 @@ impl Ix {
 
     /// Calls `visit` for every loaded offset.
     pub fn for_each_value(&self, visit: &mut impl FnMut(NodeId)) {
+        self.for_each_bounded_value(&mut |node, _, _| visit(node));
+    }
+
+    /// Calls `visit` for every loaded offset, with the smallest and the largest value that it is said to have.
+    pub fn for_each_bounded_value(&self, visit: &mut impl FnMut(NodeId, i64, i64)) {
         for (atom, _) in &self.terms {
             match atom {
-                Atom::Value(node, _, _) => visit(*node),
-                Atom::Div(x, _) | Atom::Mod(x, _) => x.for_each_value(visit),
+                Atom::Value(node, low, high) => visit(*node, *low, *high),
+                Atom::Div(x, _) | Atom::Mod(x, _) => x.for_each_bounded_value(visit),
                 Atom::Axis(..) => {}
             }
         }
+    }
+
+    /// Calls `visit` for every loop variable, with the extent that simplification relied on.
+    pub fn for_each_axis(&self, visit: &mut impl FnMut(Axis, i64)) {
+        for (atom, _) in &self.terms {
+            match atom {
+                Atom::Axis(axis, extent) => visit(*axis, *extent),
+                Atom::Div(x, _) | Atom::Mod(x, _) => x.for_each_axis(visit),
+                Atom::Value(..) => {}
+            }
+        }
+    }
+
+    /// Whether every division and remainder is by a positive number.
+    pub fn divisors_are_positive(&self) -> bool {
+        let mut positive = true;
+        self.visit_parts(&mut |_, n| positive &= n > 0);
+        positive
     }
 
     /// The expression with its loaded offsets renamed.
@@ -341,50 +381,6 @@ impl Ix {
             out = out.add(&value.scale(*c));
         }
         out
-    }
-
-    /// Whether two expressions without loaded offsets have one value wherever the loops are. Most have one form, too; a
-    /// reshape behind a reshape may leave another. Every point is looked at where there are few, and 4096 of them where
-    /// there are many: callers ask only where the way that the program took says the same.
-    pub fn agrees(&self, other: &Ix) -> bool {
-        if self == other {
-            return true;
-        }
-        let (mut values, mut extents) = (false, std::collections::BTreeMap::new());
-        for ix in [self, other] {
-            ix.for_each_value(&mut |_| values = true);
-            ix.collect_axes(&mut extents);
-        }
-        if values {
-            return false;
-        }
-        const MOST: i64 = 4096;
-        let points = extents.values().fold(1i64, |n, &e| n.saturating_mul(e.max(1)));
-        let step = (points / MOST).max(1);
-        (0..points.min(MOST)).all(|k| {
-            // A step that is odd walks through every extent's remainders.
-            let mut rest = k.wrapping_mul(step | 1) % points;
-            let mut at = std::collections::BTreeMap::new();
-            for (&axis, &extent) in &extents {
-                at.insert(axis, rest % extent.max(1));
-                rest /= extent.max(1);
-            }
-            let value = |ix: &Ix| ix.eval(&|a| at.get(&a).copied().unwrap_or(0), &|_| 0);
-            value(self) == value(other)
-        })
-    }
-
-    fn collect_axes(&self, out: &mut std::collections::BTreeMap<Axis, i64>) {
-        for (atom, _) in &self.terms {
-            match atom {
-                Atom::Axis(a, extent) => {
-                    let most = out.entry(*a).or_insert(*extent);
-                    *most = (*most).max(*extent);
-                }
-                Atom::Div(x, _) | Atom::Mod(x, _) => x.collect_axes(out),
-                Atom::Value(..) => {}
-            }
-        }
     }
 
     /// The value at the given loop variables and loaded offsets.
@@ -443,7 +439,7 @@ impl fmt::Display for Ix {
                 Atom::Axis(a, _) => write!(f, "i{}", a.0)?,
                 Atom::Div(x, n) => write!(f, "(({x}) / {n})")?,
                 Atom::Mod(x, n) => write!(f, "(({x}) % {n})")?,
-                Atom::Value(node, _, _) => write!(f, "%{}", node.0)?,
+                Atom::Value(node, low, high) => write!(f, "(%{} in {low}..={high})", node.0)?,
             }
             first = false;
         }
@@ -509,14 +505,87 @@ mod tests {
     }
 
     #[test]
-    fn a_reshape_there_and_back_agrees() {
+    fn a_reshape_there_and_back_is_nothing() {
         let dims = [4, 3, 4];
         let flat = linearize(&axes(&dims), &dims);
-        for to in [&[1, 3, 2, 8][..], &[2, 2, 2, 6], &[48], &[16, 3]] {
-            assert!(linearize(&delinearize(&flat, to), to).agrees(&flat), "{to:?}");
+        for to in [&[1, 3, 2, 8][..], &[2, 2, 2, 6], &[48], &[16, 3], &[3, 16], &[6, 8], &[2, 24], &[4, 12], &[12, 4]] {
+            assert_eq!(linearize(&delinearize(&flat, to), to), flat, "{to:?}");
         }
-        assert!(!flat.agrees(&flat.offset(1)));
-        assert!(!linearize(&axes(&dims), &[4, 4, 3]).agrees(&flat));
+        assert_ne!(flat, flat.offset(1));
+        assert_ne!(linearize(&axes(&dims), &[4, 4, 3]), flat);
+    }
+
+    /// Reshapes of every kind, there and back, through a third shape, and their values at every point.
+    #[test]
+    fn equal_maps_have_one_form() {
+        for total in [12i64, 36, 48, 60, 72] {
+            let shapes = factorizations(total);
+            for from in &shapes {
+                let flat = linearize(&axes(from), from);
+                for by in &shapes {
+                    let through = linearize(&delinearize(&flat, by), by);
+                    assert_eq!(through, flat, "{from:?} through {by:?}");
+                    let index = delinearize(&flat, by);
+                    // A transposed view of it and back.
+                    let reversed: Vec<Ix> = index.iter().rev().cloned().collect();
+                    let turned: Vec<i64> = by.iter().rev().copied().collect();
+                    let seen = delinearize(&linearize(&reversed, &turned), &turned);
+                    assert_eq!(seen, reversed, "{from:?} by {by:?}, transposed");
+                }
+            }
+        }
+    }
+
+    /// Random sums, products, quotients and remainders have the values that arithmetic gives them, and lie in their range.
+    #[test]
+    fn simplification_keeps_values() {
+        let extents = [5i64, 6, 4];
+        let loops = axes(&extents);
+        let points: Vec<[i64; 3]> = (0..120)
+            .map(|k| [k / 24, k / 4 % 6, k % 4])
+            .filter(|p| p.iter().zip(extents).all(|(&i, e)| i < e))
+            .collect();
+        let mut state = 1u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % n
+        };
+        for round in 0..4000 {
+            // Each entry is a map and its values, found apart.
+            let mut pool: Vec<(Ix, Vec<i64>)> =
+                loops.iter().enumerate().map(|(d, ix)| (ix.clone(), points.iter().map(|p| p[d]).collect())).collect();
+            for _ in 0..8 {
+                let (a, b) = (below(pool.len() as u64) as usize, below(pool.len() as u64) as usize);
+                let n = [2, 3, 4, 6, 8, 12][below(6) as usize];
+                let (x, xs) = pool[a].clone();
+                let (y, ys) = &pool[b];
+                pool.push(match below(5) {
+                    0 => (x.add(y), xs.iter().zip(ys).map(|(u, v)| u + v).collect()),
+                    1 => (x.scale(n).add(y), xs.iter().zip(ys).map(|(u, v)| u * n + v).collect()),
+                    2 => (x.scale(-1).offset(n), xs.iter().map(|u| n - u).collect()),
+                    3 => (x.div(n), xs.iter().map(|u| u.div_euclid(n)).collect()),
+                    _ => (x.rem(n), xs.iter().map(|u| u.rem_euclid(n)).collect()),
+                });
+            }
+            for (ix, values) in &pool {
+                let (low, high) = ix.range();
+                for (p, &v) in points.iter().zip(values) {
+                    assert_eq!(ix.eval(&|a| p[a.0 as usize], &|_| 0), v, "round {round}: {ix} at {p:?}");
+                    assert!((low..=high).contains(&v), "round {round}: {ix} is {v}, said to lie in {low}..={high}");
+                }
+            }
+        }
+    }
+
+    fn factorizations(n: i64) -> Vec<Vec<i64>> {
+        let mut out = vec![vec![n]];
+        for d in (2..n).filter(|d| n % d == 0) {
+            out.extend(factorizations(n / d).into_iter().map(|mut f| {
+                f.insert(0, d);
+                f
+            }));
+        }
+        out
     }
 
     #[test]

@@ -246,7 +246,7 @@ impl<'a> Lowerer<'a> {
         let shape = self.leaf_shape(leaf)?;
         let offset = || linearize(index, &shape.dims);
         if let Some((row, at)) = known.rows.get(&part)
-            && at.agrees(&offset())
+            && *at == offset()
         {
             let lane = storage::compute_lane(shape.ty);
             let raw = stage.body.push(Op::Row(*row), &[], lane_in_row(lane));
@@ -256,14 +256,14 @@ impl<'a> Lowerer<'a> {
             return Ok(if folded { storage::round_to(&mut stage.body, shape.ty, value) } else { value });
         }
         if let Some((node, at)) = known.nodes.get(&part) {
-            return if at.agrees(&offset()) {
+            return if *at == offset() {
                 Ok(*node)
             } else {
                 Err(internal(inst, "a running value is read out of step"))
             };
         }
         if let Some((result, at)) = known.results.get(&part) {
-            if !at.agrees(&offset()) {
+            if *at != offset() {
                 return Err(internal(inst, "a reduction is read out of step"));
             }
             let value = stage.body.push(Op::Result(*result), &[], storage::compute_lane(shape.ty));

@@ -91,7 +91,7 @@ impl Lowerer<'_> {
             let leaf = self.outputs[number];
             let shape = self.leaf_shape(leaf)?;
             let index = delinearize(offset, &shape.dims);
-            if !linearize(&index, &shape.dims).agrees(offset) {
+            if linearize(&index, &shape.dims) != *offset {
                 return Err(internal(self.inst(leaf.0), "an output is out of step"));
             }
             let value = self.parts(&mut stage, known, leaf, &index)?;

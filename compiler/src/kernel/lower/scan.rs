@@ -133,7 +133,7 @@ impl Lowerer<'_> {
             let leaf = self.outputs[number];
             let shape = self.leaf_shape(leaf)?;
             let index = delinearize(&offset, &shape.dims);
-            if !linearize(&index, &shape.dims).agrees(&offset) {
+            if linearize(&index, &shape.dims) != offset {
                 return Err(internal(self.inst(leaf.0), "an output is out of step"));
             }
             let value = self.parts(&mut step, &known, leaf, &index)?;
