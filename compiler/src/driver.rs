@@ -6,9 +6,11 @@ use crate::codegen::target::{Target, TargetOptions};
 use crate::error::{Error, Result, Site};
 use crate::hlo::Module;
 use crate::kernel::body::Variant;
+use crate::kernel::ir::Kernel;
 use crate::kernel::lower::Numerics;
+use crate::kernel::verify;
 use crate::memory;
-use crate::memory::schedule::{Definition, LeafPlace, Schedule};
+use crate::memory::schedule::{Assignment, Definition, LeafPlace, Schedule, ValueId};
 use crate::object::{self, ObjectInput};
 use crate::passes::{self, PassOptions, PipelineStats};
 use crate::shape;
@@ -113,11 +115,58 @@ pub fn compile_with(
     let schedule = memory::build(&module, numerics)?;
     lap("kernels");
     let assignment = memory::assign(&schedule).map_err(|e| at_largest(e, &module, &schedule))?;
-    if cfg!(debug_assertions) {
-        memory::check(&schedule, &assignment)?;
-    }
+    memory::check(&schedule, &assignment)?;
     lap("memory");
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&module.name));
+    let interface = Interface { symbol, module_name: module.name.clone(), leaves: leaves(&module) };
+    let emitted = emit(interface, &schedule, &assignment, &target, options, &mut lap)?;
+    let Emitted { object, descriptor, clif, asm } = emitted;
+    Ok(Artifact { object, descriptor, module, schedule, clif, asm, passes: pass_stats, timings })
+}
+
+/// Compiles a kernel alone: its inputs are the parameters of the entry, its outputs the results. What it writes in the place
+/// of an input (see [`Role::Update`](crate::kernel::ir::Role::Update)) is a result of its own.
+///
+/// # Errors
+/// [`Error::Internal`] where the kernel breaks a rule, and as [`compile`].
+pub fn compile_kernel(kernel: &Kernel, options: &CompileOptions) -> Result<(Schedule, Vec<u8>)> {
+    verify::verify(kernel)?;
+    let target = Target::new(&options.target)?;
+    let schedule = Schedule::of_kernel(kernel);
+    let assignment = memory::assign(&schedule)?;
+    memory::check(&schedule, &assignment)?;
+    let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&kernel.name));
+    let leaf = |v: &ValueId| Leaf::new(schedule.values[*v].shape.clone());
+    let leaves = (schedule.parameters.iter().map(leaf).collect(), schedule.results.iter().map(leaf).collect());
+    let interface = Interface { symbol, module_name: kernel.name.clone(), leaves };
+    let emitted = emit(interface, &schedule, &assignment, &target, options, &mut |_| {})?;
+    Ok((schedule, emitted.object))
+}
+
+/// What callers see of a program.
+struct Interface {
+    symbol: String,
+    module_name: String,
+    /// Parameters and results.
+    leaves: (Vec<Leaf>, Vec<Leaf>),
+}
+
+/// A schedule as an object.
+struct Emitted {
+    object: Vec<u8>,
+    descriptor: DescriptorInfo,
+    clif: String,
+    asm: String,
+}
+
+fn emit(
+    interface: Interface,
+    schedule: &Schedule,
+    assignment: &Assignment,
+    target: &Target,
+    options: &CompileOptions,
+    lap: &mut dyn FnMut(&'static str),
+) -> Result<Emitted> {
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
@@ -125,10 +174,10 @@ pub fn compile_with(
     let grain = options.parallel_grain.unwrap_or(DEFAULT_GRAIN);
     let wide_work = options.wide_work.unwrap_or(WIDE_WORK);
     let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain, wide_work };
-    let code = generate(&symbol, &schedule, &assignment, &target, codegen)?;
+    let code = generate(&interface.symbol, schedule, assignment, target, codegen)?;
     lap("codegen");
-    let mut descriptor = DescriptorInfo::new(&symbol, object::architecture(&*target.isa)?);
-    descriptor.module_name = module.name.clone();
+    let mut descriptor = DescriptorInfo::new(&interface.symbol, object::architecture(&*target.isa)?);
+    descriptor.module_name = interface.module_name;
     descriptor.features =
         target.features.iter().filter_map(|f| IsaFeatures::from_name(f)).fold(IsaFeatures::NONE, IsaFeatures::union);
     descriptor.variant = match target.variant {
@@ -137,7 +186,7 @@ pub fn compile_with(
     };
     descriptor.workspace_fixed = assignment.workspace;
     descriptor.workspace_per_worker = code.per_worker;
-    (descriptor.parameters, descriptor.results) = leaves(&module);
+    (descriptor.parameters, descriptor.results) = interface.leaves;
     // Callers count leaves, the schedule counts the sizes of a dynamic leaf as one more.
     let leaf = |places: &[LeafPlace], n: u32| places.get(n as usize).map_or(n, |place| place.leaf);
     let alias = |&(parameter, result, must): &(u32, u32, bool)| Alias {
@@ -160,7 +209,7 @@ pub fn compile_with(
     lap("object");
     let descriptor = input.descriptor;
     let clif = code.clif.join("\n");
-    Ok(Artifact { object, descriptor, module, schedule, clif, asm, passes: pass_stats, timings })
+    Ok(Emitted { object, descriptor, clif, asm })
 }
 
 /// Refuses parameters and results whose buffers are larger than a descriptor can say.

@@ -36,5 +36,5 @@ mod error;
 #[doc = include_str!("../../docs/guide.md")]
 struct Pages;
 
-pub use driver::{Artifact, CompileOptions, Timings, compile, compile_with, symbol_name};
+pub use driver::{Artifact, CompileOptions, Timings, compile, compile_kernel, compile_with, symbol_name};
 pub use error::{Error, Result, Site};

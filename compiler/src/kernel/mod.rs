@@ -10,15 +10,18 @@
 //! rules give the same bits.
 //!
 //! **Algorithm.** [`lower`] walks a group back from what it stores; [`elementwise`], [`math`] and [`storage`] say how an
-//! operation becomes nodes; [`simplify`] merges loops; [`text`] prints.
+//! operation becomes nodes; [`simplify`] merges loops; [`text`] prints, [`mod@parse`] reads. [`verify`](verify()) checks every kernel, [`interp`] says what it
+//! computes.
 
 pub mod body;
 pub mod elementwise;
 pub mod eval;
 pub mod index;
+pub mod interp;
 pub mod ir;
 pub mod lower;
 pub mod math;
+pub mod parse;
 pub mod registers;
 pub mod rewrite;
 pub mod simplify;
@@ -26,3 +29,4 @@ pub mod sort;
 pub mod split;
 pub mod storage;
 pub mod text;
+pub mod verify;

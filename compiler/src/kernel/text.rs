@@ -76,16 +76,24 @@ impl Display for Kernel {
                 Phase::Nest(nest) => names.nest(f, nest)?,
                 Phase::Contraction(c) => names.contraction(f, c)?,
                 Phase::Registers(l) => names.registers(f, l)?,
-                Phase::Call(call) => match &call.callee {
-                    Callee::Service(service) => writeln!(f, "  call service {}", service.name())?,
-                    Callee::Function { symbol, abi } => writeln!(f, "  call \"{symbol}\" {abi:?}")?,
-                },
+                Phase::Call(call) => {
+                    match &call.callee {
+                        Callee::Service(service) => write!(f, "  call service {}", service.name())?,
+                        Callee::Function { symbol, abi } => write!(f, "  call \"{symbol}\" {abi:?}")?,
+                    }
+                    writeln!(f, " with {:?}", call.words)?;
+                }
                 Phase::RandomState { delta } => writeln!(f, "  random state, advanced by {delta}")?,
                 Phase::Sort(sort) => names.sort(f, sort)?,
             }
         }
         Ok(())
     }
+}
+
+/// The vector axis where a row buffer is indexed; that of one element is no loop.
+fn vector_name(stage: &Stage) -> String {
+    if stage.vector.extent == 1 { "0".to_owned() } else { format!("i{}", stage.vector.axis.0) }
 }
 
 /// Joins what can be displayed.
@@ -175,7 +183,7 @@ impl Names {
         for s in &stage.stores {
             s.index.for_each_value(&mut |node| roots.push(node));
         }
-        let i = format!("i{}", stage.vector.axis.0);
+        let i = vector_name(stage);
         self.body(f, "      ", &stage.body, &roots, &no_arguments, &i)?;
         for a in &stage.accumulators {
             self.accumulator(f, stage, a)?;
@@ -196,7 +204,7 @@ impl Names {
                 list(f, results.iter().map(|r| format!("r{r}")))?;
                 over.push(stage.vector);
             }
-            Place::Row { rows } => list(f, rows.iter().map(|r| format!("row{r}[i{}]", stage.vector.axis.0)))?,
+            Place::Row { rows } => list(f, rows.iter().map(|r| format!("row{r}[{}]", vector_name(stage))))?,
         }
         f.write_str(" of ")?;
         list(f, &values)?;
@@ -212,7 +220,8 @@ impl Names {
         let n = a.init.len() as u32;
         let name = move |k: u32| if k < n { format!("a{k}") } else { format!("x{}", k - n) };
         f.write_str("        with (")?;
-        list(f, (0..n + a.values.len() as u32).map(name))?;
+        let lanes = a.init.iter().chain(&a.values).map(|&v| stage.body.lane(v));
+        list(f, (0..).zip(lanes).map(|(k, lane)| format!("{}: {lane}", name(k))))?;
         f.write_str(")\n")?;
         self.body(f, "          ", &a.combine, &a.roots, &name, "")?;
         f.write_str("          yield ")?;
@@ -307,9 +316,8 @@ impl Names {
             f.write_str("    by the key\n")?;
             self.body(f, "      ", &key.body, &roots, &name, "")?;
             writeln!(f, "      yield {} of {} bits", operand(&key.body, key.root, &name), key.bits)?;
-            match key.unordered {
-                None => return Ok(()),
-                Some(n) => writeln!(f, "    or, where {} of any element,", operand(&key.body, n, &name))?,
+            if let Some(n) = key.unordered {
+                writeln!(f, "    or, where {} of any element,", operand(&key.body, n, &name))?;
             }
         }
         let name = |n: u32| format!("{}{}", if n.is_multiple_of(2) { 'x' } else { 'y' }, n / 2);
@@ -408,7 +416,8 @@ fn constant(lane: Lane, bits: u64) -> String {
     }
 }
 
-fn mnemonic(op: &Op) -> &'static str {
+/// The word for an operation.
+pub(super) fn mnemonic(op: &Op) -> &'static str {
     match op {
         Op::Const(_) => "const",
         Op::Arg(_) => "arg",

@@ -10,6 +10,7 @@ use crate::hlo::{Leaf, resolve};
 use crate::kernel::ir::{Buffer, Kernel, Phase, Role};
 use crate::kernel::lower::{self, Numerics};
 use crate::kernel::registers::{self, RegisterLoop, StateArray};
+use crate::kernel::verify;
 use brolga_runtime::abi::dynamic_sizes_offset;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Shape};
 use std::collections::{HashMap, HashSet};
@@ -247,6 +248,7 @@ impl Builder<'_> {
                         let source = (id, group.members[0]);
                         buffers.push(self.schedule.values.push(Value { shape, definition: Definition::Step, source }));
                     }
+                    verify::verify(&lowered.kernel)?;
                     let kernel = self.schedule.kernels.push(lowered.kernel);
                     block.steps.push(ScheduleStep::Kernel { kernel, buffers });
                 }
@@ -289,6 +291,7 @@ impl Builder<'_> {
         let phases = vec![Phase::Registers(Box::new(l))];
         let (name, line) = (inst.name.clone(), inst.location.line);
         let kernel = Kernel { name, buffers, phases, in_place, line };
+        verify::verify(&kernel)?;
         let kernel = self.schedule.kernels.push(kernel);
         let mut values = init;
         values.extend(self.define_all(at, Definition::Step)?);

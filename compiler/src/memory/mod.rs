@@ -30,6 +30,7 @@
 pub mod assign;
 pub mod build;
 pub mod check;
+pub mod run;
 pub mod schedule;
 
 mod coalesce;

@@ -4,7 +4,7 @@
 //! steps in order; control flow steps own blocks.
 
 use crate::hlo::{ComputationId, InstructionId};
-use crate::kernel::ir::Kernel;
+use crate::kernel::ir::{Kernel, Role};
 use brolga_runtime::{ArrayLiteral, ArrayShape};
 use cranelift_entity::{PrimaryMap, entity_impl};
 use std::sync::Arc;
@@ -136,6 +136,33 @@ pub struct Schedule {
     pub donated: Vec<(u32, u32, bool)>,
     /// The entry's steps; `None` only while the schedule is built.
     pub entry: Option<BlockId>,
+}
+
+impl Schedule {
+    /// The program of one kernel: its inputs are the parameters, its outputs the results.
+    pub fn of_kernel(kernel: &Kernel) -> Schedule {
+        let mut schedule = Schedule::default();
+        let source = (ComputationId::from_u32(0), InstructionId::from_u32(0));
+        let mut buffers = Vec::with_capacity(kernel.buffers.len());
+        for b in &kernel.buffers {
+            let definition = match b.role {
+                Role::Input => Definition::Parameter(schedule.parameters.len() as u32),
+                Role::Output | Role::Update { .. } | Role::Scratch => Definition::Step,
+            };
+            let shape = ArrayShape::new(b.ty, [b.elements as i64]);
+            let v = schedule.values.push(Value { shape, definition, source });
+            buffers.push(v);
+            match b.role {
+                Role::Input => schedule.parameters.push(v),
+                Role::Output | Role::Update { .. } => schedule.results.push(v),
+                Role::Scratch => {}
+            }
+        }
+        let kernel = schedule.kernels.push(kernel.clone());
+        let steps = vec![Step::Kernel { kernel, buffers }];
+        schedule.entry = Some(schedule.blocks.push(Block { steps }));
+        schedule
+    }
 }
 
 /// Where a value lies.

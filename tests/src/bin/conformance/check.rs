@@ -1,8 +1,8 @@
 //! One case.
 
 use brolga_cli::npy;
-use brolga_compiler::{shape, text};
-use brolga_runtime::ElementType;
+use brolga_compiler::{CompileOptions, shape, text};
+use brolga_runtime::{ElementType, Literal, Shape};
 use brolga_tests::compare::compare;
 use brolga_tests::corpus::{Case, Expect, Output};
 use brolga_tests::process::{self, End};
@@ -214,6 +214,44 @@ fn summary(got: &Value, want: &Value) -> Result<(), String> {
         return Err(format!("result: {}, expected {}", got["result"], want["result"]));
     }
     Ok(())
+}
+
+/// The kernel interpreter against compiled code, rows in 128-bit and in 256-bit registers: the same bits.
+pub fn kernels(case: &Case) -> Outcome {
+    let start = Instant::now();
+    let (status, why) = match catch_unwind(AssertUnwindSafe(|| run_kernels(case))) {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(why)) => (Status::Rejected, why),
+        Err(_) => (Status::Crash, "panicked".to_owned()),
+    };
+    Outcome { status, why, seconds: start.elapsed().as_secs_f64() }
+}
+
+fn run_kernels(case: &Case) -> Result<(Status, String), String> {
+    let bytes = case.files.get("module.hlo").ok_or("the case has no module.hlo")?;
+    let source = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
+    let module = text::parse(source).map_err(|e| e.to_string())?;
+    shape::verify(&module).map_err(|e| e.to_string())?;
+    let entry = module.entry();
+    let shapes: Vec<&Shape> = entry.parameters().iter().map(|&p| &entry.instructions[p].shape).collect();
+    let leaves = shapes.iter().flat_map(|s| s.leaves()).filter_map(Shape::as_array);
+    let mut arrays = Vec::new();
+    for (file, shape) in case.inputs.iter().zip(leaves) {
+        let bytes = case.files.get(file).ok_or("the case lacks an input")?;
+        arrays.push(npy::read(bytes, shape.ty)?);
+    }
+    let mut arrays = arrays.into_iter();
+    let inputs: Option<Vec<Literal>> = shapes.iter().map(|s| Literal::from_arrays(s, &mut arrays)).collect();
+    let inputs = inputs.ok_or("an input is missing")?;
+    for wide_work in [0, u64::MAX] {
+        let options = CompileOptions { wide_work: Some(wide_work), threads: 1, ..CompileOptions::default() };
+        match brolga_tests::kernels::check(&module, &inputs, &options) {
+            brolga_tests::kernels::Outcome::Agrees => {}
+            brolga_tests::kernels::Outcome::Unsupported(what) => return Ok((Status::Unsupported, what)),
+            brolga_tests::kernels::Outcome::Differs(what) => return Ok((Status::Fail, what)),
+        }
+    }
+    Ok((Status::Pass, String::new()))
 }
 
 /// Reads, prints, reads and prints again: both texts must be equal, and the second module valid.

@@ -5,10 +5,11 @@
 //! `tests/conformance/ratchet.json` how many pass; a case that gets worse, or a count that falls, is an error. `--update`
 //! rewrites both, and refuses to lower a count.
 //!
-//! Besides the engines proper there are four pseudo-engines: `parse` holds the cases that are only read (`expect` is
+//! Besides the engines proper there are five pseudo-engines: `parse` holds the cases that are only read (`expect` is
 //! `parse` or `error`), `print` checks that every module which parses prints to a text that reads as the same module,
 //! `diagnose` that invalid modules are refused with the recorded error, and `threads` that compiled code gives the same
-//! bits on 1, 2, 4 and 8 threads, with every phase split that can be. `ENGINE-mlir` runs the cases that hold `module.mlir`
+//! bits on 1, 2, 4 and 8 threads, with every phase split that can be, and `kernels` that it gives the bits of the kernel
+//! interpreter, with rows in 128-bit and in 256-bit registers. `ENGINE-mlir` runs the cases that hold `module.mlir`
 //! from it.
 
 mod check;
@@ -36,7 +37,7 @@ struct Options {
     #[arg(long, default_value = "target/release/brolga")]
     brolga: PathBuf,
     /// Engines to run: interp, jit, aot, auto, each with `-mlir` or `-pb` for the modules of that form; parse, print and
-    /// diagnose for what is only read; threads
+    /// diagnose for what is only read; threads; kernels
     #[arg(long, value_delimiter = ',', default_value = "parse,print,diagnose,interp,jit,aot")]
     engine: Vec<String>,
     /// Only suites whose name matches
@@ -149,6 +150,7 @@ fn run_cases(
                         let outcome = match engine.as_str() {
                             "print" => check::print_then_parse(case),
                             "threads" => check::threads(&options.brolga, case, &dir, limit)?,
+                            "kernels" => check::kernels(case),
                             "diagnose" => diagnose::check(case, recorded),
                             _ => check::case(&options.brolga, case, engine, &dir, limit)?,
                         };

@@ -1,0 +1,168 @@
+//! Nests: stages one after another for each point, and what their reductions do.
+
+use super::{Frame, Memory, Step, apply, for_each_point, needed, value, values_of};
+use crate::kernel::body::NodeId;
+use crate::kernel::index::Axis;
+use crate::kernel::ir::{Accumulator, Nest, Place, Stage};
+
+/// What a point of the parallel space has to itself.
+struct Point {
+    rows: Vec<Vec<Option<u64>>>,
+    results: Vec<Option<u64>>,
+}
+
+pub(super) fn run(nest: &Nest, memory: &mut Memory) -> Step<()> {
+    let of_place = |a: &Accumulator| match &a.place {
+        Place::Lanes { results } => results.iter().copied().max().map_or(0, |r| r as usize + 1),
+        Place::Row { .. } => 0,
+    };
+    let results = nest.stages.iter().flat_map(|s| &s.accumulators).map(of_place).max().unwrap_or(0);
+    for_each_point(&nest.parallel, &mut Vec::new(), &mut |axes| {
+        memory.next_point();
+        // A worker's row buffers hold anything when a point begins.
+        let rows = nest.rows.iter().map(|r| vec![None; usize::try_from(r.elements).unwrap_or(0)]).collect();
+        let mut point = Point { rows, results: vec![None; results] };
+        nest.stages.iter().try_for_each(|stage| run_stage(stage, axes, &mut point, memory))
+    })
+}
+
+/// An accumulator while its stage runs.
+enum Running {
+    /// In order, from the initial value.
+    Chain(Vec<u64>),
+    /// Element `k` of the vector axis goes to lane `k mod W`; a lane that has no element yet is nothing.
+    Lanes(Vec<Option<Vec<u64>>>),
+    /// One for each element, in row buffers.
+    Row,
+}
+
+fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mut Memory) -> Step<()> {
+    let body = &stage.body;
+    let mut running = Vec::new();
+    for a in &stage.accumulators {
+        // Initial values are the same along every loop of the stage.
+        let order = needed(body, a.init.iter().copied())?;
+        let mut values = vec![None; body.nodes().len()];
+        let uniform = Frame { axes: axes.to_vec(), rows: &point.rows, results: &point.results, ..Frame::default() };
+        uniform.evaluate(body, &order, memory, &mut values)?;
+        let init: Vec<u64> = a.init.iter().map(|&n| value(&values, n)).collect::<Step<_>>()?;
+        running.push((start(stage, a, &init, point)?, init));
+    }
+    let roots = stage.stores.iter().flat_map(|s| values_of(&s.index).into_iter().chain([s.value]));
+    let roots = roots.chain(stage.row_stores.iter().map(|(_, n)| *n));
+    let roots: Vec<NodeId> = roots.chain(stage.accumulators.iter().flat_map(|a| a.values.iter().copied())).collect();
+    let order = needed(body, roots)?;
+    let mut values = vec![None; body.nodes().len()];
+    let mut loops = stage.sequential.clone();
+    loops.push(stage.vector);
+    for_each_point(&loops, &mut axes.to_vec(), &mut |axes| {
+        let at = axes.last().map_or(0, |(_, v)| usize::try_from(*v).unwrap_or(0));
+        let here = Frame { axes: axes.clone(), args: &[], rows: &point.rows, at, results: &point.results };
+        here.evaluate(body, &order, memory, &mut values)?;
+        for s in &stage.stores {
+            memory.store(s.buffer, s.mem, here.index(&s.index, &values)?, value(&values, s.value)?)?;
+        }
+        for &(row, n) in &stage.row_stores {
+            set_row(&mut point.rows, row, at, value(&values, n)?)?;
+        }
+        for (a, (running, _)) in stage.accumulators.iter().zip(&mut running) {
+            let new: Vec<u64> = a.values.iter().map(|&n| value(&values, n)).collect::<Step<_>>()?;
+            accumulate(a, running, new, at, point, memory)?;
+        }
+        Ok(())
+    })?;
+    for (a, (running, init)) in stage.accumulators.iter().zip(running) {
+        if let Place::Lanes { results } = &a.place {
+            for (&r, v) in results.iter().zip(fold(a, running, &init, memory)?) {
+                point.results[r as usize] = Some(v);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_row(rows: &mut [Vec<Option<u64>>], row: u32, at: usize, v: u64) -> Step<()> {
+    let place = rows.get_mut(row as usize).and_then(|r| r.get_mut(at));
+    *place.ok_or_else(|| format!("row{row} has no element {at}"))? = Some(v);
+    Ok(())
+}
+
+fn start(stage: &Stage, a: &Accumulator, init: &[u64], point: &mut Point) -> Step<Running> {
+    let n = stage.vector.extent;
+    match &a.place {
+        Place::Row { rows } => {
+            for (&row, &v) in rows.iter().zip(init) {
+                (0..usize::try_from(n).unwrap_or(0)).try_for_each(|at| set_row(&mut point.rows, row, at, v))?;
+            }
+            Ok(Running::Row)
+        }
+        Place::Lanes { .. } => {
+            let width = a.lane_count();
+            // Lanes start from the identity, or from the first elements where those fill every lane just once.
+            let whole = a.identity.is_some() || (stage.sequential.is_empty() && n >= width);
+            Ok(if !a.splits || !whole {
+                Running::Chain(init.to_vec())
+            } else {
+                let lanes = n.min(width);
+                Running::Lanes((0..lanes).map(|_| a.identity.clone()).collect())
+            })
+        }
+    }
+}
+
+fn combine(a: &Accumulator, old: &[u64], new: &[u64], memory: &Memory) -> Step<Vec<u64>> {
+    let args: Vec<u64> = old.iter().chain(new).copied().collect();
+    apply(&a.combine, &a.roots, &args, memory)
+}
+
+fn accumulate(
+    a: &Accumulator,
+    running: &mut Running,
+    new: Vec<u64>,
+    at: usize,
+    point: &mut Point,
+    memory: &Memory,
+) -> Step<()> {
+    match running {
+        Running::Chain(state) => *state = combine(a, state, &new, memory)?,
+        Running::Lanes(lanes) => {
+            let width = a.lane_count() as usize;
+            let lane = lanes.get_mut(at % width).ok_or_else(|| format!("no lane for element {at}"))?;
+            *lane = Some(match lane {
+                Some(old) => combine(a, old, &new, memory)?,
+                None => new,
+            });
+        }
+        Running::Row => {
+            let Place::Row { rows } = &a.place else { return Err("an accumulator lost its row".to_owned()) };
+            let old = |&row: &u32| point.rows.get(row as usize).and_then(|r| r.get(at).copied()).flatten();
+            let old: Option<Vec<u64>> = rows.iter().map(old).collect();
+            let old = old.ok_or("an accumulator's row is not set")?;
+            let out = combine(a, &old, &new, memory)?;
+            rows.iter().zip(out).try_for_each(|(&row, v)| set_row(&mut point.rows, row, at, v))?;
+        }
+    }
+    Ok(())
+}
+
+/// Folds lanes by halves and combines the initial value.
+fn fold(a: &Accumulator, running: Running, init: &[u64], memory: &Memory) -> Step<Vec<u64>> {
+    let mut lanes = match running {
+        Running::Chain(state) => return Ok(state),
+        Running::Row => return Ok(Vec::new()),
+        Running::Lanes(lanes) => lanes,
+    };
+    let mut half = a.lane_count() as usize / 2;
+    while half >= 1 {
+        for i in 0..half {
+            if let Some(Some(right)) = lanes.get(i + half) {
+                let left = lanes[i].as_ref().ok_or("a lane has no element")?;
+                lanes[i] = Some(combine(a, left, right, memory)?);
+            }
+        }
+        lanes.truncate(half);
+        half /= 2;
+    }
+    let total = lanes.first().cloned().flatten().ok_or("a reduction of nothing has no identity")?;
+    combine(a, init, &total, memory)
+}

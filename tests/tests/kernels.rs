@@ -1,0 +1,83 @@
+//! Kernels written by hand, in `tests/kernels`: the kernel interpreter, rows of single elements and 128-bit registers, rows
+//! in 256-bit registers, and both without fused multiply-add give the same bits.
+
+use brolga_compiler::codegen::target::TargetOptions;
+use brolga_compiler::kernel::body::Variant;
+use brolga_compiler::kernel::interp::Machine;
+use brolga_compiler::kernel::ir::Kernel;
+use brolga_compiler::kernel::{parse, verify};
+use brolga_compiler::{CompileOptions, compile_kernel, memory};
+use brolga_runtime::{ArrayLiteral, Program};
+use brolga_tests::compare::first_other_bits;
+use std::path::Path;
+
+/// Data that is neither small nor large, of any type, the same in every run.
+fn input(ty: brolga_runtime::ElementType, elements: usize, seed: u64) -> ArrayLiteral {
+    let shape = brolga_runtime::ArrayShape::new(ty, [elements as i64]);
+    let mut out = ArrayLiteral::zeros(&shape);
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let size = ty.byte_size();
+    for element in out.bytes_mut().chunks_exact_mut(size) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let word = state >> 33;
+        let number = (word % 4001) as f64 / 100.0 - 20.0;
+        match (ty.is_float(), size) {
+            (true, 4) => element.copy_from_slice(&(number as f32).to_le_bytes()),
+            (true, 8) => element.copy_from_slice(&number.to_le_bytes()),
+            // Small numbers among large ones: offsets and counts, and what overflows.
+            _ if word % 3 == 0 => element.copy_from_slice(&(word * word).to_le_bytes()[..size]),
+            _ => element.copy_from_slice(&(word % 50).to_le_bytes()[..size]),
+        }
+    }
+    out
+}
+
+fn check(kernel: &Kernel) {
+    let name = &kernel.name;
+    verify::verify(kernel).unwrap_or_else(|e| panic!("{e}"));
+    let target = |cpu: &str| TargetOptions { cpu: Some(cpu.to_owned()), ..TargetOptions::default() };
+    for (cpu, variant) in [("x86-64-v3", Variant::Fma), ("x86-64-v2", Variant::NoFma)] {
+        let mut wants = Vec::new();
+        for wide_work in [u64::MAX, 0] {
+            let options =
+                CompileOptions { target: target(cpu), wide_work: Some(wide_work), ..CompileOptions::default() };
+            let (schedule, object) = compile_kernel(kernel, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let inputs: Vec<ArrayLiteral> = (1..)
+                .zip(&schedule.parameters)
+                .map(|(k, v)| {
+                    let shape = &schedule.values[*v].shape;
+                    input(shape.ty, shape.elements(), k)
+                })
+                .collect();
+            let leaves: Vec<&ArrayLiteral> = inputs.iter().collect();
+            let bytes: Vec<&[u8]> = inputs.iter().map(ArrayLiteral::bytes).collect();
+            let machine = Machine { variant, random: [0, 0], budget: 1 << 24 };
+            let want = memory::run::run(&schedule, machine, &bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let program = Program::from_object(&object).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let got = program.run(&leaves).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(got.len(), want.len(), "{name}");
+            for (n, (got, want)) in got.iter().zip(&want).enumerate() {
+                let want = ArrayLiteral::from_bytes(got.shape(), want).unwrap_or_else(|| panic!("{name}: size"));
+                assert!(want.bytes().iter().any(|&b| b != 0), "{name}: result {n} is all zeros and shows nothing");
+                let other = first_other_bits(got, &want);
+                assert_eq!(other, None, "{name}, {cpu}, least work {wide_work}: result {n}");
+            }
+            wants.push(want);
+        }
+        assert_eq!(wants[0], wants[1], "{name}: the interpreter depends on the width");
+    }
+}
+
+#[test]
+fn kernels_give_the_same_bits_at_every_width() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&dir).expect("the folder of kernels") {
+        let path = entry.expect("a file").path();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let kernels = parse::parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
+        kernels.iter().for_each(check);
+        count += kernels.len();
+    }
+    assert!(count >= 20, "{count} kernels");
+}
