@@ -6,6 +6,7 @@
 
 use super::Graph;
 use crate::compare::first_other_bits;
+use crate::kernels;
 use brolga_compiler::hlo::{Attrs, Instruction, Module, Opcode};
 use brolga_compiler::reduce::{ReduceOptions, leading_array, reduce as search};
 use brolga_compiler::{CompileOptions, Error, compile, interp};
@@ -28,6 +29,8 @@ pub enum Stage {
     Result,
     /// Rows in 256-bit registers wherever they can be give other bits than none.
     Wide,
+    /// Compiled code gives other bits than its kernels.
+    Kernels,
     /// More threads give other bits.
     Threads,
     /// The object depends on how many threads compiled it, or is not the same from disk.
@@ -104,6 +107,9 @@ pub fn check(graph: &Graph) -> Outcome {
         if let Err(e) = note.check(got, want) {
             return fails(Stage::Result, format_args!("{name}: {e}"));
         }
+    }
+    if let kernels::Outcome::Differs(e) = kernels::check(&graph.module, &graph.inputs, &narrow) {
+        return fails(Stage::Kernels, e);
     }
     // The other extreme: every row that can be in 256-bit registers, every phase cut into tasks.
     let wide = CompileOptions { wide_work: Some(0), parallel_grain: Some(1), ..options.clone() };
