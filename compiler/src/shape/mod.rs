@@ -267,7 +267,7 @@ fn check_array(a: &ArrayShape) -> Rule<()> {
     ensure!(
         bytes.is_some_and(|n| isize::try_from(n).is_ok()),
         "shape.size",
-        "expected an array that fits the address space, found {}",
+        "an array of 2^63 bytes or more, {}",
         rule::Show(a)
     );
     if let Some(layout) = &a.layout {
