@@ -37,7 +37,7 @@ mod negative;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use contraction::natural_product_type;
+pub(crate) use contraction::sum_to_convert;
 pub use feeds::verify_feeds;
 pub use groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
 pub use reshape_groups::{ReshapeGroup, Sizes, reshape_groups};
