@@ -390,13 +390,13 @@ fn the_dimension_of_a_sort_may_count_from_the_end() {
     let text = format!(
         "HloModule m\n{REGIONS}ENTRY e {{\n p = f32[2,3] parameter(0)\n ROOT s = f32[2,3] sort(p), dimensions={{1}}, to_apply=ge\n}}"
     );
-    let bytes = write(&parse(&text).unwrap()).unwrap();
-    let mut message = Module::decode(&bytes[..]).unwrap();
+    let bytes = write(&parse(&text).expect("the text is read")).expect("the module is written");
+    let mut message = Module::decode(&bytes[..]).expect("a message");
     let mut changed = 0;
     for bytes in &mut message.computations {
-        let mut computation = Computation::decode(bytes.clone()).unwrap();
+        let mut computation = Computation::decode(bytes.clone()).expect("a computation");
         for bytes in &mut computation.instructions {
-            let mut instruction = Instruction::decode(bytes.clone()).unwrap();
+            let mut instruction = Instruction::decode(bytes.clone()).expect("an instruction");
             if instruction.opcode == "sort" {
                 instruction.dimensions = vec![-1];
                 changed += 1;
@@ -406,7 +406,7 @@ fn the_dimension_of_a_sort_may_count_from_the_end() {
         *bytes = computation.encode_to_vec().into();
     }
     assert_eq!(changed, 1);
-    let back = read(&message.encode_to_vec()).unwrap().module;
+    let back = read(&message.encode_to_vec()).expect("the message is read").module;
     let entry = back.entry();
     assert_eq!(entry.instructions[entry.root].attrs.ints(AttrKey::Dimensions), Some(&[1][..]));
 }
