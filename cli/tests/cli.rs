@@ -1,6 +1,8 @@
 //! The program as a user meets it: exit statuses, streams and messages.
 #![allow(clippy::unwrap_used)]
 
+mod start;
+
 use brolga_runtime::{ArrayLiteral, ElementType};
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,16 +17,7 @@ ENTRY main {
 ";
 
 fn brolga(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_brolga"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The program may end before it has read everything.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
+    start::output(Command::new(env!("CARGO_BIN_EXE_brolga")).args(args), input)
 }
 
 fn status(output: &Output) -> i32 {

@@ -91,7 +91,7 @@ fn every_statement_names_tests_that_exist() {
 #[test]
 fn every_section_of_the_lists_has_a_statement() {
     let tables = tables();
-    assert!(tables.len() == 2 && tables[0].sections.len() > 65, "the lists are read");
+    assert!(tables.len() == 3 && tables[0].sections.len() > 65, "the lists are read");
     for table in tables {
         let found: BTreeSet<String> = table.rows.iter().map(|r| r.section.clone()).collect();
         let missing: Vec<_> = table.sections.difference(&found).collect();
@@ -104,7 +104,7 @@ fn every_section_of_the_lists_has_a_statement() {
 #[test]
 fn sections_that_the_builder_cites_exist() {
     let cited = Regex::new(r"Section(?:s)?\s+(?:/// )?«([^»]+)»").unwrap();
-    let known: BTreeSet<String> = tables().into_iter().flat_map(|t| t.sections).collect();
+    let known: BTreeSet<String> = tables().into_iter().take(2).flat_map(|t| t.sections).collect();
     let mut count = 0;
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../compiler/src/builder")).unwrap() {
         let source = std::fs::read_to_string(entry.unwrap().path()).unwrap();

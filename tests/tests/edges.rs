@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use brolga_compiler::{CompileOptions, Error, compile, interp, shape, text};
+use brolga_runtime::num_complex::Complex;
 use brolga_runtime::{ArrayLiteral, Literal, Program};
 use brolga_tests::compare::{Kind, Tolerance, compare};
 
@@ -305,6 +306,40 @@ fn products_of_floats_are_converted_to_integers() {
         ROOT r = s32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
     let inputs = [[256f32, 1.0], [1f32, 1.0]].map(|v| ArrayLiteral::from_elements(&[2], &v));
     check(Kind::Exact, body, &inputs, &[ArrayLiteral::scalar(256i32)]);
+}
+
+/// A sum of complex numbers is made one of real numbers at the end, its real part, as XLA does it.
+#[test]
+fn products_of_complex_numbers_are_converted_to_real_ones() {
+    let complex = |v: &[(f32, f32)]| v.iter().map(|&(re, im)| Complex::new(re, im)).collect::<Vec<_>>();
+    let inputs = [
+        ArrayLiteral::from_elements(&[2], &complex(&[(1.5, 1.0), (2.5, -3.0)])),
+        ArrayLiteral::from_elements(&[2], &complex(&[(2.0, 1.0), (3.0, 2.0)])),
+    ];
+    // (2 + 3.5 i) + (13.5 - 4 i): the products of imaginary parts count.
+    let wants = [
+        ("s32", ArrayLiteral::scalar(15i32)),
+        ("u8", ArrayLiteral::scalar(15u8)),
+        ("f32", ArrayLiteral::scalar(15.5f32)),
+        ("f64", ArrayLiteral::scalar(15.5f64)),
+        ("pred", ArrayLiteral::from_bools(&[], &[true])),
+        ("c128", ArrayLiteral::scalar(Complex::new(15.5f64, -0.5))),
+    ];
+    for (ty, want) in wants {
+        let body = format!(
+            "a = c64[2] parameter(0)\n b = c64[2] parameter(1)
+             ROOT r = {ty}[] dot(a, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}"
+        );
+        check(Kind::Exact, &body, &inputs, &[want]);
+    }
+    let body = "a = c64[2] parameter(0)\n b = c64[2] parameter(1)\n x = c128[2] convert(a)\n y = c128[2] convert(b)
+        ROOT r = c64[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
+    check(Kind::Exact, body, &inputs, &[ArrayLiteral::scalar(Complex::new(15.5f32, -0.5))]);
+    let body =
+        "a = c64[2] parameter(0)\n b = c64[2] parameter(1)\n x = c64[1,2,1] reshape(a)\n k = c64[2,1,1] reshape(b)
+        ROOT r = s32[1,3,1] convolution(x, k), window={size=2 pad=1_1}, dim_labels=b0f_0io->b0f";
+    // 1.5 * 3 - 1 * 2; the dot; 2.5 * 2 + 3 * 1.
+    check(Kind::Exact, body, &inputs, &[ArrayLiteral::from_elements(&[1, 3, 1], &[2i32, 15, 8])]);
 }
 
 #[test]

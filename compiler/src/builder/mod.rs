@@ -398,5 +398,5 @@ fn fresh(taken: &mut HashSet<String>, count: &mut usize, stem: &str) -> String {
 }
 
 fn invalid(instruction: Option<String>, location: SourceLocation, e: RuleError) -> Error {
-    Error::Invalid { site: Site { instruction, location, length: 0 }, constraint: e.constraint, message: e.message }
+    e.into_error(Site { instruction, location, length: 0 })
 }

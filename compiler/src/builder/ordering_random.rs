@@ -1,31 +1,26 @@
 //! Sorting and random numbers.
 
 use super::{Builder, Op, RandomAlgorithm};
-use crate::hlo::{AttrKey, AttrValue, Attrs, Module, Opcode};
+use crate::hlo::{AttrKey, AttrValue, Attrs, Module, Opcode, number_sorted_dimension};
 use brolga_runtime::Shape;
 use std::panic::Location;
 
 impl Builder {
     /// `sort(operands, comparator, dimension, is_stable)`: the operands, of equal dimensions, sorted together along
-    /// `dimension`; -1 stands for no number, which means the last. `comparator` takes two elements of each operand in turn, scalars, and yields whether the first comes
-    /// first. The result is a tuple where there is more than one operand. Section «Sort».
+    /// `dimension`; -1 stands for no number, which means the last. `comparator` takes two elements of each operand in turn,
+    /// scalars, and yields whether the first comes first. The result is a tuple where there is more than one operand.
+    /// Section «Sort».
     #[track_caller]
     pub fn sort(&self, operands: &[Op], comparator: &Module, dimension: i64, is_stable: bool) -> Op {
-        let at = Location::caller();
-        let rank = match operands.first() {
-            Some(&first) => self.array_at(at, Opcode::Sort, first).map(|a| a.rank()),
-            None => Ok(0),
-        };
-        self.finish(rank.and_then(|rank| {
-            let dimension = if dimension == -1 { (rank as i64 - 1).max(0) } else { dimension };
-            let mut attrs = Attrs::new()
-                .with(AttrKey::Dimensions, AttrValue::Ints(vec![dimension]))
-                .with(AttrKey::ToApply, AttrValue::Computation(self.embed(comparator)));
-            if is_stable {
-                attrs.set(AttrKey::IsStable, AttrValue::Bool(true));
-            }
-            self.add_at(at, Opcode::Sort, operands, attrs, None)
-        }))
+        let mut attrs = Attrs::new()
+            .with(AttrKey::Dimensions, AttrValue::Ints(vec![dimension]))
+            .with(AttrKey::ToApply, AttrValue::Computation(self.embed(comparator)));
+        if is_stable {
+            attrs.set(AttrKey::IsStable, AttrValue::Bool(true));
+        }
+        let first = operands.first().and_then(|&o| self.shape(o).ok());
+        number_sorted_dimension(Opcode::Sort, first.as_ref(), &mut attrs);
+        self.op(Opcode::Sort, operands, attrs, None)
     }
 
     /// `top_k(operand, k, largest)`: the `k` largest, or smallest, elements along the last dimension, in order, and their

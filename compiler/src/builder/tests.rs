@@ -530,3 +530,30 @@ fn strings_print_as_they_read_back() {
     assert_eq!(call.attrs.str(crate::hlo::AttrKey::CustomCallTarget), Some(odd));
     assert_eq!(text::parse_string(call.attrs.raw(crate::hlo::AttrKey::BackendConfig).unwrap()).unwrap(), odd);
 }
+
+#[test]
+fn arrays_past_the_address_space_are_valid_but_unsupported() {
+    let too_large: [&dyn Fn(&Builder); 5] = [
+        &|b| _ = b.parameter(0, Shape::array(F32, [i64::MAX]), "p"),
+        &|b| _ = b.broadcast(b.constant_r0(1f32), &[1 << 40, 1 << 40]),
+        &|b| _ = b.iota(Shape::array(S64, [1 << 61]), 0),
+        &|b| {
+            let p = b.parameter(0, Shape::array(S8, [1 << 62]), "p");
+            b.concat_in_dim(&[p, p], 0);
+        },
+        &|b| {
+            let p = b.parameter(0, Shape::array(S8, [4]), "p");
+            b.pad(p, b.constant_r0(0i8), &[PaddingDimension { low: i64::MAX, ..PaddingDimension::default() }]);
+        },
+    ];
+    for (k, make) in too_large.iter().enumerate() {
+        let b = Builder::new("main");
+        make(&b);
+        match b.build() {
+            Err(Error::Unsupported { site, feature }) => {
+                assert!(site.location.file.is_some() && feature.contains("2^63"), "{k}: {feature}");
+            }
+            other => panic!("{k}: {other:?}"),
+        }
+    }
+}

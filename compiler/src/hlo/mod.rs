@@ -30,6 +30,15 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
+/// Gives the dimension of a sort its number: -1 stands for the last one, as XLA takes it.
+pub(crate) fn number_sorted_dimension(opcode: Opcode, first: Option<&Shape>, attrs: &mut Attrs) {
+    let last = attrs.ints(AttrKey::Dimensions) == Some(&[-1][..]);
+    if let (Opcode::Sort, Some(Shape::Array(array)), true) = (opcode, first, last) {
+        let dimension = array.rank().saturating_sub(1) as i64;
+        attrs.set(AttrKey::Dimensions, AttrValue::Ints(vec![dimension]));
+    }
+}
+
 /// Names a computation of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComputationId(u32);

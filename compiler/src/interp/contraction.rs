@@ -10,33 +10,33 @@ use super::dense::{Domain, Number, accumulators, dimensions, offsets, pick, read
 use super::{Context, array, elementwise, invalid, new_array, result_shape, unsupported};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
-use crate::shape::natural_product_type;
+use crate::shape::sum_to_convert;
 use brolga_runtime::num_complex::Complex;
-use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Scalar, Shape};
 
 /// Evaluates `dot`, `ragged-dot` or `scaled-dot`.
 pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
-    of_floats(inst, operands, |inst| contract(inst, operands))
+    converted(inst, operands, |inst| contract(inst, operands))
 }
 
-/// Evaluates a contraction whose result may be of integers although an operand is of floats: then the sum is one of
-/// floats, converted at the end.
-pub(super) fn of_floats(
+/// Evaluates a contraction whose sum may be one of the operands' type, converted at the end; of complex numbers the real part.
+pub(super) fn converted(
     inst: &Instruction,
     operands: &[&Literal],
     evaluate: impl Fn(&Instruction) -> Result<Literal>,
 ) -> Result<Literal> {
     let (shape, lhs, rhs) = (result_shape(inst)?, array(inst, operands, 0)?, array(inst, operands, 1)?);
-    let natural = natural_product_type(lhs.ty(), rhs.ty());
-    if !natural.is_float() || shape.ty.is_float() {
-        return evaluate(inst);
-    }
+    let Some(natural) = sum_to_convert(lhs.ty(), rhs.ty(), shape.ty) else { return evaluate(inst) };
     let mut sum = inst.clone();
     sum.shape = Shape::Array(shape.with_type(natural));
     let sum = evaluate(&sum)?;
     let sum = array(inst, &[&sum], 0)?;
     let mut out = new_array(inst, &ArrayShape::new(shape.ty, sum.dims()))?;
-    (0..sum.elements()).for_each(|i| out.set(i, elementwise::convert(sum.get(i), shape.ty)));
+    let part = |value| match value {
+        Scalar::Complex(z) if !shape.ty.is_complex() => Scalar::Float(z.re),
+        other => other,
+    };
+    (0..sum.elements()).for_each(|i| out.set(i, elementwise::convert(part(sum.get(i)), shape.ty)));
     Ok(out.into())
 }
 

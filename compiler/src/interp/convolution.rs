@@ -7,7 +7,7 @@
 //! Algorithm: for each output element, the sum of products over the Cartesian product of those tables and over the
 //! input features of its group, in `f64`, `Complex<f64>` or wrapping `i64`, rounded once.
 
-use super::contraction::of_floats;
+use super::contraction::converted;
 use super::dense::{Domain, Number, accumulators, offsets};
 use super::{Context, array, invalid, result_shape};
 use crate::Result;
@@ -17,7 +17,7 @@ use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
 
 /// Evaluates `convolution`.
 pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
-    of_floats(inst, operands, |inst| evaluate(inst, operands))
+    converted(inst, operands, |inst| evaluate(inst, operands))
 }
 
 fn evaluate(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {

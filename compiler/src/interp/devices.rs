@@ -550,4 +550,15 @@ mod tests {
         let module = crate::text::parse(text).expect("the program parses");
         assert!(matches!(run_on(2, &module), Err(Error::Execution { .. })));
     }
+
+    #[test]
+    fn groups_that_leave_a_device_out_are_an_error() {
+        for groups in ["{{0}}", "{{1,0}}"] {
+            let m = program(&format!("all-reduce(p), replica_groups={groups}, to_apply=add"), "s32[4]");
+            let members = groups.matches(['0', '1']).count();
+            assert!(run_on(members, &m).is_ok(), "{groups}");
+            let error = run_on(members + 1, &m).expect_err(groups);
+            assert!(matches!(error, Error::Execution { .. }) && error.to_string().contains("leave out"), "{error}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use super::{Read, kept, literal, malformed, named, shape};
 use crate::Result;
 use crate::hlo::{
     Alias, AliasKind, AttrKey, AttrValue, Computation, ComputationId, Instruction, InstructionId, Module, ModuleConfig,
-    Opcode, SourceLocation, quote,
+    Opcode, SourceLocation, number_sorted_dimension, quote,
 };
 use crate::text::check_entry_layout;
 use brolga_runtime::Shape;
@@ -168,6 +168,7 @@ impl<'a> Reader<'a> {
         let source =
             Source { instruction: m, opcode, shape: &shape, operands: &shapes, called: &called, backend_config };
         let mut attrs = attributes::read(&source)?;
+        number_sorted_dimension(opcode, shapes.first().copied(), &mut attrs);
         let fallback = m.opcode.as_str();
         match (opcode, &m.literal) {
             (Opcode::Constant, Some(bytes)) => {

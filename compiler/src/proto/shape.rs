@@ -61,7 +61,7 @@ pub(super) fn array(shape: &message::Shape) -> Result<ArrayShape> {
     out.dynamic = dynamic(shape).collect();
     let bytes = out.checked_elements().and_then(|n| n.checked_mul(ty.byte_size()));
     if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
-        return Err(malformed("", format!("shape: expected an array of less than 2^63 bytes, found {out:#}")));
+        return Err(unsupported("", format!("an array of 2^63 bytes or more, {out:#}")));
     }
     if let Some(layout) = &shape.layout {
         out.layout = Some(self::layout(layout, rank)?).filter(|l| *l != Layout::default());

@@ -367,3 +367,46 @@ fn what_a_message_has_no_field_for_is_refused() {
     let refused = write(&module).expect_err("an attribute without a field");
     assert!(refused.to_string().contains("the attribute mode of all-gather in a message"), "{refused}");
 }
+
+#[test]
+fn an_array_past_the_address_space_is_valid_but_unsupported() {
+    let parameter = Instruction {
+        name: "p".to_owned(),
+        opcode: "parameter".to_owned(),
+        shape: Some(shape(ElementType::F32, &[i64::MAX], &[0])),
+        id: 1,
+        ..Default::default()
+    };
+    let Err(Error::Unsupported { site, feature }) = read(&module_of(&[parameter])).map(|r| r.module) else {
+        panic!("read");
+    };
+    assert_eq!(site.instruction.as_deref(), Some("p"));
+    assert!(feature.contains("f32[9223372036854775807]"), "{feature}");
+}
+
+/// -1 is the last dimension of a sort.
+#[test]
+fn the_dimension_of_a_sort_may_count_from_the_end() {
+    let text = format!(
+        "HloModule m\n{REGIONS}ENTRY e {{\n p = f32[2,3] parameter(0)\n ROOT s = f32[2,3] sort(p), dimensions={{1}}, to_apply=ge\n}}"
+    );
+    let bytes = write(&parse(&text).expect("the text is read")).expect("the module is written");
+    let mut message = Module::decode(&bytes[..]).expect("a message");
+    let mut changed = 0;
+    for bytes in &mut message.computations {
+        let mut computation = Computation::decode(bytes.clone()).expect("a computation");
+        for bytes in &mut computation.instructions {
+            let mut instruction = Instruction::decode(bytes.clone()).expect("an instruction");
+            if instruction.opcode == "sort" {
+                instruction.dimensions = vec![-1];
+                changed += 1;
+            }
+            *bytes = instruction.encode_to_vec().into();
+        }
+        *bytes = computation.encode_to_vec().into();
+    }
+    assert_eq!(changed, 1);
+    let back = read(&message.encode_to_vec()).expect("the message is read").module;
+    let entry = back.entry();
+    assert_eq!(entry.instructions[entry.root].attrs.ints(AttrKey::Dimensions), Some(&[1][..]));
+}

@@ -41,7 +41,7 @@ pub(super) fn infer(call: &Call<'_>) -> Rule<Shape> {
 }
 
 /// The element type of a sum of products where the program states none: a float where an operand has one, else the wider.
-pub(crate) fn natural_product_type(a: ElementType, b: ElementType) -> ElementType {
+fn natural_product_type(a: ElementType, b: ElementType) -> ElementType {
     match (a.is_float(), b.is_float()) {
         (true, false) => a,
         (false, true) => b,
@@ -50,8 +50,19 @@ pub(crate) fn natural_product_type(a: ElementType, b: ElementType) -> ElementTyp
     }
 }
 
+/// The type of the sum where a contraction of operands of these types is summed in another type than its result's, to which it
+/// is converted at the end, of complex numbers the real part: a result of no floats where an operand has them, one of real
+/// numbers or of narrower complex ones where the operands are complex.
+pub(crate) fn sum_to_convert(a: ElementType, b: ElementType, result: ElementType) -> Option<ElementType> {
+    let natural = natural_product_type(a, b);
+    let converts = (natural.is_float() && !result.is_float())
+        || (natural.is_complex() && !(result.is_complex() && result.bits() >= natural.bits()));
+    converts.then_some(natural)
+}
+
 /// The element type of a sum of products. The program may prefer another than the operands': a float for floats,
-/// any integer for integers, in which the sum wraps; an integer or `pred` for floats, to which their sum is converted.
+/// any integer for integers, in which the sum wraps; an integer or `pred` for floats and any type for complex numbers, to
+/// which their sum is converted.
 fn product_type(call: &Call<'_>, a: ElementType, b: ElementType) -> Rule<ElementType> {
     let real = |ty: ElementType| !ty.is_complex();
     ensure!(
@@ -67,7 +78,7 @@ fn product_type(call: &Call<'_>, a: ElementType, b: ElementType) -> Rule<Element
     let narrower = a.bits().min(b.bits());
     let fits = preferred == natural
         || (natural.is_float() && real(preferred))
-        || (natural.is_complex() && preferred.is_complex() && preferred.bits() >= natural.bits())
+        || natural.is_complex()
         || (!natural.is_float()
             && real(natural)
             && (preferred.is_integer() || preferred.is_float())

@@ -37,7 +37,7 @@ mod negative;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use contraction::natural_product_type;
+pub(crate) use contraction::sum_to_convert;
 pub use feeds::verify_feeds;
 pub use groups::{ReplicaGroups, parse_replica_groups, parse_source_target_pairs};
 pub use reshape_groups::{ReshapeGroup, Sizes, reshape_groups};
@@ -267,7 +267,7 @@ fn check_array(a: &ArrayShape) -> Rule<()> {
     ensure!(
         bytes.is_some_and(|n| isize::try_from(n).is_ok()),
         "shape.size",
-        "expected an array that fits the address space, found {}",
+        "an array of 2^63 bytes or more, {}",
         rule::Show(a)
     );
     if let Some(layout) = &a.layout {

@@ -127,7 +127,7 @@ fn concatenate(call: &Call<'_>) -> Rule<ArrayShape> {
         out.dynamic[axis] |= next.dynamic[axis];
         out.dims[axis] = match out.dims[axis].checked_add(next.dims[axis]) {
             Some(sum) => sum,
-            None => fail!("concatenate.overflow", "the size of dimension {axis} overflows"),
+            None => fail!("concatenate.overflow", "a size of dimension {axis} of 2^63 or more"),
         };
     }
     Ok(out)
@@ -207,7 +207,7 @@ fn pad(call: &Call<'_>) -> Rule<ArrayShape> {
         out.dims[d] = match size {
             Some(size) if size >= 0 => size,
             Some(size) => fail!("pad.negative", "expected a padded size of at least 0 in dimension {d}, found {size}"),
-            None => fail!("pad.overflow", "the padded size of dimension {d} overflows"),
+            None => fail!("pad.overflow", "a padded size of dimension {d} past 2^63"),
         };
     }
     Ok(out)

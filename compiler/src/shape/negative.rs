@@ -315,6 +315,8 @@ fn contractions_and_linear_algebra() {
         "bad = u8[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
         "bad = pred[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
         "bad = f32[] dot(a, c), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+        "bad = s32[] dot(z, z), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+        "bad = f64[] dot(z, z), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
     ]);
     refuse(&cases.iter().map(|(id, line)| (*id, line.as_str())).collect::<Vec<_>>());
     refuse(&[
@@ -328,7 +330,6 @@ fn contractions_and_linear_algebra() {
         ),
         ("dot.operand-types", "bad = c64[4,4] dot(a, z), lhs_contracting_dims={}, rhs_contracting_dims={}"),
         ("dot.result-type", "bad = c64[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
-        ("dot.result-type", "bad = s32[] dot(z, z), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
         (
             "dot.algorithm",
             "bad = f32[2,5] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}, algorithm=dot_f32",

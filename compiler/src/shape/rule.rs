@@ -1,6 +1,7 @@
 //! What every shape rule is written with: the error, the operands under their names, type compatibility.
 
 use super::InferContext;
+use crate::error::{Error, Site};
 use crate::hlo::{AttrKey, Attrs, Opcode};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
@@ -17,6 +18,18 @@ impl RuleError {
     /// An error against the rule `constraint`.
     pub fn new(constraint: &'static str, message: impl Into<String>) -> RuleError {
         RuleError { constraint, message: message.into() }
+    }
+
+    /// The error of a program that breaks the rule at `site`. A size past the address space breaks none: such a program is
+    /// valid, and nothing can run it.
+    pub(crate) fn into_error(self, site: Site) -> Error {
+        let RuleError { constraint, message } = self;
+        match constraint {
+            "shape.size" | "concatenate.overflow" | "pad.overflow" | "window.overflow" => {
+                Error::Unsupported { site, feature: message }
+            }
+            _ => Error::Invalid { site, constraint, message },
+        }
     }
 
     /// The same about one operation, which the message names.

@@ -178,6 +178,12 @@ fn windows() {
     assert_eq!(window_output_size(7, &dilated), None);
     let wide = WindowDimension { window_dilation: 3, ..w };
     assert_eq!(window_output_size(7, &wide), Some(1));
+    let refused = |w: WindowDimension| super::window::window_dims(&[7], &[w]).map_err(|e| e.constraint);
+    assert_eq!(refused(cut), Err("window.padding"));
+    assert_eq!(refused(dilated), Err("window.overflow"));
+    assert_eq!(refused(WindowDimension { padding_high: i64::MAX, ..w }), Err("window.overflow"));
+    assert_eq!(refused(WindowDimension { padding_low: i64::MIN, padding_high: i64::MIN, ..w }), Err("window.padding"));
+    assert_eq!(refused(WindowDimension { size: i64::MAX, window_dilation: 3, ..w }), Err("window.overflow"));
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn check_computation(cx: &InferContext<'_>, computation: &Computation, open_call
 
 fn error(instruction: Option<String>, location: SourceLocation, e: RuleError) -> Error {
     let site = Site { instruction, location, length: 0 };
-    Error::Invalid { site, constraint: e.constraint, message: e.message }
+    e.into_error(site)
 }
 
 pub(super) fn at(instruction: &Instruction, e: RuleError) -> Error {

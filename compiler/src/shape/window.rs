@@ -46,14 +46,18 @@ pub(super) fn window_dims(base: &[i64], window: &[WindowDimension]) -> Rule<Vec<
             w.base_dilation,
             w.window_dilation
         );
+        let between = i128::from(n.max(1) - 1) * i128::from(w.base_dilation);
+        let padded = between + i128::from(n.clamp(0, 1)) + i128::from(w.padding_low) + i128::from(w.padding_high);
+        ensure!(
+            padded >= 0,
+            "window.padding",
+            "expected a padded size of at least 0 in dimension {d}, found {n} padded by {} and {}",
+            w.padding_low,
+            w.padding_high
+        );
         match window_output_size(n, w) {
             Some(size) => out.push(size),
-            None => fail!(
-                "window.padding",
-                "expected a padded size from 0 to the largest integer in dimension {d}, found {n} padded by {} and {}",
-                w.padding_low,
-                w.padding_high
-            ),
+            None => fail!("window.overflow", "windows over sizes past 2^63 in dimension {d}"),
         }
     }
     Ok(out)

@@ -95,3 +95,31 @@ fn arrays_past_the_address_space_are_valid_but_unsupported() {
         assert!(error.to_string().contains(shape) && error.site().is_some_and(|s| s.location.line == 3), "{error}");
     }
 }
+
+/// As XLA's builder writes it where no dimension is named.
+#[test]
+fn the_dimension_of_a_sort_may_be_the_last() {
+    let module = |shape: &str, dimension: i64| {
+        format!(
+            "HloModule m\nlt {{\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT\n}}
+ENTRY e {{\n p = {shape} parameter(0)\n ROOT r = {shape} sort(p), dimensions={{{dimension}}}, to_apply=lt\n}}"
+        )
+    };
+    for (shape, want) in [("f32[2,3]", 1), ("f32[5]", 0), ("f32[]", 0)] {
+        let module = accepted(&module(shape, -1));
+        let entry = module.entry();
+        assert_eq!(entry.instructions[entry.root].attrs.ints(AttrKey::Dimensions), Some(&[want][..]), "{shape}");
+    }
+    let read = parse(&module("f32[2,3]", -2)).and_then(|m| shape::verify(&m));
+    assert!(matches!(read, Err(Error::Invalid { constraint: "sort.dimension", .. })), "{read:?}");
+}
+
+#[test]
+fn a_number_may_stand_for_an_array() {
+    for (shape, want) in [("f32[3]", vec![0.65f32, 0.0, 0.0]), ("f32[2,2]", vec![0.65, 0.0, 0.0, 0.0])] {
+        let module = accepted(&format!("HloModule m\nENTRY e {{\n ROOT c = {shape} constant(0.65)\n}}"));
+        let entry = module.entry();
+        let value = entry.instructions[entry.root].literal().and_then(|l| l.as_array()).unwrap();
+        assert_eq!(value.as_slice::<f32>(), want, "{shape}");
+    }
+}

@@ -319,7 +319,7 @@ impl<'a> Cursor<'a> {
 
     /// An error about the text from `start` to `end`, which breaks a rule.
     pub(crate) fn invalid(&self, (start, end): (usize, usize), e: RuleError) -> Error {
-        Error::Invalid { site: self.site(start, end), constraint: e.constraint, message: e.message }
+        e.into_error(self.site(start, end))
     }
 
     pub(crate) fn error_span(&self, start: usize, end: usize, message: String) -> Error {

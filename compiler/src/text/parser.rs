@@ -9,7 +9,7 @@ use super::header::{self, HeaderPositions};
 use super::{literal, shapes};
 use crate::hlo::{
     AttrKey, AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, Module, ModuleConfig, Opcode,
-    SourceLocation,
+    SourceLocation, number_sorted_dimension,
 };
 use crate::shape::{self, InferContext};
 use crate::{Error, Result};
@@ -373,6 +373,7 @@ impl<'a> Parser<'a> {
             let message = format!("expected attribute '{}' for '{row}', found none", missing.name());
             return Err(self.cursor.error_span(span.0, span.1, message));
         }
+        number_sorted_dimension(row, operands.first().map(|&o| &scope.instructions[o].shape), &mut attrs);
         let shape = match shape {
             Some(shape) => shape,
             None => self.inferred_shape(scope, row, &operands, &attrs, span)?,

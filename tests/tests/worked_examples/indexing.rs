@@ -393,3 +393,12 @@ fn dynamic_reshape_takes_its_sizes_as_values() {
     let root = x.b.tuple(&[x.b.get_dimension_size(matrix, 0), columns]);
     x.gives(root, &[ArrayLiteral::scalar(2i32), ArrayLiteral::from_elements(&[3], &[5f32, 7.0, 9.0])]);
 }
+
+/// The text asks for sizes above zero; XLA takes an empty slice.
+#[test]
+fn dynamic_slice_of_size_zero_is_empty() {
+    let x = Example::new();
+    let matrix = x.array(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let root = x.b.dynamic_slice(matrix, &[x.scalar(1i32), x.scalar(9i32)], &[2, 0]);
+    x.gives_array::<f32>(root, &[2, 0], &[]);
+}

@@ -6,8 +6,8 @@
 //! `map` over an elementwise computation becomes that computation on whole arrays, scalar predicates and bounds
 //! become arrays, a selection between tuples becomes a tuple of selections; random numbers become arithmetic on
 //! counters, `select-and-scatter` a window reduction and a scatter, a `scan` that is not elementwise a loop,
-//! contractions of complex numbers contractions of their parts, those of floats to integers contractions to floats and a
-//! conversion, what takes nothing from its operands zeros, the padding of a convolution a `pad`; whatever has a
+//! contractions of complex numbers contractions of their parts, those of floats to integers or of complex to real numbers
+//! contractions in the operands' type and a conversion, what takes nothing from its operands zeros, the padding of a convolution a `pad`; whatever has a
 //! computation that is no arithmetic on scalars a loop over elements; operands of a computation that takes wider integers
 //! are converted.
 
@@ -38,7 +38,7 @@ use super::Stats;
 use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Attrs, InstructionId, Module, Opcode};
-use crate::shape::natural_product_type;
+use crate::shape::sum_to_convert;
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
 /// Replaces instructions of every computation, and counts what is replaced.
@@ -113,19 +113,20 @@ fn contraction(rw: &mut Rewriter<'_>, id: InstructionId, sums: &mut batch_norm::
         },
         _ => complex::contraction(rw, id),
     };
-    let Some((sum, ty)) = sum_of_floats(rw, id)? else { return expanded(rw, id) };
-    let sum = expanded(rw, sum)?.unwrap_or(sum);
+    let Some((sum, ty)) = sum_to_be_converted(rw, id)? else { return expanded(rw, id) };
+    let mut sum = expanded(rw, sum)?.unwrap_or(sum);
+    if let Some(complex) = rw.array(sum).filter(|a| a.ty.is_complex() && !ty.is_complex()).cloned() {
+        let part = Shape::Array(complex.with_type(complex.ty.real_part()));
+        sum = rw.emit(Opcode::Real, part, vec![sum], Attrs::new());
+    }
     Ok(Some(rw.convert(sum, ty)))
 }
 
-/// The sum of a contraction of floats whose result is of integers, and the type to convert it to.
-fn sum_of_floats(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<(InstructionId, ElementType)>> {
+/// The sum of a contraction whose result is of another type, and the type to convert it to.
+fn sum_to_be_converted(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<(InstructionId, ElementType)>> {
     let (lhs, rhs) = (rw.operand(id, 0)?, rw.operand(id, 1)?);
     let (Some(lhs), Some(rhs), Some(shape)) = (rw.array(lhs), rw.array(rhs), rw.array(id)) else { return Ok(None) };
-    let natural = natural_product_type(lhs.ty, rhs.ty);
-    if !natural.is_float() || shape.ty.is_float() {
-        return Ok(None);
-    }
+    let Some(natural) = sum_to_convert(lhs.ty, rhs.ty, shape.ty) else { return Ok(None) };
     let (ty, sum) = (shape.ty, Shape::Array(shape.with_type(natural)));
     let instruction = rw.instruction(id).clone();
     let mut attrs = instruction.attrs;

@@ -722,7 +722,9 @@ fn elements(ty: TensorType, blob: &[u8], packed: bool) -> Result<Elements> {
     let shape = ArrayShape::new(stored, dims);
     let size = stored.byte_size();
     let count = shape.checked_elements().filter(|n| n.checked_mul(size).is_some_and(|b| isize::try_from(b).is_ok()));
-    let Some(count) = count else { return Err(malformed("expected a constant that fits in memory")) };
+    let Some(count) = count else {
+        return Err(unsupported(format!("a constant of 2^63 bytes or more, {shape}")));
+    };
     let scalar = ArrayShape::new(stored, []);
     let wrong = || malformed(format!("expected {count} elements of {stored}, found {} bytes", blob.len()));
     if stored == ElementType::Pred {

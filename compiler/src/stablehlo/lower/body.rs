@@ -91,7 +91,7 @@ impl<'l, 'p> Body<'l, 'p> {
     }
 
     pub fn broken(&self, e: RuleError) -> Error {
-        self.invalid(e.constraint, e.message)
+        e.into_error(self.site())
     }
 
     pub fn unsupported(&self, feature: impl Into<String>) -> Error {

@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         let shape = ArrayShape::new(storage, dims);
         let bytes = shape.checked_elements().and_then(|n| n.checked_mul(storage.byte_size()));
         if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
-            return Err(self.c.error(at, "expected a constant that fits the address space".to_owned()));
+            return Err(self.c.unsupported(at, format!("a constant of 2^63 bytes or more, {}", self.c.since(at))));
         }
         self.c.rewind(inside);
         let elements = if is_resource {
