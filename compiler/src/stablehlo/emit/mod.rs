@@ -20,6 +20,8 @@ mod custom_call;
 mod feeds;
 mod movement;
 mod operations;
+#[cfg(test)]
+mod tests;
 
 use super::ir::{Attribute, Dictionary, Function, Location, LocationId, Program, Type};
 use crate::error::{Error, Result, Site};
