@@ -8,7 +8,8 @@ import pathlib
 import sys
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import chlo, func, sdy, stablehlo  # noqa: F401
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 
 def files(paths):
@@ -19,10 +20,16 @@ def files(paths):
 def refusal(text):
     """What is wrong with a module, or None."""
     with ir.Context() as context:
+        registry = ir.DialectRegistry()
+        _jax_mlir_ext.register_dialects(registry)
+        context.append_dialect_registry(registry)
+        context.load_all_available_dialects()
         chlo.register_dialect(context)
+        # `mhlo.sharding` and its like belong to a dialect of XLA's.
+        mhlo.register_mhlo_dialect(context)
         sdy.register_dialect(context)
         stablehlo.register_dialect(context)
-        # `mhlo.sharding` and its like belong to a dialect that StableHLO does not have.
+        # `jax.buffer_donor` and `tf.aliasing_output` belong to no dialect.
         context.allow_unregistered_dialects = True
         try:
             ir.Module.parse(text).operation.verify()

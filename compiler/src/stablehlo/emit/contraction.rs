@@ -50,6 +50,13 @@ impl Body<'_, '_> {
             let algorithm = algorithm(name, types, i.shape.as_array().map(|a| a.ty));
             let algorithm = algorithm.ok_or_else(|| unsupported(i, format!("the algorithm {name}")))?;
             attributes.set("algorithm", Attribute::DotAlgorithm(Box::new(algorithm)));
+            // An algorithm says it all: StableHLO admits no precision beside it.
+            let plain = attributes::word("precision", "DEFAULT");
+            if let Some(Attribute::Array(list)) = attributes.remove("precision_config")
+                && list.iter().any(|word| *word != plain)
+            {
+                return Err(unsupported(i, "operand_precision beside an algorithm"));
+            }
         }
         self.one(i, "stablehlo.dot_general", operands, attributes)
     }
