@@ -92,7 +92,17 @@ fn every_operation_is_written_and_read_back_to_the_same_results() {
     eprintln!("{written} written, {same} with the same results, refused: {refused:?}");
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
     assert!(same > 500);
-    let wanted = ["domain", "ragged-all-to-all", "rng-get-and-update-state", "scaled-dot", "stochastic-convert"];
+    // Of the table's forms: an exchange of as many parts as devices run it, and feeds of an array alone.
+    let wanted = [
+        "all-to-all",
+        "domain",
+        "infeed",
+        "outfeed",
+        "ragged-all-to-all",
+        "rng-get-and-update-state",
+        "scaled-dot",
+        "stochastic-convert",
+    ];
     assert_eq!(refused.into_iter().collect::<Vec<_>>(), wanted);
 }
 
