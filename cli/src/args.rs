@@ -107,7 +107,7 @@ pub struct CompileArgs {
     /// Where to write the object, or the only kind of output that --emit names
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: obj, clif, asm, hlo, kernel, header, rs, each with an optional =PATH (`-` is standard output)
+    /// What to write: obj, clif, asm, hlo, stablehlo, kernel, header, rs, each with an optional =PATH (`-` is standard output)
     #[arg(long, value_name = "KIND[=PATH]", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     #[command(flatten)]
@@ -214,7 +214,8 @@ pub struct OptArgs {
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
-    /// Where to write the module, as an HloModuleProto where the ending is .pb; without it, it is printed
+    /// Where to write the module, as an HloModuleProto where the ending is .pb, as StableHLO where it is .mlir; without it, it
+    /// is printed
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Only read and print, run no pass

@@ -7,7 +7,7 @@ use crate::source::load_module;
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::object::{c_header, rust_bindings};
-use brolga_compiler::{Artifact, CompileOptions, compile_with, text};
+use brolga_compiler::{Artifact, CompileOptions, compile_with, stablehlo, text};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -22,6 +22,8 @@ pub enum Kind {
     Asm,
     /// The module as the passes left it.
     Hlo,
+    /// The module as it was read, as StableHLO.
+    StableHlo,
     /// The kernel IR.
     Kernel,
     /// A C header.
@@ -31,11 +33,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str, &'static str); 7] = [
+    const ALL: [(Kind, &'static str, &'static str); 8] = [
         (Kind::Obj, "obj", "o"),
         (Kind::Clif, "clif", "clif"),
         (Kind::Asm, "asm", "s"),
         (Kind::Hlo, "hlo", "opt.hlo"),
+        (Kind::StableHlo, "stablehlo", "mlir"),
         (Kind::Kernel, "kernel", "kernel"),
         (Kind::Header, "header", "h"),
         (Kind::Rs, "rs", "rs"),
@@ -84,6 +87,14 @@ pub fn options(target: &TargetArgs) -> CompileOptions {
 pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let (module, source) = load_module(&args.module, &args.shapes.options())?;
     let emits = if args.emit.is_empty() { vec![Emit { kind: Kind::Obj, path: None }] } else { args.emit.clone() };
+    let stablehlo = match emits.iter().any(|e| e.kind == Kind::StableHlo) {
+        true => stablehlo::write_text(&module).map_err(|e| Failure::program(e, &source))?,
+        false => String::new(),
+    };
+    // What needs no machine code is not refused for what has none.
+    if emits.iter().all(|e| e.kind == Kind::StableHlo) {
+        return emits.iter().try_for_each(|e| output::write(&destination(args, e, emits.len()), stablehlo.as_bytes()));
+    }
     let options = CompileOptions {
         name: args.name.clone(),
         threads: args.jobs,
@@ -114,7 +125,10 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
     }
     for emit in &emits {
         let path = destination(args, emit, emits.len());
-        output::write(&path, &contents(&artifact, emit.kind)?)?;
+        match emit.kind {
+            Kind::StableHlo => output::write(&path, stablehlo.as_bytes())?,
+            kind => output::write(&path, &contents(&artifact, kind))?,
+        }
     }
     Ok(())
 }
@@ -133,8 +147,8 @@ fn destination(args: &CompileArgs, emit: &Emit, count: usize) -> PathBuf {
     }
 }
 
-fn contents(artifact: &Artifact, kind: Kind) -> Result<Vec<u8>, Failure> {
-    Ok(match kind {
+fn contents(artifact: &Artifact, kind: Kind) -> Vec<u8> {
+    match kind {
         Kind::Obj => artifact.object.clone(),
         Kind::Clif => artifact.clif.clone().into_bytes(),
         Kind::Asm => artifact.asm.clone().into_bytes(),
@@ -142,7 +156,9 @@ fn contents(artifact: &Artifact, kind: Kind) -> Result<Vec<u8>, Failure> {
         Kind::Kernel => artifact.kernel_text().into_bytes(),
         Kind::Header => c_header(&artifact.descriptor).into_bytes(),
         Kind::Rs => rust_bindings(&artifact.descriptor).into_bytes(),
-    })
+        // Written from the module as it was read.
+        Kind::StableHlo => Vec::new(),
+    }
 }
 
 /// Writes what the compiler has between its passes; the modules among it can be run again.

@@ -4,7 +4,7 @@ use crate::args::{OptArgs, ParseArgs};
 use crate::failure::Failure;
 use crate::output;
 use crate::source::{load_module, load_open_module};
-use brolga_compiler::{passes, proto, text};
+use brolga_compiler::{passes, proto, stablehlo, text};
 
 /// `brolga parse`.
 pub fn parse(args: &ParseArgs) -> Result<(), Failure> {
@@ -33,9 +33,15 @@ pub fn opt(args: &OptArgs) -> Result<(), Failure> {
     if !args.no_passes {
         passes::optimize(&mut module, &passes::PassOptions::default()).map_err(|e| Failure::program(e, &source))?;
     }
-    if let Some(path) = args.output.as_deref().filter(|p| p.extension().is_some_and(|e| e == "pb" || e == "hlopb")) {
-        let bytes = proto::write(&module).map_err(|e| Failure::program(e, &source))?;
-        return output::write(path, &bytes);
+    if let Some(path) = &args.output {
+        let written = match path.extension().and_then(|e| e.to_str()) {
+            Some("pb" | "hlopb") => Some(proto::write(&module)),
+            Some("mlir") => Some(stablehlo::write_text(&module).map(String::into_bytes)),
+            _ => None,
+        };
+        if let Some(bytes) = written {
+            return output::write(path, &bytes.map_err(|e| Failure::program(e, &source))?);
+        }
     }
     let text = text::print(&module, &text::PrintOptions::default());
     match &args.output {

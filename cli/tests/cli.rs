@@ -396,3 +396,27 @@ fn a_callback_that_is_nowhere_matters_only_to_the_run_that_comes_to_it() {
         assert!(stdout(&strict).is_empty() && !stderr(&strict).contains("warning"), "{engine}: {}", stderr(&strict));
     }
 }
+
+#[test]
+fn a_module_is_written_as_stablehlo() {
+    let dir = folder("stablehlo_out");
+    let path = dir.join("m.mlir");
+    let output = brolga(&["opt", "--no-passes", "-", "-o", path.to_str().unwrap()], DOUBLE);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let emitted = brolga(&["compile", "-", "--emit=stablehlo"], DOUBLE);
+    assert_eq!(status(&emitted), 0, "{}", stderr(&emitted));
+    let text = stdout(&emitted);
+    assert!(text.contains("\"stablehlo.add\"(%arg0, %arg0)"), "{text}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    let run = brolga(&["run", path.to_str().unwrap(), "--input", "f32[3]={1,2.5,-3}"], "");
+    assert_eq!(stdout(&run), "f32[3] {2, 5, -6}\n", "{}", stderr(&run));
+}
+
+#[test]
+fn what_stablehlo_has_no_form_for_ends_with_status_3() {
+    let module = "HloModule m\nENTRY e {\n  ROOT s = u64[2] rng-get-and-update-state(), delta=1\n}\n";
+    let output = brolga(&["compile", "-", "--emit=stablehlo"], module);
+    assert_eq!(status(&output), 3);
+    let message = stderr(&output);
+    assert!(message.contains("'s'") && message.contains("rng-get-and-update-state"), "{message}");
+}

@@ -81,7 +81,7 @@ pub(super) fn backend_config(bytes: &[u8]) -> Result<Option<String>> {
     }
 }
 
-pub(super) fn backend_config_bytes(text: &str) -> Result<Vec<u8>> {
+pub(crate) fn backend_config_bytes(text: &str) -> Result<Vec<u8>> {
     whole(text, string_or_braces).map(String::into_bytes)
 }
 
@@ -102,7 +102,7 @@ pub(super) fn frontend_attributes(message: &FrontendAttributes) -> Result<String
     Ok(format!("{{{}}}", joined(out.iter().map(|e| format!("{}={}", e.key, braces_or_quoted(&e.value))))))
 }
 
-pub(super) fn frontend_attributes_message(text: &str) -> Result<FrontendAttributes> {
+pub(crate) fn frontend_attributes_message(text: &str) -> Result<FrontendAttributes> {
     let entries = whole(text, |c| {
         list(c, |c| {
             let key = word(c)?.to_owned();
@@ -111,6 +111,20 @@ pub(super) fn frontend_attributes_message(text: &str) -> Result<FrontendAttribut
         })
     })?;
     Ok(FrontendAttributes { entries })
+}
+
+/// `{(0, {}), (1, {2})}`: parameters that may be overwritten, and the path to the part that may.
+pub(crate) fn donors(text: &str) -> Result<Vec<(i64, Vec<i64>)>> {
+    whole(text, |c| {
+        list(c, |c| {
+            c.expect("(")?;
+            let parameter = c.int("a parameter number")?;
+            c.expect(",")?;
+            let index = ints(c)?;
+            c.expect(")")?;
+            Ok((parameter, index))
+        })
+    })
 }
 
 fn word<'a>(c: &mut Cursor<'a>) -> Result<&'a str> {
@@ -154,7 +168,7 @@ pub(super) fn metadata(m: &Metadata) -> String {
     format!("{{{}}}", out.join(" "))
 }
 
-pub(super) fn metadata_message(text: &str) -> Result<Metadata> {
+pub(crate) fn metadata_message(text: &str) -> Result<Metadata> {
     whole(text, metadata_at)
 }
 
@@ -228,7 +242,7 @@ pub(super) fn result_accuracy(m: &ResultAccuracy) -> Result<Option<String>> {
     }
 }
 
-pub(super) fn result_accuracy_message(text: &str) -> Result<ResultAccuracy> {
+pub(crate) fn result_accuracy_message(text: &str) -> Result<ResultAccuracy> {
     whole(text, |c| {
         c.expect("{")?;
         let mut out = ResultAccuracy::default();
@@ -280,7 +294,7 @@ pub(super) fn operand_aliases(pairs: &[OperandAlias]) -> String {
     format!("{{{}}}", each.collect::<Vec<_>>().join(", "))
 }
 
-pub(super) fn operand_alias_messages(text: &str) -> Result<Vec<OperandAlias>> {
+pub(crate) fn operand_alias_messages(text: &str) -> Result<Vec<OperandAlias>> {
     whole(text, |c| {
         list(c, |c| {
             let output_index = ints(c)?;

@@ -389,7 +389,7 @@ pub(super) struct ProgramShape {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Metadata {
+pub(crate) struct Metadata {
     #[prost(string, tag = "1")]
     pub op_type: String,
     #[prost(string, tag = "2")]
@@ -643,7 +643,7 @@ pub(super) struct Flags {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct OperandAlias {
+pub(crate) struct OperandAlias {
     #[prost(int64, repeated, tag = "1")]
     pub output_index: Vec<i64>,
     #[prost(int64, tag = "2")]
@@ -653,13 +653,13 @@ pub(super) struct OperandAlias {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct FrontendAttributes {
+pub(crate) struct FrontendAttributes {
     #[prost(message, repeated, tag = "1")]
     pub entries: Vec<Entry>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     #[prost(string, tag = "1")]
     pub key: String,
     #[prost(string, tag = "2")]
@@ -833,7 +833,7 @@ pub(super) struct OriginalArray {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct ResultAccuracy {
+pub(crate) struct ResultAccuracy {
     #[prost(int32, optional, tag = "1")]
     pub mode: Option<i32>,
     #[prost(message, optional, tag = "2")]
@@ -841,7 +841,7 @@ pub(super) struct ResultAccuracy {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Tolerance {
+pub(crate) struct Tolerance {
     #[prost(double, tag = "1")]
     pub atol: f64,
     #[prost(double, tag = "2")]

@@ -16,7 +16,7 @@
 mod attributes;
 mod collective;
 mod envelope;
-mod kept;
+pub(crate) mod kept;
 mod literal;
 mod message;
 mod read;

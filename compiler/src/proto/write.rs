@@ -129,17 +129,8 @@ fn with_layouts(shape: &Shape) -> Shape {
 }
 
 fn donors(text: &str) -> Result<Donors> {
-    let entries = kept::whole(text, |c| {
-        kept::list(c, |c| {
-            c.expect("(")?;
-            let parameter = c.int("a parameter number")?;
-            c.expect(",")?;
-            let index = kept::ints(c)?;
-            c.expect(")")?;
-            Ok(message::Donor { parameter, index })
-        })
-    })?;
-    Ok(Donors { entries })
+    let entries = kept::donors(text)?.into_iter().map(|(parameter, index)| message::Donor { parameter, index });
+    Ok(Donors { entries: entries.collect() })
 }
 
 /// Reads the rows of a table; they are numbered from 1 in order.

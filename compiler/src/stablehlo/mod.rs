@@ -1,15 +1,17 @@
-//! StableHLO: the readers and the conversion to HLO.
+//! StableHLO: the readers, the conversion to HLO, and the way back.
 //!
 //! Problem: JAX, PyTorch/XLA and TensorFlow hand out StableHLO, as text that a person may write and as portable
 //! artifacts, with functions, regions that see the values around them, and sizes left open. Invariant: a reader makes an
 //! [`ir::Program`] in the current generic form, whatever was read; one conversion makes an [`hlo::Module`](crate::hlo::Module)
 //! of it, and that module's shapes follow from the rules of [`crate::shape`]. Algorithm: `text` (and the bytecode's reader)
-//! produce the program; `lower` converts function by function.
+//! produce the program; `lower` converts function by function. `emit` makes a program of a module, and `print` its text.
 
 pub mod bytecode;
+mod emit;
 pub mod export;
 pub mod ir;
 mod lower;
+mod print;
 mod text;
 
 #[cfg(test)]
@@ -59,4 +61,25 @@ pub fn parse(source: &str) -> Result<ir::Program> {
 /// `Invalid` for what breaks a rule, `Unsupported` for what has no counterpart in HLO.
 pub fn lower(program: &ir::Program, options: &ReadOptions) -> Result<Module> {
     lower::lower(program, options)
+}
+
+/// Converts a module to StableHLO, with CHLO where StableHLO lacks an operation.
+///
+/// # Errors
+/// `Unsupported` for what has no form there: it names the instruction, its line and its opcode.
+pub fn emit(module: &Module) -> Result<ir::Program> {
+    emit::emit(module)
+}
+
+/// The text of a program: the generic form of its operations, which every reader of StableHLO takes.
+pub fn print(program: &ir::Program) -> String {
+    print::print(program)
+}
+
+/// The StableHLO text of a module.
+///
+/// # Errors
+/// As for [`emit()`].
+pub fn write_text(module: &Module) -> Result<String> {
+    Ok(print(&emit(module)?))
 }

@@ -21,7 +21,8 @@ mod shapes;
 
 use brolga_compiler::builder::{Builder, Op};
 use brolga_compiler::hlo::Module;
-use brolga_compiler::{CompileOptions, compile, interp};
+use brolga_compiler::stablehlo::{self, ReadOptions};
+use brolga_compiler::{CompileOptions, Error, compile, interp};
 use brolga_runtime::{ArrayLiteral, Literal, NativeType, Program, Shape};
 use std::cell::RefCell;
 
@@ -63,6 +64,9 @@ impl Example {
     fn gives(self, root: Op, want: &[ArrayLiteral]) {
         let (module, inputs) = self.parts(root);
         assert_eq!(interpreted(&module, &inputs), want, "the interpreter");
+        if let Some(module) = through_stablehlo(&module) {
+            assert_eq!(interpreted(&module, &inputs), want, "the interpreter, of StableHLO");
+        }
         assert_eq!(compiled(&module, &inputs), want, "compiled code");
     }
 
@@ -102,6 +106,19 @@ impl Example {
     #[track_caller]
     fn gives_array<T: NativeType>(self, root: Op, dims: &[i64], elements: &[T]) {
         self.gives(root, &[ArrayLiteral::from_elements(dims, elements)]);
+    }
+}
+
+/// The module written as StableHLO and read again; `None` where StableHLO has no form for it.
+#[track_caller]
+fn through_stablehlo(module: &Module) -> Option<Module> {
+    match stablehlo::write_text(module) {
+        Ok(text) => {
+            let read = stablehlo::read_text(&text, &ReadOptions::default());
+            Some(read.unwrap_or_else(|e| panic!("{e}, of\n{text}")))
+        }
+        Err(Error::Unsupported { .. }) => None,
+        Err(e) => panic!("{e}"),
     }
 }
 

@@ -39,6 +39,20 @@ pub fn parse(source: &str) -> Result<Program> {
     reader.program()
 }
 
+/// Reads a dictionary of attributes alone, `{k = 1 : i64}`.
+///
+/// # Errors
+/// `Syntax` for what is none.
+pub(in crate::stablehlo) fn dictionary(source: &str) -> Result<Dictionary> {
+    let mut reader = Reader::new(source)?;
+    let mut out = Dictionary::new();
+    reader.dictionary(&mut out)?;
+    match reader.c.peek() {
+        None => Ok(out),
+        Some(_) => Err(reader.c.expected("the end")),
+    }
+}
+
 /// Results of the operation that is being read: first value and how many, for each name.
 type Group<'a> = (&'a str, usize);
 
