@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod corpus;
+pub mod damage;
 pub mod operations;
 pub mod process;
 pub mod random_graph;
