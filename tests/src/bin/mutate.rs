@@ -4,6 +4,8 @@
 //! The damage is that of `brolga_tests::damage`. `--seed` and `--count` name a run, so that a failure can be repeated; `--keep`
 //! writes what failed. Programs come from the corpus, or from `--file`: files, folders of them, and zip files.
 
+use brolga_compiler::front::{self, ReadOptions};
+use brolga_compiler::{Error, shape};
 use brolga_tests::corpus;
 use brolga_tests::damage::{Random, damage};
 use brolga_tests::process::{self, End};
@@ -11,6 +13,7 @@ use clap::Parser;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 /// Feeds damaged modules to the brolga program.
@@ -34,7 +37,7 @@ struct Options {
     /// The program
     #[arg(long, default_value = "target/release/brolga")]
     brolga: PathBuf,
-    /// What to do with each module: parse, opt or compile
+    /// What to do with each module: parse, opt or compile; read, which starts no program and is a hundred times as fast
     #[arg(long, default_value = "parse")]
     command: String,
     /// How many
@@ -101,8 +104,14 @@ fn run(options: &Options) -> std::io::Result<usize> {
             "parse" => command.arg("--summary").arg(&out),
             _ => command.arg("-o").arg(&out),
         };
-        match process::run(&mut command, &log, Duration::from_secs(options.timeout))? {
-            End::Status(n @ 0..=3) if n != 1 || options.command != "parse" => endings[n as usize] += 1,
+        let end = match options.command.as_str() {
+            "read" => within(&damaged, options)?,
+            _ => process::run(&mut command, &log, Duration::from_secs(options.timeout))?,
+        };
+        match end {
+            End::Status(n @ 0..=3) if n != 1 || !matches!(&*options.command, "parse" | "read") => {
+                endings[n as usize] += 1
+            }
             end => {
                 failed += 1;
                 let message = std::fs::read_to_string(&log).unwrap_or_default();
@@ -113,7 +122,7 @@ fn run(options: &Options) -> std::io::Result<usize> {
                 );
                 if let Some(keep) = &options.keep {
                     std::fs::create_dir_all(keep)?;
-                    std::fs::write(keep.join(format!("{}-{number}.{ending}", options.seed)), &text)?;
+                    std::fs::write(keep.join(format!("{}-{number}.{ending}", options.seed)), &damaged)?;
                 }
             }
         }
@@ -121,6 +130,41 @@ fn run(options: &Options) -> std::io::Result<usize> {
     std::fs::remove_dir_all(&scratch)?;
     println!("{} damaged modules: {failed} failures; exit status 0, 1, 2, 3: {endings:?}", options.count);
     Ok(failed)
+}
+
+/// Reads and verifies a module in this process, in a thread of its own: a panic ends that thread, and one that does not end in time
+/// is left behind. How much memory there was at most is asked of the system, which counts for the whole process: the first
+/// module that needs too much is an error.
+fn within(bytes: &[u8], options: &Options) -> std::io::Result<End> {
+    let bytes = bytes.to_vec();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let reader = std::thread::Builder::new().stack_size(8 << 20).spawn(move || {
+        let read = front::read(&bytes, None, &ReadOptions::default());
+        let status = match read.and_then(|read| shape::verify_open(&read.module)) {
+            Ok(()) => 0,
+            Err(Error::Syntax { .. } | Error::Invalid { .. }) => 2,
+            Err(Error::Unsupported { .. }) => 3,
+            Err(Error::Execution { .. }) => 1,
+            Err(Error::Target(_) | Error::Internal(_)) => 70,
+        };
+        // Nobody waits any more where it came too late.
+        let _ = sender.send(status);
+    })?;
+    let end = match receiver.recv_timeout(Duration::from_secs(options.timeout)) {
+        Ok(status) => End::Status(status),
+        Err(RecvTimeoutError::Timeout) => return Ok(End::TimeOut),
+        Err(RecvTimeoutError::Disconnected) => End::Signal,
+    };
+    // A panic was told by the channel.
+    let _ = reader.join();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    match peak {
+        Some(kilobytes) if options.memory > 0 && kilobytes > options.memory * 1024 => {
+            Err(std::io::Error::other(format!("a module needed {kilobytes} kB of memory")))
+        }
+        _ => Ok(end),
+    }
 }
 
 /// The files that `path` is or holds, with their names.
