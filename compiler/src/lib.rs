@@ -27,6 +27,7 @@ pub mod object;
 
 pub mod aot;
 
+mod decimal;
 mod driver;
 mod error;
 

@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod corpus;
+pub mod damage;
 pub mod kernels;
 pub mod operations;
 pub mod process;

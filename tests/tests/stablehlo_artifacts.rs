@@ -1,7 +1,9 @@
-//! StableHLO's own versioned artifacts: each must read to the program that its text neighbour is.
+//! Portable artifacts, StableHLO's own of every version and those of the corpus: each must read to the program that its text
+//! neighbour is.
 //!
-//! Set `BROLGA_ARTIFACTS` to a folder with `stablehlo_versions.zip`, which holds files `V.mlir` and `V.mlir.bc`; without it the
-//! test says so and passes.
+//! Set `BROLGA_ARTIFACTS` to a folder with `stablehlo_versions.zip`, which holds files `V.mlir` and `V.mlir.bc`; and
+//! `BROLGA_CORPUS_ARTIFACTS` to a folder of what `tools/artifacts_of_corpus.py` makes of the conformance corpus. Without them the
+//! tests say so and pass.
 
 use brolga_compiler::stablehlo::ir::{Attribute, Dictionary, Element, Elements, Function, Region, Value};
 use brolga_compiler::stablehlo::{bytecode, parse};
@@ -123,6 +125,27 @@ fn artifacts_of_every_version_read_as_their_text() {
         entry.read_to_end(&mut bytes).expect("a file can be read");
         files.insert(entry.name().to_owned(), bytes);
     }
+    compare(&files);
+}
+
+#[test]
+fn artifacts_of_the_corpus_read_as_their_text() {
+    let Some(folder) = std::env::var_os("BROLGA_CORPUS_ARTIFACTS").map(PathBuf::from) else {
+        eprintln!("SKIPPED: BROLGA_CORPUS_ARTIFACTS does not name a folder that tools/artifacts_of_corpus.py wrote");
+        return;
+    };
+    let mut files = HashMap::new();
+    for suite in std::fs::read_dir(folder).expect("the folder can be read") {
+        for file in std::fs::read_dir(suite.expect("a suite").path()).expect("suites are folders") {
+            let path = file.expect("a file").path();
+            files.insert(path.display().to_string(), std::fs::read(path).expect("a file can be read"));
+        }
+    }
+    compare(&files);
+}
+
+/// Each `V.mlir.bc` must read to the functions of `V.mlir`.
+fn compare(files: &HashMap<String, Vec<u8>>) {
     let mut names: Vec<&String> = files.keys().filter(|n| n.ends_with(".mlir.bc")).collect();
     names.sort();
     let (mut failures, mut functions, mut equal) = (Vec::new(), 0, 0);

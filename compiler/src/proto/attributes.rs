@@ -80,6 +80,16 @@ pub(super) fn read(source: &Source<'_>) -> Result<Attrs> {
     Ok(builder.attrs)
 }
 
+/// The word with that number, of those that have a name.
+pub(super) fn word_of(words: &[&'static str], number: i32) -> Option<&'static str> {
+    usize::try_from(number).ok().and_then(|n| words.get(n)).copied().filter(|word| !word.is_empty())
+}
+
+/// The number of that word.
+pub(super) fn number_of(words: &[&str], word: &str) -> Option<i32> {
+    words.iter().position(|w| *w == word).and_then(|n| i32::try_from(n).ok())
+}
+
 /// The field `field` must be there.
 fn missing(field: &str) -> crate::Error {
     malformed("", format!("expected the field '{field}', found none"))
@@ -118,8 +128,7 @@ impl Builder<'_> {
 
     /// The word with that number; number 0 is left out unless `always`.
     fn word(&mut self, key: AttrKey, words: &'static [&'static str], number: i32, always: bool) -> Result<()> {
-        let word = usize::try_from(number).ok().and_then(|n| words.get(n)).filter(|w| !w.is_empty());
-        match word {
+        match word_of(words, number) {
             _ if number == 0 && !always => {}
             Some(word) => self.set(key, AttrValue::Word(word)),
             None => {
@@ -260,12 +269,11 @@ impl Builder<'_> {
             }
             O::Rng => self.word(AttrKey::Distribution, &DISTRIBUTIONS, i.distribution, true)?,
             O::RngBitGenerator => {
-                let name = usize::try_from(i.rng_algorithm).ok().and_then(|n| RNG_ALGORITHMS.get(n));
-                let Some(name) = name else {
+                let Some(name) = word_of(&RNG_ALGORITHMS, i.rng_algorithm) else {
                     let found = i.rng_algorithm;
                     return Err(malformed("", format!("rng_algorithm: expected the number of one, found {found}")));
                 };
-                self.raw(AttrKey::Algorithm, Some((*name).to_owned()));
+                self.raw(AttrKey::Algorithm, Some(name.to_owned()));
             }
             O::RngGetAndUpdateState => self.int(AttrKey::Delta, i.delta),
             O::Call => {
@@ -459,8 +467,8 @@ impl Builder<'_> {
             return Ok(());
         }
         let words = precision.operands.iter().map(|&p| {
-            let word = usize::try_from(p).ok().and_then(|p| PRECISIONS.get(p)).copied();
-            word.ok_or_else(|| malformed("", format!("precision_config: expected a precision, found {p}")))
+            word_of(&PRECISIONS, p)
+                .ok_or_else(|| malformed("", format!("precision_config: expected a precision, found {p}")))
         });
         let words = words.collect::<Result<_>>()?;
         self.set(AttrKey::OperandPrecision, AttrValue::Words(words));
@@ -474,13 +482,12 @@ impl Builder<'_> {
         self.ints_if_any(AttrKey::RhsContractingDims, &d.rhs_contracting);
         let algorithm = self.source.instruction.precision.as_ref().map_or(0, |p| p.algorithm);
         if algorithm != 0 {
-            let name = usize::try_from(algorithm).ok().and_then(|n| DOT_ALGORITHMS.get(n));
-            let name = name
+            let name = word_of(&DOT_ALGORITHMS, algorithm)
                 .ok_or_else(|| malformed("", format!("precision_config: expected an algorithm, found {algorithm}")))?;
             if self.source.opcode == Opcode::RaggedDot {
                 return Err(unsupported("", format!("the algorithm {name} of a ragged dot")));
             }
-            self.raw(AttrKey::Algorithm, Some((*name).to_owned()));
+            self.raw(AttrKey::Algorithm, Some(name.to_owned()));
         }
         self.precision()
     }

@@ -70,7 +70,11 @@ impl<'a> Reader<'a> {
         let entry = self.entry()?;
         let order = self.computations.keys().collect();
         let config = self.config(&self.computations[entry])?;
-        let name = sanitized(&self.message.name, "module");
+        let mut name = sanitized(&self.message.name, "module");
+        // A module's name stands without '%': a digit in front would make it a number.
+        if name.starts_with(|c: char| c.is_ascii_digit()) {
+            name.insert(0, '_');
+        }
         Ok(Module { name, computations: self.computations, order, entry, config })
     }
 

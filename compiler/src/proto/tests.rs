@@ -318,6 +318,11 @@ fn names_that_no_text_can_hold_are_changed() {
     let names: Vec<_> = module.entry().instructions.values().map(|i| i.name.as_str()).collect();
     assert_eq!(names, ["a_b", "a_b.1"]);
     assert!(parse(&printed(&module)).is_ok());
+    let mut message = Module::decode(&*write(&module).expect("a message")).expect("a message");
+    message.name = "7_heads".to_owned();
+    let module = read(&message.encode_to_vec()).expect("a module").module;
+    assert_eq!(module.name, "_7_heads");
+    assert!(parse(&printed(&module)).is_ok());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use super::attributes::{
     API_VERSIONS, CONVOLUTION_KINDS, DISTRIBUTIONS, DOT_ALGORITHMS, FFT_TYPES, PADDING_TYPES, PRECISIONS,
-    RNG_ALGORITHMS, SCHEDULES, TRANSPOSES, default_comparison,
+    RNG_ALGORITHMS, SCHEDULES, TRANSPOSES, default_comparison, number_of,
 };
 use super::message::{self, Aliases, Donors, DotDims, IndexedDims, Instruction as Message, ProgramShape};
 use super::read::Names;
@@ -304,8 +304,8 @@ impl Writer<'_> {
             AttrValue::Bool(b) => flag(m, key, *b).ok_or_else(refused)?,
             AttrValue::Word(word) => self::word(m, key, word).ok_or_else(refused)?,
             AttrValue::Words(words) => {
-                let numbers = words.iter().map(|w| PRECISIONS.iter().position(|p| p == w).map(|n| n as i32));
-                let numbers = numbers.collect::<Option<Vec<_>>>().ok_or_else(refused)?;
+                let numbers = words.iter().map(|w| number_of(&PRECISIONS, w)).collect::<Option<Vec<_>>>();
+                let numbers = numbers.ok_or_else(refused)?;
                 m.precision.get_or_insert_default().operands = numbers;
             }
             AttrValue::Float(v) => m.epsilon = *v,
@@ -368,7 +368,6 @@ fn lost(error: Error, i: &Instruction, key: AttrKey) -> Error {
 }
 
 fn raw(m: &mut Message, i: &Instruction, key: AttrKey, text: &str) -> Result<()> {
-    let position = |words: &[&str], word: &str| words.iter().position(|w| *w == word).map(|n| n as i32);
     let refused = || unsupported(&i.name, format!("{}={text} in a message", key.name()));
     match key {
         AttrKey::Literal => return Err(unsupported(&i.name, ELIDED_CONSTANT)),
@@ -376,10 +375,10 @@ fn raw(m: &mut Message, i: &Instruction, key: AttrKey, text: &str) -> Result<()>
         AttrKey::ResultAccuracy => m.result_accuracy = Some(kept::result_accuracy_message(text)?),
         AttrKey::SparsityConfig => m.sparsity_config = Some(kept::sparsity_config_message(text)?),
         AttrKey::Algorithm if i.opcode == Opcode::RngBitGenerator => {
-            m.rng_algorithm = position(&RNG_ALGORITHMS, text.trim()).ok_or_else(refused)?;
+            m.rng_algorithm = number_of(&RNG_ALGORITHMS, text.trim()).ok_or_else(refused)?;
         }
         AttrKey::Algorithm => {
-            let number = position(&DOT_ALGORITHMS, text.trim()).ok_or_else(refused)?;
+            let number = number_of(&DOT_ALGORITHMS, text.trim()).ok_or_else(refused)?;
             m.precision.get_or_insert_default().algorithm = number;
         }
         AttrKey::IsAssociative => m.is_associative = if text.trim() == "true" { 1 } else { 2 },
@@ -523,7 +522,7 @@ fn flag(m: &mut Message, key: AttrKey, b: bool) -> Option<()> {
 }
 
 fn word(m: &mut Message, key: AttrKey, word: &str) -> Option<()> {
-    let number = |words: &[&str]| words.iter().position(|w| *w == word).map(|n| n as i32);
+    let number = |words: &[&str]| number_of(words, word);
     match key {
         AttrKey::Direction => m.comparison_direction = word.to_owned(),
         AttrKey::ComparisonType => m.comparison_type = word.to_owned(),

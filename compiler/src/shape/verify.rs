@@ -8,7 +8,9 @@ use super::indexing::check_batches;
 use super::rule::compatible;
 use super::{InferContext, RuleError, check_shape, infer, pairs, verify_feeds};
 use crate::error::{Error, Result, Site};
-use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, SourceLocation};
+use crate::hlo::{
+    AttrKey, AttrValue, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, SourceLocation,
+};
 use brolga_runtime::{ElementType, Shape};
 use cranelift_entity::SecondaryMap;
 use std::collections::HashSet;
@@ -122,7 +124,12 @@ fn check_instruction(
     computation: &Computation,
     instruction: &Instruction,
 ) -> std::result::Result<(), RuleError> {
-    check_shape(&instruction.shape).map_err(|e| e.of(instruction.opcode))?;
+    let stated = instruction.attrs.iter().filter_map(|(_, value)| match value {
+        AttrValue::Shapes(shapes) => Some(shapes),
+        _ => None,
+    });
+    let mut shapes = std::iter::once(&instruction.shape).chain(stated.flatten());
+    shapes.try_for_each(|shape| check_shape(shape).map_err(|e| e.of(instruction.opcode)))?;
     let operands: Vec<&Shape> =
         instruction.operands.iter().filter_map(|&o| Some(&computation.instructions.get(o)?.shape)).collect();
     infer(cx, instruction.opcode, &operands, &instruction.attrs, Some(&instruction.shape))?;

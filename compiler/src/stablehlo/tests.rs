@@ -386,3 +386,23 @@ fn hostile_texts_are_refused() {
         assert!(matches!(error, Error::Syntax { .. } | Error::Unsupported { .. }), "{error}");
     }
 }
+
+#[test]
+fn a_layout_of_an_operand_must_permute_its_dimensions() {
+    let verified = |order: &str| {
+        let text = format!(
+            r#"func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {{
+              %0 = stablehlo.custom_call @f(%x) {{operand_layouts = [dense<[{order}]> : tensor<2xindex>],
+                result_layouts = [dense<[1, 0]> : tensor<2xindex>]}} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+              return %0 : tensor<2x3xf32>
+            }}"#
+        );
+        let module = read_text(&text, &ReadOptions::default())?;
+        shape::verify(&module)
+    };
+    assert_eq!(verified("0, 1"), Ok(()));
+    for order in ["1, 1", "0, 2"] {
+        let wrong = verified(order);
+        assert!(matches!(wrong, Err(Error::Invalid { constraint: "shape.layout", .. })), "{order}: {wrong:?}");
+    }
+}

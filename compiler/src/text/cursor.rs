@@ -69,6 +69,19 @@ impl<'a> Cursor<'a> {
         self.source.get(self.pos..).unwrap_or_default()
     }
 
+    /// The unread bytes.
+    fn ahead(&self) -> &'a [u8] {
+        self.source.as_bytes().get(self.pos..).unwrap_or_default()
+    }
+
+    /// Takes what `read` finds at the beginning of the unread bytes: a value, and how many bytes of ASCII it takes.
+    pub(crate) fn take<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<(T, usize)>) -> Option<T> {
+        self.skip();
+        let (value, length) = read(self.ahead())?;
+        self.pos += length;
+        Some(value)
+    }
+
     /// The byte here, blanks included.
     pub(crate) fn byte(&self) -> Option<u8> {
         self.source.as_bytes().get(self.pos).copied()
@@ -77,10 +90,9 @@ impl<'a> Cursor<'a> {
     /// Skips blanks and comments. A comment that does not end stays, and shows up as the next token.
     fn skip(&mut self) {
         loop {
-            let rest = self.rest().as_bytes();
-            match rest {
+            match self.ahead() {
                 [b' ' | b'\t' | b'\r' | b'\n', ..] => self.pos += 1,
-                [b'/', b'/', ..] => self.pos += rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len()),
+                rest @ [b'/', b'/', ..] => self.pos += rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len()),
                 [b'/', b'*', ..] => match self.rest().get(2..).and_then(|t| t.find("*/")) {
                     Some(n) => self.pos += n + 4,
                     None => return,
@@ -99,7 +111,7 @@ impl<'a> Cursor<'a> {
     /// Takes the punctuation `text`, if it comes next.
     pub(crate) fn eat(&mut self, text: &str) -> bool {
         self.skip();
-        let found = self.rest().starts_with(text);
+        let found = self.ahead().starts_with(text.as_bytes());
         if found {
             self.pos += text.len();
         }

@@ -6,7 +6,7 @@
 //! value, and a format without infinity or NaN has what a conversion makes of them.
 
 use super::cursor::{Cursor, shorten};
-use crate::Result;
+use crate::{Result, decimal};
 use brolga_runtime::{ElementType, Kind, narrow};
 use std::fmt::{Display, LowerExp, Write};
 
@@ -63,24 +63,36 @@ fn number_text<'a>(c: &mut Cursor<'a>, what: &dyn Display) -> Result<&'a str> {
     Err(c.expected(&what.to_string()))
 }
 
+/// The least and the greatest integer; of 64 bits, of either sign.
+fn limits(ty: ElementType) -> (i128, i128) {
+    let bits = ty.bits();
+    if bits == 64 {
+        (i128::from(i64::MIN), i128::from(u64::MAX))
+    } else if ty.is_signed_integer() {
+        (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
+    } else {
+        (0, (1i128 << bits) - 1)
+    }
+}
+
 fn integer(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()> {
     let start = c.start();
+    let (min, max) = limits(ty);
+    if let Some(value) = c.take(decimal::integer) {
+        if (min..=max).contains(&i128::from(value)) {
+            // A type of one byte or less keeps the low byte, which is the sign- or zero-extended value.
+            decimal::append(out, value as u64, ty.byte_size());
+            return Ok(());
+        }
+        c.rewind(start);
+    }
     let what = format_args!("an {ty} integer");
     let text = number_text(c, &what)?;
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     if unsigned.is_empty() || !unsigned.bytes().all(|b| b.is_ascii_digit()) {
         return Err(c.error(start, format!("expected {what}, found '{}'", shorten(text))));
     }
-    let bits = ty.bits();
-    let (min, max) = if bits == 64 {
-        (i128::from(i64::MIN), i128::from(u64::MAX))
-    } else if ty.is_signed_integer() {
-        (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
-    } else {
-        (0, (1i128 << bits) - 1)
-    };
     match text.parse::<i128>() {
-        // A type of one byte or less keeps the low byte, which is the sign- or zero-extended value.
         Ok(value) if (min..=max).contains(&value) => {
             out.extend_from_slice(value.to_le_bytes().get(..ty.byte_size()).unwrap_or_default());
             Ok(())
@@ -91,6 +103,15 @@ fn integer(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()>
 
 fn float(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()> {
     let start = c.start();
+    let short = match ty {
+        ElementType::F32 => c.take(decimal::single).filter(|v| v.is_finite()).map(|v| u64::from(v.to_bits())),
+        _ => c.take(decimal::real).and_then(|value| encode(ty, value)),
+    };
+    if let Some(bits) = short {
+        decimal::append(out, bits, ty.byte_size());
+        return Ok(());
+    }
+    c.rewind(start);
     let what = format_args!("an {ty} number");
     let text = number_text(c, &what)?;
     let negative = text.starts_with('-');
@@ -172,7 +193,11 @@ fn finite_bits(ty: ElementType, text: &str) -> Option<u64> {
         let value: f32 = text.parse().ok()?;
         return value.is_finite().then_some(u64::from(value.to_bits()));
     }
-    let value: f64 = text.parse().ok()?;
+    encode(ty, text.parse().ok()?)
+}
+
+/// The bits of a number, where the type can hold it.
+fn encode(ty: ElementType, value: f64) -> Option<u64> {
     match ty {
         _ if !value.is_finite() => None,
         ElementType::F64 => Some(value.to_bits()),

@@ -1,14 +1,19 @@
-//! Feeds damaged modules to the program: whatever the damage, it must end by itself with status 0 to 3.
+//! Feeds damaged modules to the program: whatever the damage, it must end by itself with status 0, 2 or 3; where it compiles what it
+//! read, also with 1.
 //!
-//! The damage is drawn from a fixed generator: bytes flipped, lines dropped, doubled or swapped, numbers changed, the end
-//! cut off; of messages and bytecode, which have no lines, runs of bytes. `--seed` and `--count` name a run, so that a failure
-//! can be repeated; `--keep` writes what failed.
+//! The damage is that of `brolga_tests::damage`. `--seed` and `--count` name a run, so that a failure can be repeated; `--keep`
+//! writes what failed. Programs come from the corpus, or from `--file`: files, folders of them, and zip files.
 
+use brolga_compiler::front::{self, ReadOptions};
+use brolga_compiler::{Error, shape};
 use brolga_tests::corpus;
+use brolga_tests::damage::{Random, damage};
 use brolga_tests::process::{self, End};
 use clap::Parser;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 /// Feeds damaged modules to the brolga program.
@@ -20,16 +25,19 @@ struct Options {
     /// Which of a case's files: hlo, pb or mlir
     #[arg(long, default_value = "hlo")]
     form: String,
-    /// Programs outside of a corpus
+    /// Programs outside of a corpus, in any form: files, folders and zip files
     #[arg(long)]
     file: Vec<PathBuf>,
+    /// Only files with one of these endings, of folders and zip files
+    #[arg(long)]
+    ending: Vec<String>,
     /// Megabytes of address space that the program may have, 0 for no limit
     #[arg(long, default_value_t = 0)]
     memory: u64,
     /// The program
     #[arg(long, default_value = "target/release/brolga")]
     brolga: PathBuf,
-    /// What to do with each module: parse, opt or compile
+    /// What to do with each module: parse, opt or compile; read, which starts no program and is a hundred times as fast
     #[arg(long, default_value = "parse")]
     command: String,
     /// How many
@@ -72,14 +80,14 @@ fn run(options: &Options) -> std::io::Result<usize> {
         }
     }
     for path in &options.file {
-        modules.push((path.display().to_string(), std::fs::read(path)?));
+        collect(path, options, &mut modules)?;
     }
+    modules.sort();
     if modules.is_empty() {
         return Err(std::io::Error::other("the corpus has no modules"));
     }
     let scratch = std::env::temp_dir().join(format!("brolga-mutate-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
-    let binary = |bytes: &[u8]| std::str::from_utf8(bytes).is_err() || bytes.contains(&0);
     let ending = if options.corpus.is_empty() { "bin" } else { &options.form };
     let file = scratch.join(format!("module.{ending}"));
     let (log, out) = (scratch.join("stderr.txt"), scratch.join("out"));
@@ -87,19 +95,23 @@ fn run(options: &Options) -> std::io::Result<usize> {
     let (mut failed, mut endings) = (0, [0usize; 4]);
     for number in 0..options.count {
         let (id, original) = &modules[random.below(modules.len())];
-        let mut text = original.clone();
-        for _ in 0..=random.below(3) {
-            if binary(original) { damage_bytes(&mut text, &mut random) } else { damage(&mut text, &mut random) }
-        }
-        std::fs::write(&file, &text)?;
+        let mut damaged = original.clone();
+        damage(&mut damaged, &mut random);
+        std::fs::write(&file, &damaged)?;
         let mut command = program(options);
         command.arg(&options.command).arg(&file);
         match options.command.as_str() {
             "parse" => command.arg("--summary").arg(&out),
             _ => command.arg("-o").arg(&out),
         };
-        match process::run(&mut command, &log, Duration::from_secs(options.timeout))? {
-            End::Status(n @ 0..=3) => endings[n as usize] += 1,
+        let end = match options.command.as_str() {
+            "read" => within(&damaged, options)?,
+            _ => process::run(&mut command, &log, Duration::from_secs(options.timeout))?,
+        };
+        match end {
+            End::Status(n @ 0..=3) if n != 1 || !matches!(&*options.command, "parse" | "read") => {
+                endings[n as usize] += 1
+            }
             end => {
                 failed += 1;
                 let message = std::fs::read_to_string(&log).unwrap_or_default();
@@ -110,7 +122,7 @@ fn run(options: &Options) -> std::io::Result<usize> {
                 );
                 if let Some(keep) = &options.keep {
                     std::fs::create_dir_all(keep)?;
-                    std::fs::write(keep.join(format!("{}-{number}.{ending}", options.seed)), &text)?;
+                    std::fs::write(keep.join(format!("{}-{number}.{ending}", options.seed)), &damaged)?;
                 }
             }
         }
@@ -118,6 +130,71 @@ fn run(options: &Options) -> std::io::Result<usize> {
     std::fs::remove_dir_all(&scratch)?;
     println!("{} damaged modules: {failed} failures; exit status 0, 1, 2, 3: {endings:?}", options.count);
     Ok(failed)
+}
+
+/// Reads and verifies a module in this process, in a thread of its own: a panic ends that thread, and one that does not end in time
+/// is left behind. How much memory there was at most is asked of the system, which counts for the whole process: the first
+/// module that needs too much is an error.
+fn within(bytes: &[u8], options: &Options) -> std::io::Result<End> {
+    let bytes = bytes.to_vec();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let reader = std::thread::Builder::new().stack_size(8 << 20).spawn(move || {
+        let read = front::read(&bytes, None, &ReadOptions::default());
+        let status = match read.and_then(|read| shape::verify_open(&read.module)) {
+            Ok(()) => 0,
+            Err(Error::Syntax { .. } | Error::Invalid { .. }) => 2,
+            Err(Error::Unsupported { .. }) => 3,
+            Err(Error::Execution { .. }) => 1,
+            Err(Error::Target(_) | Error::Internal(_)) => 70,
+        };
+        // Nobody waits any more where it came too late.
+        let _ = sender.send(status);
+    })?;
+    let end = match receiver.recv_timeout(Duration::from_secs(options.timeout)) {
+        Ok(status) => End::Status(status),
+        Err(RecvTimeoutError::Timeout) => return Ok(End::TimeOut),
+        Err(RecvTimeoutError::Disconnected) => End::Signal,
+    };
+    // A panic was told by the channel.
+    let _ = reader.join();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    match peak {
+        Some(kilobytes) if options.memory > 0 && kilobytes > options.memory * 1024 => {
+            Err(std::io::Error::other(format!("a module needed {kilobytes} kB of memory")))
+        }
+        _ => Ok(end),
+    }
+}
+
+/// The files that `path` is or holds, with their names.
+fn collect(path: &Path, options: &Options, out: &mut Vec<(String, Vec<u8>)>) -> std::io::Result<()> {
+    let name = path.display().to_string();
+    let is_wanted = |name: &str, length: u64| {
+        let has_ending = options.ending.is_empty() || options.ending.iter().any(|e| name.ends_with(e));
+        has_ending && length <= options.largest as u64
+    };
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            let (path, length) = entry.and_then(|e| Ok((e.path(), e.metadata()?.len())))?;
+            if path.is_dir() || is_wanted(&path.display().to_string(), length) {
+                collect(&path, options, out)?;
+            }
+        }
+    } else if path.extension().is_some_and(|e| e == "zip") {
+        let mut archive = zip::ZipArchive::new(std::fs::File::open(path)?)?;
+        for k in 0..archive.len() {
+            let mut entry = archive.by_index(k)?;
+            if entry.is_file() && is_wanted(entry.name(), entry.size()) {
+                let mut bytes = Vec::new();
+                entry.read_to_end(&mut bytes)?;
+                out.push((format!("{name}:{}", entry.name()), bytes));
+            }
+        }
+    } else {
+        out.push((name, std::fs::read(path)?));
+    }
+    Ok(())
 }
 
 /// The program, with no more memory than it may have.
@@ -128,87 +205,4 @@ fn program(options: &Options) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("ulimit -v {}; exec \"$0\" \"$@\"", options.memory * 1024)).arg(&options.brolga);
     command
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
-    }
-}
-
-const NUMBERS: [&str; 12] = [
-    "0",
-    "1",
-    "-1",
-    "2",
-    "7",
-    "100",
-    "65536",
-    "2147483648",
-    "4294967295",
-    "9223372036854775807",
-    "9223372036854775808",
-    "99999999999999999999999999",
-];
-
-fn damage(text: &mut Vec<u8>, random: &mut Random) {
-    if text.is_empty() {
-        return;
-    }
-    let at = random.below(text.len());
-    match random.below(8) {
-        0 => text[at] ^= 1 << random.below(8),
-        1 => text[at] = b"{}[](),=%\"/*<>x-: \n\0"[random.below(20)],
-        2 => text.truncate(at),
-        kind @ 3..=5 => {
-            let mut lines: Vec<Vec<u8>> = text.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
-            let (i, j) = (random.below(lines.len()), random.below(lines.len()));
-            match kind {
-                3 => drop(lines.remove(i)),
-                4 => lines.insert(i, lines[j].clone()),
-                _ => lines.swap(i, j),
-            }
-            *text = lines.join(&b'\n');
-        }
-        _ => {
-            // The next number after a random place, replaced whole.
-            let Some(start) = (at..text.len()).find(|&i| text[i].is_ascii_digit()) else { return };
-            let end = (start..text.len()).find(|&i| !text[i].is_ascii_digit()).unwrap_or(text.len());
-            text.splice(start..end, NUMBERS[random.below(NUMBERS.len())].bytes());
-        }
-    }
-}
-
-/// Bytes that numbers of either encoding begin with, and end with.
-const BYTES: [u8; 10] = [0x00, 0x01, 0x02, 0x07, 0x0a, 0x12, 0x7f, 0x80, 0xfe, 0xff];
-
-fn damage_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
-    if bytes.is_empty() {
-        return;
-    }
-    let at = random.below(bytes.len());
-    let run = at..(at + 1 + random.below(16)).min(bytes.len());
-    match random.below(8) {
-        0 | 1 => bytes[at] ^= 1 << random.below(8),
-        2 | 3 => bytes[at] = BYTES[random.below(BYTES.len())],
-        4 => bytes.truncate(at),
-        5 => drop(bytes.drain(run)),
-        6 => {
-            let copy = bytes[run].to_vec();
-            let to = random.below(bytes.len());
-            bytes.splice(to..to, copy);
-        }
-        _ => {
-            // A number that is too large for anything.
-            let large = [0xff; 9].into_iter().chain([0x01]);
-            bytes.splice(at..at, large.take(1 + random.below(10)));
-        }
-    }
 }

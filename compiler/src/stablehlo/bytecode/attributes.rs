@@ -335,12 +335,16 @@ impl<'a> Attributes<'a> {
             },
             16 => match self.next_type(r)? {
                 Type::Tensor(ty) => {
-                    let key = r.index()?;
-                    let key = self.container.string(key)?;
-                    let found = self.container.resources.iter().find(|(k, _)| *k == key).map(|(_, blob)| *blob);
-                    let Some(blob) = found else {
-                        let key = String::from_utf8_lossy(key);
-                        return Err(malformed(format!("expected a resource called '{key}', found none")));
+                    let number = r.index()?;
+                    let count = self.container.resources.len();
+                    let Some(resource) = self.container.resources.get(number) else {
+                        return Err(malformed(format!(
+                            "expected the number of one of {count} resources, found {number}"
+                        )));
+                    };
+                    let Some(blob) = resource.blob else {
+                        let key = String::from_utf8_lossy(resource.key);
+                        return Err(malformed(format!("expected the resource '{key}' to be bytes")));
                     };
                     Attribute::Elements(elements(ty, blob, false)?)
                 }

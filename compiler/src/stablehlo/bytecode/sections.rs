@@ -37,6 +37,14 @@ pub(super) struct OpName<'a> {
     pub name: &'a str,
 }
 
+/// A value that is kept outside of the attributes.
+#[derive(Clone, Copy)]
+pub(super) struct Resource<'a> {
+    pub key: &'a [u8],
+    /// Its bytes, where it is no flag and no text.
+    pub blob: Option<&'a [u8]>,
+}
+
 /// The tables of a file.
 pub(super) struct Container<'a> {
     pub version: u64,
@@ -45,8 +53,8 @@ pub(super) struct Container<'a> {
     pub op_names: Vec<OpName<'a>>,
     pub attributes: Vec<Entry<'a>>,
     pub types: Vec<Entry<'a>>,
-    /// Blobs and other values kept outside of the attributes, by key.
-    pub resources: Vec<(&'a [u8], &'a [u8])>,
+    /// Blobs and other values of dialects, kept outside of the attributes.
+    pub resources: Vec<Resource<'a>>,
     pub properties: Vec<Reader<'a>>,
     pub ir: Reader<'a>,
 }
@@ -176,13 +184,15 @@ fn properties<'a>(mut r: Reader<'a>) -> Result<Vec<Reader<'a>>> {
     Ok(out)
 }
 
-/// Groups of resources, each with key, length and kind; blobs are aligned in the data.
-fn resources<'a>(mut data: Reader<'a>, mut r: Reader<'a>, strings: &[&'a [u8]]) -> Result<Vec<(&'a [u8], &'a [u8])>> {
+/// Groups of resources, each with key, length and kind: those of other owners, which nothing refers to, then those of dialects,
+/// which attributes name by their number. Blobs are aligned in the data.
+fn resources<'a>(mut data: Reader<'a>, mut r: Reader<'a>, strings: &[&'a [u8]]) -> Result<Vec<Resource<'a>>> {
     const BLOB: u8 = 0;
-    // The dialects' groups follow those of other owners.
-    r.varint()?;
+    let mut others = r.varint()?;
     let mut out = Vec::new();
     while !r.is_empty() {
+        let is_dialect = others == 0;
+        others = others.saturating_sub(1);
         r.varint()?;
         for _ in 0..r.count("resources")? {
             let key = r.index()?;
@@ -190,6 +200,7 @@ fn resources<'a>(mut data: Reader<'a>, mut r: Reader<'a>, strings: &[&'a [u8]]) 
             let length = r.index()?;
             let kind = r.byte()?;
             let mut content = data.part(length)?;
+            let mut blob = None;
             if kind == BLOB {
                 let (alignment, length) = (content.varint()?, content.varint()?);
                 if !alignment.is_power_of_two() {
@@ -198,7 +209,10 @@ fn resources<'a>(mut data: Reader<'a>, mut r: Reader<'a>, strings: &[&'a [u8]]) 
                 while !(content.position() as u64).is_multiple_of(alignment) {
                     content.byte()?;
                 }
-                out.push((key, content.bytes(usize::try_from(length).unwrap_or(usize::MAX))?));
+                blob = Some(content.bytes(usize::try_from(length).unwrap_or(usize::MAX))?);
+            }
+            if is_dialect {
+                out.push(Resource { key, blob });
             }
         }
     }

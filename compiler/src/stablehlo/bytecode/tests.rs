@@ -1,4 +1,5 @@
-//! `testdata/` holds one program of two functions as an artifact of the oldest version and of a newer one.
+//! `testdata/` holds one program of two functions as an artifact of the oldest version and of a newer one, and a program with two
+//! constants whose elements are resources.
 
 use super::read;
 use super::reader::Reader;
@@ -8,6 +9,8 @@ use brolga_runtime::ElementType;
 
 const OLD: &[u8] = include_bytes!("testdata/small_0_9_0.bc");
 const NEW: &[u8] = include_bytes!("testdata/small_1_17_0.bc");
+
+const RESOURCES: &[u8] = include_bytes!("testdata/resources.bc");
 
 fn tensor(ty: ElementType, dims: &[Dim]) -> Type {
     Type::Tensor(TensorType { element: Element::Type(ty), dims: dims.to_vec() })
@@ -62,6 +65,22 @@ fn both_versions_read_to_one_program() {
 }
 
 #[test]
+fn resources_are_named_by_their_number() {
+    let program = read(RESOURCES).expect("an artifact");
+    let body = program.function("main").and_then(|f| f.body.as_ref()).expect("a body");
+    let bytes: Vec<&[u8]> = body.body[..2]
+        .iter()
+        .map(|constant| match constant.attribute("value") {
+            Some(Attribute::Elements(elements)) => elements.data.bytes(),
+            other => panic!("elements, found {other:?}"),
+        })
+        .collect();
+    let second: Vec<u8> = [1.5f32, -2.5].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let first: Vec<u8> = [1i32, 2, -3].iter().flat_map(|x| x.to_le_bytes()).collect();
+    assert_eq!(bytes, [second, first]);
+}
+
+#[test]
 fn numbers_of_every_length_are_read() {
     for (bytes, want) in [
         (&[0x01][..], 0),
@@ -84,7 +103,7 @@ fn numbers_of_every_length_are_read() {
 
 #[test]
 fn every_cut_and_every_changed_byte_is_an_error_or_a_program() {
-    for bytes in [OLD, NEW] {
+    for bytes in [OLD, NEW, RESOURCES] {
         for length in 0..bytes.len() {
             let cut = read(&bytes[..length]);
             assert!(matches!(cut, Err(Error::Syntax { .. } | Error::Unsupported { .. })), "{length}");

@@ -28,6 +28,14 @@ pub(super) struct Cursor<'a> {
     depth: usize,
 }
 
+/// A length within which all bytes are of the class, short of the first that is not by less than a chunk: chunks are looked at
+/// without a way out in the middle, which the compiler makes vectors of.
+fn leading(bytes: &[u8], class: impl Fn(u8) -> bool) -> usize {
+    const CHUNK: usize = 64;
+    let is_whole = |chunk: &&[u8]| chunk.iter().fold(true, |all, &b| all & class(b));
+    CHUNK * bytes.chunks_exact(CHUNK).take_while(is_whole).count()
+}
+
 fn is_word_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'.')
 }
@@ -113,6 +121,12 @@ impl<'a> Cursor<'a> {
         let start = self.pos;
         self.pos += len;
         self.source.get(start..self.pos).unwrap_or_default()
+    }
+
+    /// As [`Cursor::run`], for runs of megabytes.
+    pub(super) fn long_run(&mut self, class: impl Fn(u8) -> bool) {
+        self.pos += leading(self.rest(), &class);
+        self.run(class);
     }
 
     /// Takes a bare word: a keyword, or an operation's name.
@@ -245,8 +259,9 @@ impl<'a> Cursor<'a> {
             return Err(self.expected(what));
         }
         let start = self.pos;
-        let mut at = start + 1;
         let bytes = self.source.as_bytes();
+        let inside = bytes.get(start + 1..).unwrap_or_default();
+        let mut at = start + 1 + leading(inside, |b| b != b'"' && b != b'\\' && b != b'\n');
         loop {
             match bytes.get(at) {
                 Some(b'"') => break,

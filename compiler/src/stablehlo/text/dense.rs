@@ -6,7 +6,7 @@
 use super::Reader;
 use super::cursor::{shorten, to_i128};
 use crate::stablehlo::ir::{Attribute, Dim, Element, Elements, TensorType, Type};
-use crate::{Error, Result};
+use crate::{Error, Result, decimal};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, narrow};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl<'a> Reader<'a> {
         if self.c.peek() == Some(b'"') {
             self.c.quoted("a string")?;
         } else {
-            self.c.run(|b| b != b'>' && b != b'"' && b.is_ascii());
+            self.c.long_run(|b| b != b'>' && b != b'"' && b.is_ascii());
         }
         let end = self.c.pos();
         self.c.expect(">")?;
@@ -313,12 +313,21 @@ impl<'t> Scan<'t> {
     }
 
     fn integer(&mut self) -> Step {
-        let token = self.token();
-        let value = match small_integer(token) {
-            Some(value) => Some(i128::from(value)),
-            None => std::str::from_utf8(token).ok().filter(|t| !t.is_empty()).and_then(to_i128),
-        };
+        self.blank();
         let bits = self.ty.bits();
+        if let Some((value, length)) = decimal::integer(self.text.get(self.at..).unwrap_or_default()) {
+            let fits = match self.ty.is_signed_integer() {
+                true => bits == 64 || (-(1i64 << (bits - 1))..1i64 << (bits - 1)).contains(&value),
+                false => value >= 0 && (bits == 64 || value >> bits == 0),
+            };
+            if fits {
+                decimal::append(&mut self.out, value as u64, self.ty.byte_size());
+                self.at += length;
+                return Ok(());
+            }
+        }
+        let token = self.token();
+        let value = std::str::from_utf8(token).ok().filter(|t| !t.is_empty()).and_then(to_i128);
         // Signless integers are written as signed or, where hexadecimal, as their bits.
         let (min, max) = if self.ty.is_signed_integer() {
             (-(1i128 << (bits - 1)), (1i128 << bits) - 1)
@@ -348,6 +357,17 @@ impl<'t> Scan<'t> {
     }
 
     fn float(&mut self, ty: ElementType) -> Step {
+        self.blank();
+        let ahead = self.text.get(self.at..).unwrap_or_default();
+        let short = match ty {
+            ElementType::F32 => decimal::single(ahead).map(|(v, n)| (v.is_finite().then_some(v.to_bits().into()), n)),
+            _ => decimal::real(ahead).map(|(v, n)| (encode(ty, v), n)),
+        };
+        if let Some((Some(bits), length)) = short {
+            decimal::append(&mut self.out, bits, ty.byte_size());
+            self.at += length;
+            return Ok(());
+        }
         let token = self.token();
         let text = std::str::from_utf8(token).unwrap_or_default();
         let starts_like_a_number = matches!(token.strip_prefix(b"-").unwrap_or(token).first(), Some(b'0'..=b'9'));
@@ -360,27 +380,10 @@ impl<'t> Scan<'t> {
             let message = format!("expected an {ty} number, found '{}'", shorten(text));
             return self.wrong(token.len(), message);
         };
-        self.out.extend_from_slice(&bits.to_le_bytes()[..ty.byte_size()]);
+        decimal::append(&mut self.out, bits, ty.byte_size());
         self.at += token.len();
         Ok(())
     }
-}
-
-/// The value of a decimal integer of few digits.
-fn small_integer(token: &[u8]) -> Option<i64> {
-    let digits = token.strip_prefix(b"-").unwrap_or(token);
-    if digits.is_empty() || digits.len() > 18 {
-        return None;
-    }
-    let mut value = 0i64;
-    for &b in digits {
-        let digit = b.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        value = value * 10 + i64::from(digit);
-    }
-    Some(if token.len() == digits.len() { value } else { -value })
 }
 
 /// The bits of a decimal number, where the type can hold it.
@@ -389,7 +392,11 @@ fn finite_bits(ty: ElementType, text: &str) -> Option<u64> {
         let value: f32 = text.parse().ok()?;
         return value.is_finite().then_some(u64::from(value.to_bits()));
     }
-    let value: f64 = text.parse().ok()?;
+    encode(ty, text.parse().ok()?)
+}
+
+/// The bits of a number, where the type can hold it.
+fn encode(ty: ElementType, value: f64) -> Option<u64> {
     if !value.is_finite() {
         return None;
     }

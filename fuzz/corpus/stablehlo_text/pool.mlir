@@ -1,0 +1,26 @@
+#loc1 = loc("x")
+#loc4 = loc("reduce_window_max")
+#loc8 = loc("reduce_window_max:"(#loc4))
+module @jit__lambda attributes {jax.uses_shape_polymorphism = false, mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<6x6xf32> loc("x")) -> (tensor<3x3xf32> {jax.result_info = "result"}) {
+    %cst = stablehlo.constant dense<0xFF800000> : tensor<f32> loc(#loc12)
+    %0 = stablehlo.broadcast_in_dim %cst, dims = [] : (tensor<f32>) -> tensor<f32> loc(#loc12)
+    %1 = "stablehlo.reduce_window"(%arg0, %0) <{window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>}> ({
+    ^bb0(%arg1: tensor<f32> loc("reduce_window_max:"(#loc4)), %arg2: tensor<f32> loc("reduce_window_max:"(#loc4))):
+      %2 = stablehlo.maximum %arg1, %arg2 : tensor<f32> loc(#loc12)
+      stablehlo.return %2 : tensor<f32> loc(#loc12)
+    }) : (tensor<6x6xf32>, tensor<f32>) -> tensor<3x3xf32> loc(#loc12)
+    return %1 : tensor<3x3xf32> loc(#loc13)
+  } loc(#loc)
+} loc(#loc)
+#loc = loc(unknown)
+#loc2 = loc("programs.py":63:23 to :87)
+#loc3 = loc("programs.py":115:37 to :53)
+#loc5 = loc("programs.py":137:4 to 146:54)
+#loc6 = loc("<lambda>"(#loc2))
+#loc7 = loc("programs"(#loc3))
+#loc9 = loc("main"(#loc5))
+#loc10 = loc(callsite(#loc6 at #loc7))
+#loc11 = loc(callsite(#loc7 at #loc9))
+#loc12 = loc("jit(<lambda>)/reduce_window_max"(#loc10))
+#loc13 = loc("jit(<lambda>)"(#loc11))
