@@ -3,11 +3,12 @@
 use crate::args::{CompileArgs, TargetArgs};
 use crate::failure::Failure;
 use crate::output;
-use crate::source::load_module;
+use crate::source::{SizedModules, load_module, load_sizes};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::object::{c_header, rust_bindings};
-use brolga_compiler::{Artifact, CompileOptions, compile_with, text};
+use brolga_compiler::{Artifact, CompileOptions, compile_sizes_with, compile_with, text};
+use brolga_runtime::abi::DescriptorInfo;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -82,7 +83,7 @@ pub fn options(target: &TargetArgs) -> CompileOptions {
 
 /// `brolga compile`.
 pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
-    let (module, source) = load_module(&args.module, &args.shapes.options())?;
+    let sizes = args.shapes.sizes();
     let emits = if args.emit.is_empty() { vec![Emit { kind: Kind::Obj, path: None }] } else { args.emit.clone() };
     let options = CompileOptions {
         name: args.name.clone(),
@@ -92,31 +93,67 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         ..options(&args.target)
     };
     let mut dump = args.dump_to.as_deref().map(|dir| Dump::new(dir, args.dump_pass.as_ref())).transpose()?;
-    if let Some(dump) = &mut dump {
-        dump.module("input", &module);
-    }
-    let artifact = compile_with(&module, &options, &mut |pass, module| {
+    let mut observe = |pass: &str, module: &Module| {
         if let Some(dump) = &mut dump {
             dump.module(pass, module);
         }
-    });
-    let artifact = artifact.map_err(|e| Failure::program(e, &source))?;
+    };
+    let compiled = if sizes.len() > 1 {
+        let SizedModules { modules, open, source } = load_sizes(&args.module, &sizes)?;
+        modules.iter().for_each(|module| observe("input", module));
+        let artifact = compile_sizes_with(&modules, &open, &options, &mut observe);
+        artifact.map(|a| Compiled { object: a.object, sizes: a.sizes }).map_err(|e| Failure::program(e, &source))?
+    } else {
+        let (module, source) = load_module(&args.module, &args.shapes.options()?)?;
+        observe("input", &module);
+        let mut artifact = compile_with(&module, &options, &mut observe).map_err(|e| Failure::program(e, &source))?;
+        Compiled { object: std::mem::take(&mut artifact.object), sizes: vec![artifact] }
+    };
     if let Some(mut dump) = dump {
-        dump.text("clif", "clif", &artifact.clif);
-        dump.text("asm", "s", &artifact.asm);
+        dump.text("clif", "clif", &compiled.text(|a| a.clif.clone()));
+        dump.text("asm", "s", &compiled.text(|a| a.asm.clone()));
         dump.failure.map_or(Ok(()), Err)?;
     }
     if args.time_passes {
-        eprintln!("{}", artifact.passes);
-        for (part, time) in &artifact.timings {
-            eprintln!("{:>9.3} ms  {part}", time.as_secs_f64() * 1e3);
+        for artifact in &compiled.sizes {
+            eprintln!("{}", artifact.passes);
+            for (part, time) in &artifact.timings {
+                eprintln!("{:>9.3} ms  {part}", time.as_secs_f64() * 1e3);
+            }
         }
     }
     for emit in &emits {
         let path = destination(args, emit, emits.len());
-        output::write(&path, &contents(&artifact, emit.kind)?)?;
+        output::write(&path, &compiled.contents(emit.kind))?;
     }
     Ok(())
+}
+
+/// What was compiled: an object for one size or several.
+struct Compiled {
+    object: Vec<u8>,
+    sizes: Vec<Artifact>,
+}
+
+impl Compiled {
+    /// The texts of all sizes, one behind the other.
+    fn text(&self, of: impl Fn(&Artifact) -> String) -> String {
+        self.sizes.iter().map(of).collect::<Vec<_>>().join("\n")
+    }
+
+    fn contents(&self, kind: Kind) -> Vec<u8> {
+        let descriptors: Vec<DescriptorInfo> = self.sizes.iter().map(|a| a.descriptor.clone()).collect();
+        match kind {
+            Kind::Obj => return self.object.clone(),
+            Kind::Clif => self.text(|a| a.clif.clone()),
+            Kind::Asm => self.text(|a| a.asm.clone()),
+            Kind::Hlo => self.text(|a| text::print(&a.module, &text::PrintOptions::default())),
+            Kind::Kernel => self.text(Artifact::kernel_text),
+            Kind::Header => c_header(&descriptors),
+            Kind::Rs => rust_bindings(&descriptors),
+        }
+        .into_bytes()
+    }
 }
 
 /// Where one kind of output goes: its own path, else `-o` where there is one kind, else beside `-o` or the module.
@@ -131,18 +168,6 @@ fn destination(args: &CompileArgs, emit: &Emit, count: usize) -> PathBuf {
             Path::new(stem).with_extension(emit.kind.extension())
         }
     }
-}
-
-fn contents(artifact: &Artifact, kind: Kind) -> Result<Vec<u8>, Failure> {
-    Ok(match kind {
-        Kind::Obj => artifact.object.clone(),
-        Kind::Clif => artifact.clif.clone().into_bytes(),
-        Kind::Asm => artifact.asm.clone().into_bytes(),
-        Kind::Hlo => text::print(&artifact.module, &text::PrintOptions::default()).into_bytes(),
-        Kind::Kernel => artifact.kernel_text().into_bytes(),
-        Kind::Header => c_header(&artifact.descriptor).into_bytes(),
-        Kind::Rs => rust_bindings(&artifact.descriptor).into_bytes(),
-    })
 }
 
 /// Writes what the compiler has between its passes; the modules among it can be run again.
