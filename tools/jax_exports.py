@@ -252,13 +252,20 @@ def main():
     wanted = sys.argv[2:] or CASES
     cases = []
     for name in wanted:
-        function, arguments, names = CASES[name]
+        original, arguments, names = CASES[name]
+        # Trees of results have types that cannot be serialized.
+        function = lambda *given: tuple(jax.tree_util.tree_leaves(original(*given)))
         values = [np.asarray(a) for a in arguments]
         forms = [(name, [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in values], values)]
         if names is not None:
             forms.append((f"{name}.symbolic", *symbolic(names, values, export.SymbolicScope())))
         for case, shapes, given in forms:
-            exported = export.export(jax.jit(function), platforms=["cpu"])(*shapes)
+            try:
+                exported = export.export(jax.jit(function), platforms=["cpu"])(*shapes)
+            except Exception as error:
+                # What JAX itself cannot export with symbolic sizes is said, and left out.
+                print(f"{case} is not exported: {str(error).splitlines()[0]}")
+                continue
             expected = jax.tree_util.tree_leaves(jax.jit(function)(*given))
             # An argument that nothing uses is no argument of the artifact.
             kept = [given[k] for k in exported.module_kept_var_idx]
