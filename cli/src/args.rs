@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 use crate::compile::Emit;
+use crate::failure::Failure;
 use brolga_compiler::front::{Argument, ReadOptions};
 use brolga_runtime::Shape;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -54,27 +55,57 @@ pub struct InputArgs {
 /// Sizes that a program leaves open.
 #[derive(Args, Debug)]
 pub struct ShapeArgs {
-    /// The shape of an argument of a StableHLO program that leaves its sizes open, by name or by number:
-    /// `x=f32[8,128]`, `0=f32[8,128]`
-    #[arg(long = "shape", value_name = "ARG=SHAPE", value_parser = argument_shape)]
-    pub shapes: Vec<(Argument, Shape)>,
+    /// The shape of an argument of a StableHLO program that leaves its sizes open, by name or by number: `x=f32[8,128]`,
+    /// `0=f32[8,128]`; several arguments are given one by one, or with `;` between them. An argument named again begins
+    /// another size: `compile` makes one object for all sizes, `run` and `bench` choose by the inputs
+    #[arg(long = "shape", value_name = "ARG=SHAPE[;...]", value_parser = argument_shapes)]
+    shapes: Vec<Shapes>,
 }
 
+/// The shapes of one `--shape`.
+#[derive(Clone, Debug)]
+struct Shapes(Vec<(Argument, Shape)>);
+
 impl ShapeArgs {
-    /// What the reader is told of a module that will run on these inputs.
-    pub fn with_inputs(&self, inputs: &InputArgs) -> ReadOptions {
-        ReadOptions { shapes: self.shapes.clone(), sizes: crate::input::sizes(inputs) }
+    /// What the reader is told for each size: one at least.
+    pub fn sizes(&self) -> Vec<ReadOptions> {
+        let mut all = vec![ReadOptions::default()];
+        for Shapes(shapes) in &self.shapes {
+            let named = |size: &ReadOptions| shapes.iter().any(|(a, _)| size.shapes.iter().any(|(b, _)| a == b));
+            if all.last().is_some_and(named) {
+                all.push(ReadOptions::default());
+            }
+            if let Some(size) = all.last_mut() {
+                size.shapes.extend(shapes.iter().cloned());
+            }
+        }
+        all
     }
 
-    /// What the reader is told.
-    pub fn options(&self) -> ReadOptions {
-        ReadOptions { shapes: self.shapes.clone(), ..ReadOptions::default() }
+    /// What the reader is told of a module that will run on these inputs, where there is one size.
+    pub fn with_inputs(&self, inputs: &InputArgs) -> Result<ReadOptions, Failure> {
+        Ok(ReadOptions { sizes: crate::input::sizes(inputs), ..self.options()? })
     }
+
+    /// What the reader is told, where there is one size.
+    pub fn options(&self) -> Result<ReadOptions, Failure> {
+        let mut all = self.sizes();
+        match (all.pop(), all.is_empty()) {
+            (Some(one), true) => Ok(one),
+            _ => Err(Failure::Usage("several sizes (an argument named again by --shape) are not for this".to_owned())),
+        }
+    }
+}
+
+/// Reads `x=f32[8,128];y=f32[8]`.
+fn argument_shapes(text: &str) -> Result<Shapes, String> {
+    text.split(';').map(argument_shape).collect::<Result<_, _>>().map(Shapes)
 }
 
 /// Reads `x=f32[8,128]`.
 fn argument_shape(text: &str) -> Result<(Argument, Shape), String> {
     let (name, shape) = text.split_once('=').ok_or("expected ARG=SHAPE, such as x=f32[8,128]")?;
+    let (name, shape) = (name.trim(), shape.trim());
     let argument = match name.parse() {
         Ok(number) => Argument::Number(number),
         Err(_) => Argument::Name(name.to_owned()),

@@ -7,9 +7,9 @@
 use crate::args::BenchArgs;
 use crate::compile;
 use crate::failure::Failure;
-use crate::source::{Input, load};
+use crate::source::{Input, SizedModules, load, load_sizes};
 use crate::{input, output, program, run};
-use brolga_compiler::{shape, text};
+use brolga_compiler::{compile_sizes, front, shape, text};
 use brolga_runtime::{Literal, Program, RunOptions, Shape};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -27,31 +27,41 @@ const EMPTY: &str = "HloModule empty\n\nENTRY main {\n  ROOT nothing = () tuple(
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let options = compile::options(&args.target);
     let run_failure = |e: &dyn std::fmt::Display| Failure::Run(e.to_string());
-    let options_of_module = args.shapes.with_inputs(&args.input);
-    let (program, object_bytes, compile_time, parameters) = match load(&args.module, &options_of_module)? {
-        Input::Module(module, source) => {
-            let mut best = Duration::MAX;
-            let (begin, mut rounds) = (Instant::now(), 0);
-            let (program, size) = loop {
+    let sizes = args.shapes.sizes();
+    let (program, object_bytes, compile_time, parameters) = if sizes.len() > 1 {
+        let SizedModules { source, .. } = load_sizes(&args.module, &sizes)?;
+        let (compiled, size, best) = compile_often(|| {
+            let wrong = |e| Failure::program(e, &source);
+            let front::ReadSizes { modules, open } = source.read_sizes(&sizes).map_err(wrong)?;
+            modules.iter().try_for_each(shape::verify).map_err(wrong)?;
+            let artifact = compile_sizes(&modules, &open, &options).map_err(wrong)?;
+            Ok((program::load_sizes(&artifact.object, false)?, artifact.object.len()))
+        })?;
+        let wanted = program::wanted(compiled.open(), &input::sizes(&args.input))?;
+        let program = compiled.select(&wanted).cloned().map_err(|e| Failure::Size(e.to_string()))?;
+        let parameters = leaf_shapes(&program);
+        (program, size, best, parameters)
+    } else {
+        let options_of_module = args.shapes.with_inputs(&args.input)?;
+        match load(&args.module, &options_of_module)? {
+            Input::Module(module, source) => {
+                let (program, size, best) = compile_often(|| {
+                    let wrong = |e| Failure::program(e, &source);
+                    let module = source.read(&options_of_module).map_err(wrong)?;
+                    shape::verify(&module).map_err(wrong)?;
+                    let artifact = brolga_compiler::compile(&module, &options).map_err(wrong)?;
+                    Ok((program::load(&artifact.object, false)?, artifact.object.len()))
+                })?;
+                (program, size, best, run::parameter_shapes(&module))
+            }
+            Input::Object(bytes) => {
                 let start = Instant::now();
-                let module = source.read(&options_of_module).map_err(|e| Failure::program(e, &source))?;
-                shape::verify(&module).map_err(|e| Failure::program(e, &source))?;
-                let artifact = brolga_compiler::compile(&module, &options).map_err(|e| Failure::program(e, &source))?;
-                let program = program::load(&artifact.object, false)?;
-                best = best.min(start.elapsed());
-                rounds += 1;
-                if rounds == 5 || begin.elapsed() > COMPILE_TIME {
-                    break (program, artifact.object.len());
-                }
-            };
-            (program, size, best, run::parameter_shapes(&module))
-        }
-        Input::Object(bytes) => {
-            let start = Instant::now();
-            let program = program::load(&bytes, false)?;
-            let time = start.elapsed();
-            let shapes = program.descriptor().parameters.iter().map(|l| Shape::Array(l.shape.clone())).collect();
-            (program, bytes.len(), time, shapes)
+                let sizes = program::load_sizes(&bytes, false)?;
+                let time = start.elapsed();
+                let program = program::choose(&sizes, &args.shapes, &args.input)?;
+                let parameters = leaf_shapes(&program);
+                (program, bytes.len(), time, parameters)
+            }
         }
     };
     program::report_undefined(program.undefined_symbols(), false)?;
@@ -81,6 +91,26 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
         Some(path) => output::write(path, report.as_bytes()),
         None => output::print(&report),
     }
+}
+
+/// Compiles until [`COMPILE_TIME`] has passed: what came of it last with its size, and the least time.
+fn compile_often<T>(mut once: impl FnMut() -> Result<(T, usize), Failure>) -> Result<(T, usize, Duration), Failure> {
+    let mut best = Duration::MAX;
+    let (begin, mut rounds) = (Instant::now(), 0);
+    loop {
+        let start = Instant::now();
+        let (program, size) = once()?;
+        best = best.min(start.elapsed());
+        rounds += 1;
+        if rounds == 5 || begin.elapsed() > COMPILE_TIME {
+            return Ok((program, size, best));
+        }
+    }
+}
+
+/// The shapes of a program's parameters.
+fn leaf_shapes(program: &Program) -> Vec<Shape> {
+    program.descriptor().parameters.iter().map(|l| Shape::Array(l.shape.clone())).collect()
 }
 
 /// Seconds of one call of a program that does nothing.

@@ -3,11 +3,12 @@
 use crate::args::{CompileArgs, TargetArgs};
 use crate::failure::Failure;
 use crate::output;
-use crate::source::load_module;
+use crate::source::{SizedModules, load_module, load_sizes};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::object::{c_header, rust_bindings};
-use brolga_compiler::{Artifact, CompileOptions, compile_with, stablehlo, text};
+use brolga_compiler::{Artifact, CompileOptions, compile_sizes_with, compile_with, stablehlo, text};
+use brolga_runtime::abi::DescriptorInfo;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -85,12 +86,21 @@ pub fn options(target: &TargetArgs) -> CompileOptions {
 
 /// `brolga compile`.
 pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
-    let (module, source) = load_module(&args.module, &args.shapes.options())?;
+    let sizes = args.shapes.sizes();
     let emits = if args.emit.is_empty() { vec![Emit { kind: Kind::Obj, path: None }] } else { args.emit.clone() };
-    let stablehlo = match emits.iter().any(|e| e.kind == Kind::StableHlo) {
-        true => stablehlo::write_text(&module).map_err(|e| Failure::program(e, &source))?,
-        false => String::new(),
+    let loaded = if sizes.len() > 1 {
+        load_sizes(&args.module, &sizes)?
+    } else {
+        let (module, source) = load_module(&args.module, &args.shapes.options()?)?;
+        SizedModules { modules: vec![*module], open: Vec::new(), source }
     };
+    let SizedModules { modules, open, source } = &loaded;
+    let mut stablehlo = String::new();
+    if emits.iter().any(|e| e.kind == Kind::StableHlo) {
+        let texts: Result<Vec<String>, _> = modules.iter().map(stablehlo::write_text).collect();
+        // Modules in one file are parted as MLIR's tools part them.
+        stablehlo = texts.map_err(|e| Failure::program(e, source))?.join("// -----\n");
+    }
     // What needs no machine code is not refused for what has none.
     if emits.iter().all(|e| e.kind == Kind::StableHlo) {
         return emits.iter().try_for_each(|e| output::write(&destination(args, e, emits.len()), stablehlo.as_bytes()));
@@ -103,34 +113,70 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         ..options(&args.target)
     };
     let mut dump = args.dump_to.as_deref().map(|dir| Dump::new(dir, args.dump_pass.as_ref())).transpose()?;
-    if let Some(dump) = &mut dump {
-        dump.module("input", &module);
-    }
-    let artifact = compile_with(&module, &options, &mut |pass, module| {
+    let mut observe = |pass: &str, module: &Module| {
         if let Some(dump) = &mut dump {
             dump.module(pass, module);
         }
-    });
-    let artifact = artifact.map_err(|e| Failure::program(e, &source))?;
+    };
+    modules.iter().for_each(|module| observe("input", module));
+    let compiled = match modules.as_slice() {
+        [module] => compile_with(module, &options, &mut observe)
+            .map(|mut a| Compiled { object: std::mem::take(&mut a.object), sizes: vec![a] }),
+        modules => compile_sizes_with(modules, open, &options, &mut observe)
+            .map(|a| Compiled { object: a.object, sizes: a.sizes }),
+    };
+    let compiled = compiled.map_err(|e| Failure::program(e, source))?;
     if let Some(mut dump) = dump {
-        dump.text("clif", "clif", &artifact.clif);
-        dump.text("asm", "s", &artifact.asm);
+        dump.text("clif", "clif", &compiled.text(|a| a.clif.clone()));
+        dump.text("asm", "s", &compiled.text(|a| a.asm.clone()));
         dump.failure.map_or(Ok(()), Err)?;
     }
     if args.time_passes {
-        eprintln!("{}", artifact.passes);
-        for (part, time) in &artifact.timings {
-            eprintln!("{:>9.3} ms  {part}", time.as_secs_f64() * 1e3);
+        for artifact in &compiled.sizes {
+            eprintln!("{}", artifact.passes);
+            for (part, time) in &artifact.timings {
+                eprintln!("{:>9.3} ms  {part}", time.as_secs_f64() * 1e3);
+            }
         }
     }
     for emit in &emits {
         let path = destination(args, emit, emits.len());
-        match emit.kind {
-            Kind::StableHlo => output::write(&path, stablehlo.as_bytes())?,
-            kind => output::write(&path, &contents(&artifact, kind))?,
-        }
+        let contents = match emit.kind {
+            Kind::StableHlo => stablehlo.clone().into_bytes(),
+            kind => compiled.contents(kind),
+        };
+        output::write(&path, &contents)?;
     }
     Ok(())
+}
+
+/// What was compiled: an object for one size or several.
+struct Compiled {
+    object: Vec<u8>,
+    sizes: Vec<Artifact>,
+}
+
+impl Compiled {
+    /// The texts of all sizes, one behind the other.
+    fn text(&self, of: impl Fn(&Artifact) -> String) -> String {
+        self.sizes.iter().map(of).collect::<Vec<_>>().join("\n")
+    }
+
+    fn contents(&self, kind: Kind) -> Vec<u8> {
+        let descriptors: Vec<DescriptorInfo> = self.sizes.iter().map(|a| a.descriptor.clone()).collect();
+        match kind {
+            Kind::Obj => return self.object.clone(),
+            Kind::Clif => self.text(|a| a.clif.clone()),
+            Kind::Asm => self.text(|a| a.asm.clone()),
+            Kind::Hlo => self.text(|a| text::print(&a.module, &text::PrintOptions::default())),
+            Kind::Kernel => self.text(Artifact::kernel_text),
+            Kind::Header => c_header(&descriptors),
+            Kind::Rs => rust_bindings(&descriptors),
+            // Written from the modules as they were read.
+            Kind::StableHlo => String::new(),
+        }
+        .into_bytes()
+    }
 }
 
 /// Where one kind of output goes: its own path, else `-o` where there is one kind, else beside `-o` or the module.
@@ -144,20 +190,6 @@ fn destination(args: &CompileArgs, emit: &Emit, count: usize) -> PathBuf {
             let stem = args.module.file_stem().filter(|s| *s != "-").unwrap_or("module".as_ref());
             Path::new(stem).with_extension(emit.kind.extension())
         }
-    }
-}
-
-fn contents(artifact: &Artifact, kind: Kind) -> Vec<u8> {
-    match kind {
-        Kind::Obj => artifact.object.clone(),
-        Kind::Clif => artifact.clif.clone().into_bytes(),
-        Kind::Asm => artifact.asm.clone().into_bytes(),
-        Kind::Hlo => text::print(&artifact.module, &text::PrintOptions::default()).into_bytes(),
-        Kind::Kernel => artifact.kernel_text().into_bytes(),
-        Kind::Header => c_header(&artifact.descriptor).into_bytes(),
-        Kind::Rs => rust_bindings(&artifact.descriptor).into_bytes(),
-        // Written from the module as it was read.
-        Kind::StableHlo => Vec::new(),
     }
 }
 

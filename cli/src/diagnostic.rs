@@ -14,7 +14,9 @@ pub fn report(failure: &Failure) {
     match failure {
         Failure::Program { error, source } => program(error, source.as_deref()),
         Failure::File { path, reason } => eprintln!("error: {}: {reason}", path.display()),
-        Failure::Input(message) | Failure::Run(message) | Failure::Usage(message) => eprintln!("error: {message}"),
+        Failure::Input(message) | Failure::Size(message) | Failure::Run(message) | Failure::Usage(message) => {
+            eprintln!("error: {message}");
+        }
         Failure::Unsupported(feature) => eprintln!("error: not supported yet: {feature}"),
         Failure::Closed => {}
     }

@@ -35,6 +35,8 @@ pub enum Failure {
     },
     /// The inputs do not fit the module.
     Input(String),
+    /// The program was not compiled for the size of the inputs.
+    Size(String),
     /// A compiled program could not be loaded, or failed.
     Run(String),
     /// The combination of options makes no sense.
@@ -70,6 +72,7 @@ impl Failure {
                 Error::Execution { .. } | Error::Target(_) => RUN,
                 Error::Internal(_) => BUG,
             },
+            Failure::Size(_) => INVALID,
             Failure::File { .. } | Failure::Input(_) | Failure::Run(_) => RUN,
             Failure::Usage(_) => USAGE,
             Failure::Unsupported(_) => UNSUPPORTED,

@@ -4,15 +4,16 @@ use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::output;
 use crate::source::read;
-use brolga_runtime::Program;
+use brolga_runtime::Sizes;
 use brolga_runtime::abi::{DescriptorInfo, Leaf};
 use std::fmt::Write;
 
 /// `brolga inspect`.
 pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let (name, bytes) = read(&args.object)?;
-    let program = Program::from_object(&bytes).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
-    output::print(&describe(program.descriptor(), bytes.len()))
+    let sizes = Sizes::from_object(&bytes).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
+    let all: Vec<String> = sizes.programs().iter().map(|p| describe(p.descriptor(), bytes.len())).collect();
+    output::print(&all.join("\n"))
 }
 
 fn describe(d: &DescriptorInfo, size: usize) -> String {
@@ -24,6 +25,10 @@ fn describe(d: &DescriptorInfo, size: usize) -> String {
     line("module", d.module_name.clone());
     line("entry", d.entry.clone());
     line("descriptor", d.descriptor_symbol());
+    if !d.open.is_empty() {
+        line("size", d.size_text());
+        line("selector", format!("{}_select", d.program_name()));
+    }
     line("object bytes", size.to_string());
     line("architecture", d.architecture.to_string());
     line("features", or_none(d.features.to_string()));

@@ -1,13 +1,63 @@
 //! Loading compiled programs.
 
+use crate::args::{InputArgs, ShapeArgs};
 use crate::failure::Failure;
+use crate::input;
+use brolga_compiler::front::Argument;
+use brolga_runtime::abi::OpenDimension;
 use brolga_runtime::loader::LoadOptions;
-use brolga_runtime::{Program, UndefinedSymbol};
+use brolga_runtime::{Program, Shape, Sizes, UndefinedSymbol};
 
-/// Loads an object; with `strict` a custom call that nobody defines is an error.
+/// Loads an object for one size; with `strict` a custom call that nobody defines is an error.
 pub fn load(object: &[u8], strict: bool) -> Result<Program, Failure> {
     let options = LoadOptions { strict_symbols: strict, ..LoadOptions::default() };
     Program::from_object_with(object, &options).map_err(|e| Failure::Run(e.to_string()))
+}
+
+/// Loads an object for any number of sizes.
+pub fn load_sizes(object: &[u8], strict: bool) -> Result<Sizes, Failure> {
+    let options = LoadOptions { strict_symbols: strict, ..LoadOptions::default() };
+    Sizes::from_object_with(object, &options).map_err(|e| Failure::Run(e.to_string()))
+}
+
+/// The program for the size of the inputs, or of the shapes that the command line names.
+pub fn choose(sizes: &Sizes, shapes: &ShapeArgs, inputs: &InputArgs) -> Result<Program, Failure> {
+    let Some(first) = sizes.programs().first() else {
+        return Err(Failure::Run("the object holds no program".to_owned()));
+    };
+    let named = shapes.options()?.shapes;
+    let leaves = &first.descriptor().parameters;
+    let mut dims = input::sizes(inputs);
+    dims.resize(leaves.len().max(dims.len()), None);
+    for (argument, shape) in &named {
+        let number = match argument {
+            Argument::Number(n) => Some(*n),
+            Argument::Name(name) => leaves.iter().position(|leaf| leaf.name == *name),
+        };
+        match (number.and_then(|n| dims.get_mut(n)), shape) {
+            (Some(slot), Shape::Array(array)) => *slot = Some(array.dims.clone()),
+            _ => return Err(Failure::Input(format!("the program takes no {argument} of shape {shape:#}"))),
+        }
+    }
+    let wanted = wanted(sizes.open(), &dims)?;
+    sizes.select(&wanted).cloned().map_err(|e| Failure::Size(e.to_string()))
+}
+
+/// The sizes of the open dimensions among the dimensions of the arguments.
+pub fn wanted(open: &[OpenDimension], arguments: &[Option<Vec<i64>>]) -> Result<Vec<i64>, Failure> {
+    let of = |open: &OpenDimension| {
+        let dims = arguments.get(open.parameter as usize).and_then(Option::as_ref).ok_or_else(|| {
+            Failure::Usage(format!(
+                "the program has several sizes, and nothing says that of argument {}: give --input with a shape, or one \
+                 size with --shape",
+                open.parameter
+            ))
+        })?;
+        dims.get(open.dimension as usize)
+            .copied()
+            .ok_or_else(|| Failure::Input(format!("argument {} has only {} dimensions", open.parameter, dims.len())))
+    };
+    open.iter().map(of).collect()
 }
 
 /// Says which custom calls lead nowhere; with `strict` the first of them is an error.

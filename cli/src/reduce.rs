@@ -17,7 +17,7 @@ const OUTPUT_LIMIT: u64 = 16 << 20;
 /// `brolga reduce`.
 pub fn reduce(args: &ReduceArgs) -> Result<(), Failure> {
     let words = words(&args.command)?;
-    let (module, _) = load_open_module(&args.module, &args.shapes.options())?;
+    let (module, _) = load_open_module(&args.module, &args.shapes.options()?)?;
     let folder = Scratch::new()?;
     let limit = Duration::from_secs_f64(args.time_limit);
     let mut failure = None;

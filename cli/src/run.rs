@@ -2,11 +2,13 @@
 
 use crate::args::{Engine, RunArgs};
 use crate::failure::Failure;
-use crate::source::{Input, Source, load, load_module};
+use crate::source::{Input, SizedModules, Source, load, load_module, load_sizes};
 use crate::{feeds, input, npy, output, program};
+use brolga_compiler::front::ReadOptions;
 use brolga_compiler::hlo::Module;
-use brolga_compiler::{CompileOptions, Error, interp, text};
-use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunOptions, Shape, room_for};
+use brolga_compiler::{CompileOptions, Error, compile_sizes, interp, size_of, text};
+use brolga_runtime::abi::size_text;
+use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunError, RunOptions, Shape, room_for};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,9 +26,17 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         feeds: feeds::feeds(args, 1)?.into_iter().next().unwrap_or_default(),
         ..RunOptions::default()
     };
-    let result = match load(&args.module, &args.shapes.with_inputs(&args.input))? {
-        Input::Module(module, source) => run_module(args, &options, &module, &source)?,
-        Input::Object(bytes) => run_object(args, &options, &bytes)?,
+    let sizes = args.shapes.sizes();
+    let result = if sizes.len() > 1 {
+        run_sizes(args, &options, &sizes)?
+    } else {
+        match load(&args.module, &args.shapes.with_inputs(&args.input)?)? {
+            Input::Module(module, source) => {
+                let inputs = input::gather_or(&args.input, &parameter_shapes(&module), source.inputs())?;
+                run_module(args, &options, &module, &source, &inputs)?
+            }
+            Input::Object(bytes) => run_object(args, &options, &bytes)?,
+        }
     };
     match &args.output_dir {
         Some(dir) => write_outputs(dir, "out", &result),
@@ -43,7 +53,7 @@ fn run_devices(args: &RunArgs, devices: usize) -> Result<(), Failure> {
             return Err(Failure::Unsupported("compiled code on several devices".to_owned()));
         }
     }
-    let (module, source) = load_module(&args.module, &args.shapes.with_inputs(&args.input))?;
+    let (module, source) = load_module(&args.module, &args.shapes.with_inputs(&args.input)?)?;
     let shapes = parameter_shapes(&module);
     // Inputs come device by device; a device without parameters still needs its empty list.
     let every: Vec<Shape> = (0..devices).flat_map(|_| shapes.iter().cloned()).collect();
@@ -68,42 +78,96 @@ pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
     entry.parameters().into_iter().map(|id| entry.instructions[id].shape.clone()).collect()
 }
 
-fn run_module(args: &RunArgs, options: &RunOptions, module: &Module, source: &Arc<Source>) -> Result<Literal, Failure> {
-    let inputs = input::gather_or(&args.input, &parameter_shapes(module), source.inputs())?;
+/// Options of the compiler for a run.
+fn compile_options(args: &RunArgs) -> CompileOptions {
+    let (parallel_grain, wide_work) = (args.parallel_grain, args.wide_work);
+    CompileOptions { parallel_grain, wide_work, ..CompileOptions::default() }
+}
+
+/// Runs the size of a program that the inputs have, from the object of all sizes where it is compiled.
+fn run_sizes(args: &RunArgs, options: &RunOptions, sizes: &[ReadOptions]) -> Result<Literal, Failure> {
+    let SizedModules { modules, open, source } = load_sizes(&args.module, sizes)?;
+    let wanted = program::wanted(&open, &input::sizes(&args.input))?;
+    let mut found = Vec::new();
+    for module in &modules {
+        found.push(size_of(module, &open).map_err(|e| Failure::program(e, &source))?);
+    }
+    let Some(module) = found.iter().position(|size| *size == wanted).and_then(|k| modules.get(k)) else {
+        let list: Vec<String> = found.iter().map(|size| size_text(&open, size)).collect();
+        let (found, sizes) = (size_text(&open, &wanted), list.join(", "));
+        return Err(Failure::Size(RunError::Size { found, sizes }.to_string()));
+    };
+    let inputs = input::gather(&args.input, &parameter_shapes(module))?;
     if args.engine != Engine::Interp {
-        let (parallel_grain, wide_work) = (args.parallel_grain, args.wide_work);
-        let compile = CompileOptions { parallel_grain, wide_work, ..CompileOptions::default() };
-        match brolga_compiler::compile(module, &compile) {
-            Ok(artifact) if args.engine == Engine::Aot => {
-                let object = by_disk(&artifact.object)?;
-                return run_compiled(options, module, &object, &inputs, args.strict_symbols);
+        match compile_sizes(&modules, &open, &compile_options(args)) {
+            Ok(artifact) => {
+                let object = if args.engine == Engine::Aot { by_disk(&artifact.object)? } else { artifact.object };
+                let sizes = program::load_sizes(&object, args.strict_symbols)?;
+                let program = sizes.select(&wanted).map_err(|e| Failure::Size(e.to_string()))?;
+                return run_compiled(options, module, program, &inputs, args.strict_symbols);
             }
-            Ok(artifact) => return run_compiled(options, module, &artifact.object, &inputs, args.strict_symbols),
-            Err(error @ Error::Unsupported { .. }) if args.engine == Engine::Auto => {
-                eprintln!("note: interpreted, because the compiler refused: {error}");
-            }
-            Err(error) => return Err(Failure::program(error, source)),
+            Err(error) => note_refusal(args, error, &source)?,
         }
     }
+    interpret(args, options, module, &source, &inputs)
+}
+
+/// Whether a program that the compiler refused is interpreted instead; says so.
+fn note_refusal(args: &RunArgs, error: Error, source: &Arc<Source>) -> Result<(), Failure> {
+    match error {
+        Error::Unsupported { .. } if args.engine == Engine::Auto => {
+            eprintln!("note: interpreted, because the compiler refused: {error}");
+            Ok(())
+        }
+        error => Err(Failure::program(error, source)),
+    }
+}
+
+fn run_module(
+    args: &RunArgs,
+    options: &RunOptions,
+    module: &Module,
+    source: &Arc<Source>,
+    inputs: &[Literal],
+) -> Result<Literal, Failure> {
+    if args.engine != Engine::Interp {
+        match brolga_compiler::compile(module, &compile_options(args)) {
+            Ok(artifact) => {
+                let object = if args.engine == Engine::Aot { by_disk(&artifact.object)? } else { artifact.object };
+                let program = program::load(&object, args.strict_symbols)?;
+                return run_compiled(options, module, &program, inputs, args.strict_symbols);
+            }
+            Err(error) => note_refusal(args, error, source)?,
+        }
+    }
+    interpret(args, options, module, source, inputs)
+}
+
+fn interpret(
+    args: &RunArgs,
+    options: &RunOptions,
+    module: &Module,
+    source: &Arc<Source>,
+    inputs: &[Literal],
+) -> Result<Literal, Failure> {
     let mut calls = CustomCalls::new();
     calls.use_process_symbols(true);
     program::report_undefined(&interp::undefined_symbols(module, &calls), args.strict_symbols)?;
     let mut host = interp::RegistryHost(&calls);
     let mut host = interp::Fed { feeds: &options.feeds, host: &mut host };
-    interp::run_with(module, &inputs, &interp::Options::default(), &mut host).map_err(|e| Failure::program(e, source))
+    interp::run_with(module, inputs, &interp::Options::default(), &mut host).map_err(|e| Failure::program(e, source))
 }
 
-/// Runs the object of a module whose source is at hand, so that the result gets its tuples back.
+/// Runs the program of a module whose source is at hand, so that the result gets its tuples back.
 fn run_compiled(
     options: &RunOptions,
     module: &Module,
-    object: &[u8],
+    program: &Program,
     inputs: &[Literal],
     strict: bool,
 ) -> Result<Literal, Failure> {
-    let program = program::load(object, strict)?;
     program::report_undefined(program.undefined_symbols(), strict)?;
-    let mut leaves = call(&program, inputs, options)?.into_iter();
+    let mut leaves = call(program, inputs, options)?.into_iter();
     Literal::from_arrays(module.entry().result_shape(), &mut leaves)
         .ok_or_else(|| Failure::Run("the compiled program has other results than the module".to_owned()))
 }
@@ -121,7 +185,7 @@ fn run_object(args: &RunArgs, options: &RunOptions, bytes: &[u8]) -> Result<Lite
     if args.engine == Engine::Interp {
         return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
     }
-    let program = program::load(bytes, args.strict_symbols)?;
+    let program = program::choose(&program::load_sizes(bytes, args.strict_symbols)?, &args.shapes, &args.input)?;
     program::report_undefined(program.undefined_symbols(), args.strict_symbols)?;
     let parameters: Vec<Shape> =
         program.descriptor().parameters.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();

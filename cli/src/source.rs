@@ -5,6 +5,7 @@ use brolga_compiler::front::{self, Format, ReadOptions};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::shape;
 use brolga_runtime::Literal;
+use brolga_runtime::abi::OpenDimension;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,8 +32,16 @@ impl Source {
 
     /// Reads the module again.
     pub fn read(&self, options: &ReadOptions) -> brolga_compiler::Result<Module> {
-        let bytes = if self.bytes.is_empty() { self.text.as_bytes() } else { &self.bytes };
-        front::read(bytes, self.ending.as_deref(), options).map(|read| read.module)
+        front::read(self.bytes(), self.ending.as_deref(), options).map(|read| read.module)
+    }
+
+    /// Reads the module for several sizes again.
+    pub fn read_sizes(&self, sizes: &[ReadOptions]) -> brolga_compiler::Result<front::ReadSizes> {
+        front::read_sizes(self.bytes(), self.ending.as_deref(), sizes)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.bytes.is_empty() { self.text.as_bytes() } else { &self.bytes }
     }
 
     /// The text; empty for a program that came as a message.
@@ -65,8 +74,7 @@ fn load_with(
     verify: fn(&Module) -> brolga_compiler::Result<()>,
 ) -> Result<Input, Failure> {
     let (name, bytes) = read(path)?;
-    // Standard input has no ending; objects say what they are in their first bytes.
-    if bytes.starts_with(b"\x7fELF") || path.extension().is_some_and(|e| e == "o") {
+    if is_object(path, &bytes) {
         return Ok(Input::Object(bytes));
     }
     let ending = path.extension().and_then(|e| e.to_str());
@@ -82,6 +90,37 @@ fn load_with(
     let module = read.map_err(|e| Failure::program(e, &source))?;
     verify(&module).map_err(|e| Failure::program(e, &source))?;
     Ok(Input::Module(Box::new(module), source))
+}
+
+/// A program that was read for several sizes.
+pub struct SizedModules {
+    /// A module for each size, verified.
+    pub modules: Vec<Module>,
+    /// The dimensions whose sizes tell them apart.
+    pub open: Vec<OpenDimension>,
+    /// What errors show.
+    pub source: Arc<Source>,
+}
+
+/// Reads a module for several sizes; an object is refused.
+pub fn load_sizes(path: &Path, sizes: &[ReadOptions]) -> Result<SizedModules, Failure> {
+    let (name, bytes) = read(path)?;
+    if is_object(path, &bytes) {
+        return Err(Failure::Usage(format!("{}: an object has its sizes already; name one", path.display())));
+    }
+    let ending = path.extension().and_then(|e| e.to_str());
+    let read = front::read_sizes(&bytes, ending, sizes);
+    let is_text = Format::detect(&bytes, ending).is_text();
+    let (text, bytes) = if is_text { (text_of(bytes), Vec::new()) } else { (String::new(), bytes) };
+    let source = Arc::new(Source { name, text, bytes, ending: ending.map(str::to_owned), inputs: Vec::new() });
+    let front::ReadSizes { modules, open } = read.map_err(|e| Failure::program(e, &source))?;
+    modules.iter().try_for_each(shape::verify).map_err(|e| Failure::program(e, &source))?;
+    Ok(SizedModules { modules, open, source })
+}
+
+/// Objects say what they are in their first bytes; standard input has no ending.
+fn is_object(path: &Path, bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF") || path.extension().is_some_and(|e| e == "o")
 }
 
 /// The bytes as text, as far as they are.

@@ -8,7 +8,7 @@ use brolga_compiler::{passes, proto, stablehlo, text};
 
 /// `brolga parse`.
 pub fn parse(args: &ParseArgs) -> Result<(), Failure> {
-    let (module, _) = load_open_module(&args.module, &args.shapes.options())?;
+    let (module, _) = load_open_module(&args.module, &args.shapes.options()?)?;
     let summary = summary_json(&text::summary(&module));
     match &args.summary {
         Some(path) => output::write(path, summary.as_bytes()),
@@ -29,7 +29,7 @@ fn summary_json(summary: &text::Summary) -> String {
 
 /// `brolga opt`.
 pub fn opt(args: &OptArgs) -> Result<(), Failure> {
-    let (mut module, source) = load_module(&args.module, &args.shapes.options())?;
+    let (mut module, source) = load_module(&args.module, &args.shapes.options()?)?;
     if !args.no_passes {
         passes::optimize(&mut module, &passes::PassOptions::default()).map_err(|e| Failure::program(e, &source))?;
     }

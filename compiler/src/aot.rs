@@ -20,8 +20,8 @@
 
 use crate::codegen::target::TargetOptions;
 use crate::front::{self, Argument, ReadOptions};
-use crate::object::{c_header, read_descriptor, rust_bindings, static_archive};
-use crate::{CompileOptions, compile, shape, symbol_name};
+use crate::object::{c_header, read_descriptors, rust_bindings, static_archive};
+use crate::{CompileOptions, compile, compile_sizes, shape, symbol_name};
 use brolga_runtime::Shape;
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
 use std::fmt;
@@ -63,8 +63,8 @@ pub struct Output {
     pub bindings: PathBuf,
     /// The C header.
     pub header: PathBuf,
-    /// What the program says of itself.
-    pub descriptor: DescriptorInfo,
+    /// What the program says of itself, once for each size.
+    pub descriptors: Vec<DescriptorInfo>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +84,7 @@ pub struct Builder {
     out_dir: Option<PathBuf>,
     options: CompileOptions,
     shapes: Vec<(Argument, Shape)>,
+    sizes: Vec<Vec<(Argument, Shape)>>,
     silent: bool,
 }
 
@@ -102,6 +103,22 @@ impl Builder {
     /// The shape of an argument, by its name, whose sizes a StableHLO program leaves open.
     pub fn shape(&mut self, argument: impl Into<String>, shape: Shape) -> &mut Builder {
         self.shapes.push((Argument::Name(argument.into()), shape));
+        self
+    }
+
+    /// A size that the program is compiled for: shapes of arguments, by their names, whose sizes a StableHLO program leaves
+    /// open. Called several times it gives one object for several sizes, and bindings that choose among them.
+    ///
+    /// ```no_run
+    /// # use brolga_runtime::{ElementType, Shape};
+    /// let mut builder = brolga_compiler::aot::Builder::new();
+    /// for batch in [1, 8] {
+    ///     builder.size([("x", Shape::array(ElementType::F32, [batch, 128]))]);
+    /// }
+    /// builder.module("model.mlir").name("model").compile();
+    /// ```
+    pub fn size<N: Into<String>>(&mut self, shapes: impl IntoIterator<Item = (N, Shape)>) -> &mut Builder {
+        self.sizes.push(shapes.into_iter().map(|(name, shape)| (Argument::Name(name.into()), shape)).collect());
         self
     }
 
@@ -177,7 +194,7 @@ impl Builder {
         self.tell(format_args!("cargo:rerun-if-changed={}", path.display()));
         let target = self.target_options();
         let bytes = std::fs::read(path).map_err(|e| at(path, e))?;
-        let (object, descriptor) = match source {
+        let (object, descriptors) = match source {
             Source::Module(_) => self.compile_module(path, bytes, target.clone())?,
             Source::Object(_) => self.take_object(path, bytes, target.triple.as_deref())?,
         };
@@ -185,7 +202,7 @@ impl Builder {
             Some(directory) => directory.clone(),
             None => environment("OUT_DIR").map(PathBuf::from).ok_or_else(|| missing("OUT_DIR is not set"))?,
         };
-        self.write(&directory, object, descriptor, target.triple.as_deref().unwrap_or_default())
+        self.write(&directory, object, descriptors, target.triple.as_deref().unwrap_or_default())
     }
 
     fn compile_module(
@@ -193,18 +210,32 @@ impl Builder {
         path: &Path,
         bytes: Vec<u8>,
         target: TargetOptions,
-    ) -> Result<(Vec<u8>, DescriptorInfo), BuildError> {
+    ) -> Result<(Vec<u8>, Vec<DescriptorInfo>), BuildError> {
         let ending = path.extension().and_then(|e| e.to_str());
-        let options = ReadOptions { shapes: self.shapes.clone(), ..ReadOptions::default() };
-        let module = front::read(&bytes, ending, &options).map_err(|e| at(path, e))?.module;
-        shape::verify(&module).map_err(|e| at(path, e))?;
         let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
         let name = symbol_name(self.name.as_deref().unwrap_or(stem));
         let options = CompileOptions { target, name: Some(name), ..self.options.clone() };
-        let artifact = compile(&module, &options).map_err(|e| at(path, e))?;
+        let read = |shapes: &[(Argument, Shape)]| ReadOptions {
+            shapes: self.shapes.iter().chain(shapes).cloned().collect(),
+            ..ReadOptions::default()
+        };
+        let result = if self.sizes.is_empty() {
+            let read = front::read(&bytes, ending, &read(&[]));
+            read.and_then(|read| {
+                shape::verify(&read.module)?;
+                compile(&read.module, &options).map(|artifact| artifact.object)
+            })
+        } else {
+            let sizes: Vec<ReadOptions> = self.sizes.iter().map(|shapes| read(shapes)).collect();
+            front::read_sizes(&bytes, ending, &sizes).and_then(|read| {
+                read.modules.iter().try_for_each(shape::verify)?;
+                compile_sizes(&read.modules, &read.open, &options).map(|artifact| artifact.object)
+            })
+        };
+        let object = result.map_err(|e| at(path, e))?;
         // As a reader of the object sees it, so that bindings made from the object alone are the same.
-        let descriptor = read_descriptor(&artifact.object).map_err(|e| at(path, e))?;
-        Ok((artifact.object, descriptor))
+        let descriptors = read_descriptors(&object).map_err(|e| at(path, e))?;
+        Ok((object, descriptors))
     }
 
     fn take_object(
@@ -212,8 +243,9 @@ impl Builder {
         path: &Path,
         bytes: Vec<u8>,
         triple: Option<&str>,
-    ) -> Result<(Vec<u8>, DescriptorInfo), BuildError> {
-        let descriptor = read_descriptor(&bytes).map_err(|e| at(path, e))?;
+    ) -> Result<(Vec<u8>, Vec<DescriptorInfo>), BuildError> {
+        let descriptors = read_descriptors(&bytes).map_err(|e| at(path, e))?;
+        let Some(descriptor) = descriptors.first() else { return Err(at(path, "the object holds no program")) };
         let wanted = triple.and_then(|t| t.parse::<target_lexicon::Triple>().ok()).map(|t| t.architecture);
         let fits = match wanted {
             None => true,
@@ -227,20 +259,21 @@ impl Builder {
                 format!("the object is for {}, the build for {}", descriptor.architecture, triple.unwrap_or("?"));
             return Err(at(path, message));
         }
-        if let Some(name) = self.name.as_ref().filter(|n| **n != descriptor.entry) {
-            return Err(at(path, format!("the object's program is called '{}', not '{name}'", descriptor.entry)));
+        let own = descriptor.program_name();
+        if let Some(name) = self.name.as_ref().filter(|n| *n != own) {
+            return Err(at(path, format!("the object's program is called '{own}', not '{name}'")));
         }
-        Ok((bytes, descriptor))
+        Ok((bytes, descriptors))
     }
 
     fn write(
         &self,
         directory: &Path,
         object: Vec<u8>,
-        descriptor: DescriptorInfo,
+        descriptors: Vec<DescriptorInfo>,
         triple: &str,
     ) -> Result<Output, BuildError> {
-        let name = descriptor.entry.clone();
+        let name = descriptors.first().map_or("program", DescriptorInfo::program_name).to_owned();
         // Not `libNAME.a`: a program called `m` must not stand in for the system's mathematics.
         let library_name = format!("brolga_{name}");
         let msvc = triple.ends_with("-msvc");
@@ -251,16 +284,20 @@ impl Builder {
             library: directory.join(file),
             bindings: directory.join(format!("{name}.rs")),
             header: directory.join(format!("{name}.h")),
-            descriptor,
+            descriptors,
         };
-        let symbols = [name.clone(), output.descriptor.descriptor_symbol()];
+        let mut symbols: Vec<String> =
+            output.descriptors.iter().flat_map(|d| [d.entry.clone(), d.descriptor_symbol()]).collect();
+        if output.descriptors.iter().any(|d| !d.open.is_empty()) {
+            symbols.push(format!("{name}_select"));
+        }
         let archive = static_archive(&format!("{name}.o"), &object, &symbols, apple)
             .ok_or_else(|| at(&output.library, "the object is too large for an archive"))?;
         for (path, bytes) in [
             (&output.object, object),
             (&output.library, archive),
-            (&output.bindings, rust_bindings(&output.descriptor).into_bytes()),
-            (&output.header, c_header(&output.descriptor).into_bytes()),
+            (&output.bindings, rust_bindings(&output.descriptors).into_bytes()),
+            (&output.header, c_header(&output.descriptors).into_bytes()),
         ] {
             std::fs::write(path, bytes).map_err(|e| at(path, e))?;
         }
@@ -328,7 +365,7 @@ mod tests {
             "{bindings}"
         );
         assert!(output.library.ends_with("libbrolga_adder.a"));
-        assert_eq!(read_descriptor(&std::fs::read(&output.object).unwrap()).unwrap().entry, "adder");
+        assert_eq!(read_descriptors(&std::fs::read(&output.object).unwrap()).unwrap()[0].entry, "adder");
 
         // The object can be checked in and taken as it is.
         let again = directory.join("again");

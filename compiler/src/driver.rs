@@ -2,6 +2,7 @@
 
 use crate::codegen::DEFAULT_GRAIN;
 use crate::codegen::driver::{CodegenOptions, WIDE_WORK, compile as generate};
+use crate::codegen::selector::selector;
 use crate::codegen::target::{Target, TargetOptions};
 use crate::error::{Error, Result, Site};
 use crate::hlo::Module;
@@ -14,7 +15,9 @@ use crate::memory::schedule::{Assignment, Definition, LeafPlace, Schedule, Value
 use crate::object::{self, ObjectInput};
 use crate::passes::{self, PassOptions, PipelineStats};
 use crate::shape;
-use brolga_runtime::abi::{Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant, leaf_byte_size};
+use brolga_runtime::abi::{
+    Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant, OpenDimension, leaf_byte_size, size_text,
+};
 use brolga_runtime::{ArrayShape, Layout, Shape};
 use std::time::{Duration, Instant};
 
@@ -98,6 +101,116 @@ pub fn compile_with(
     options: &CompileOptions,
     observe: &mut dyn FnMut(&str, &Module),
 ) -> Result<Artifact> {
+    let (target, input, mut artifact) = translate(module, options, observe)?;
+    let clock = Instant::now();
+    artifact.object = object::write(&input, &*target.isa)?;
+    if options.keep_texts {
+        artifact.asm = object::disassemble_object(&input, artifact.descriptor.architecture);
+    }
+    artifact.timings.push(("object", clock.elapsed()));
+    Ok(artifact)
+}
+
+/// A program that was compiled for several sizes.
+#[derive(Clone, Debug)]
+pub struct SizedArtifact {
+    /// The object file: for each size the entry `NAME__SIZES` and its descriptor, and the selector `NAME_select`.
+    pub object: Vec<u8>,
+    /// The name of the whole.
+    pub name: String,
+    /// What was compiled for each size. The code of all is in the one object: their own are empty.
+    pub sizes: Vec<Artifact>,
+}
+
+impl SizedArtifact {
+    /// What the entries say of themselves.
+    pub fn descriptors(&self) -> Vec<DescriptorInfo> {
+        self.sizes.iter().map(|s| s.descriptor.clone()).collect()
+    }
+}
+
+/// Compiles the sizes of one program into one object. `open` are the dimensions whose sizes tell the modules apart, as
+/// [`front::read_sizes`](crate::front::read_sizes) finds them.
+///
+/// # Errors
+/// As [`compile`]; `Invalid` where two modules are of one size.
+pub fn compile_sizes(modules: &[Module], open: &[OpenDimension], options: &CompileOptions) -> Result<SizedArtifact> {
+    compile_sizes_with(modules, open, options, &mut |_, _| {})
+}
+
+/// As [`compile_sizes`]; `observe` sees each module after each pass, with the size and the pass's name.
+///
+/// # Errors
+/// As [`compile_sizes`].
+pub fn compile_sizes_with(
+    modules: &[Module],
+    open: &[OpenDimension],
+    options: &CompileOptions,
+    observe: &mut dyn FnMut(&str, &Module),
+) -> Result<SizedArtifact> {
+    let fault = |constraint: &'static str, message: &str| {
+        Err(Error::Invalid { site: Site::default(), constraint, message: message.to_owned() })
+    };
+    let Some(first) = modules.first() else { return fault("sizes.count", "expected one size at least") };
+    if open.is_empty() {
+        return fault("sizes.open", "expected a program that leaves sizes of its arguments open");
+    }
+    let name = options.name.clone().unwrap_or_else(|| symbol_name(&first.name));
+    let (mut parts, mut sizes, mut machine) = (Vec::new(), Vec::<Artifact>::new(), None);
+    for module in modules {
+        let size = size_of(module, open)?;
+        let text = size_text(open, &size);
+        if sizes.iter().any(|s| s.descriptor.sizes() == size) {
+            return fault("sizes.distinct", &format!("expected different sizes, found {text} twice"));
+        }
+        let options = CompileOptions { name: Some(format!("{name}__{text}")), ..options.clone() };
+        let mut observe = |pass: &str, module: &Module| observe(&format!("{text}-{pass}"), module);
+        let (target, mut input, mut artifact) = translate(module, &options, &mut observe)?;
+        if options.keep_texts {
+            artifact.asm = object::disassemble_object(&input, artifact.descriptor.architecture);
+        }
+        artifact.descriptor.open = open.to_vec();
+        input.descriptors = vec![artifact.descriptor.clone()];
+        parts.push(input);
+        sizes.push(artifact);
+        machine = Some(target);
+    }
+    let Some(target) = machine else { return fault("sizes.count", "expected one size at least") };
+    let functions: usize = parts.iter().map(|p| p.functions.len()).sum();
+    let index = u32::try_from(functions).map_err(|_| Error::Internal("too many functions".to_owned()))?;
+    let input = ObjectInput::merge(parts, |descriptors, entries| {
+        let sizes: Vec<Vec<i64>> = descriptors.iter().map(DescriptorInfo::sizes).collect();
+        selector(&format!("{name}_select"), index, &sizes, entries, &target)
+    })?;
+    let object = object::write(&input, &*target.isa)?;
+    Ok(SizedArtifact { object, name, sizes })
+}
+
+/// The sizes of the open dimensions in a module that was made for one size.
+///
+/// # Errors
+/// `Internal` where the module has no such dimensions.
+pub fn size_of(module: &Module, open: &[OpenDimension]) -> Result<Vec<i64>> {
+    let entry = module.entry();
+    let parameters = entry.parameters();
+    let leaves: Vec<&ArrayShape> =
+        parameters.iter().flat_map(|&p| entry.instructions[p].shape.leaves()).filter_map(Shape::as_array).collect();
+    let of = |open: &OpenDimension| {
+        let leaf = leaves.get(open.parameter as usize);
+        leaf.and_then(|leaf| leaf.dims.get(open.dimension as usize)).copied()
+    };
+    open.iter()
+        .map(of)
+        .collect::<Option<_>>()
+        .ok_or_else(|| Error::Internal("an open dimension is none of the module's".to_owned()))
+}
+
+/// A module as machine code; the artifact's object and assembly are still empty.
+fn translate(
+    module: &Module,
+    options: &CompileOptions,
+    observe: &mut dyn FnMut(&str, &Module),
+) -> Result<(Target, ObjectInput, Artifact)> {
     let mut timings = Timings::new();
     let mut clock = Instant::now();
     let mut lap = |name| {
@@ -120,8 +233,12 @@ pub fn compile_with(
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&module.name));
     let interface = Interface { symbol, module_name: module.name.clone(), leaves: leaves(&module) };
     let emitted = emit(interface, &schedule, &assignment, &target, options, &mut lap)?;
-    let Emitted { object, descriptor, clif, asm } = emitted;
-    Ok(Artifact { object, descriptor, module, schedule, clif, asm, passes: pass_stats, timings })
+    let Emitted { input, clif } = emitted;
+    let descriptor = input.descriptors.first().cloned();
+    let descriptor = descriptor.ok_or_else(|| Error::Internal("an object without a descriptor".to_owned()))?;
+    let (object, asm) = (Vec::new(), String::new());
+    let artifact = Artifact { object, descriptor, module, schedule, clif, asm, passes: pass_stats, timings };
+    Ok((target, input, artifact))
 }
 
 /// Compiles a kernel alone: its inputs are the parameters of the entry, its outputs the results. What it writes in the place
@@ -140,7 +257,8 @@ pub fn compile_kernel(kernel: &Kernel, options: &CompileOptions) -> Result<(Sche
     let leaves = (schedule.parameters.iter().map(leaf).collect(), schedule.results.iter().map(leaf).collect());
     let interface = Interface { symbol, module_name: kernel.name.clone(), leaves };
     let emitted = emit(interface, &schedule, &assignment, &target, options, &mut |_| {})?;
-    Ok((schedule, emitted.object))
+    let object = object::write(&emitted.input, &*target.isa)?;
+    Ok((schedule, object))
 }
 
 /// What callers see of a program.
@@ -151,12 +269,10 @@ struct Interface {
     leaves: (Vec<Leaf>, Vec<Leaf>),
 }
 
-/// A schedule as an object.
+/// A schedule as machine code with its descriptor, and its CLIF where texts were asked for.
 struct Emitted {
-    object: Vec<u8>,
-    descriptor: DescriptorInfo,
+    input: ObjectInput,
     clif: String,
-    asm: String,
 }
 
 fn emit(
@@ -199,17 +315,9 @@ fn emit(
     descriptor.needed_services = code.needed;
     let imports = code.custom_calls.iter().map(|c| c.symbol.clone()).collect();
     descriptor.custom_calls = code.custom_calls;
-    let input = ObjectInput { functions: code.functions, data: code.data, imports, descriptor };
-    let object = object::write(&input, &*target.isa)?;
-    let asm = if options.keep_texts {
-        object::disassemble_object(&input, input.descriptor.architecture)
-    } else {
-        String::new()
-    };
-    lap("object");
-    let descriptor = input.descriptor;
-    let clif = code.clif.join("\n");
-    Ok(Emitted { object, descriptor, clif, asm })
+    let input = ObjectInput { functions: code.functions, data: code.data, imports, descriptors: vec![descriptor] };
+    Ok(Emitted { input, clif: code.clif.join("
+") })
 }
 
 /// Refuses parameters and results whose buffers are larger than a descriptor can say.

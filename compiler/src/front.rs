@@ -8,6 +8,7 @@ use crate::error::{Error, Result, Site};
 use crate::hlo::{Module, SourceLocation};
 use crate::{proto, stablehlo, text};
 use brolga_runtime::Literal;
+use brolga_runtime::abi::OpenDimension;
 
 pub use crate::stablehlo::{Argument, ReadOptions};
 
@@ -135,17 +136,71 @@ pub struct Read {
 /// `Syntax` and `Invalid` for what is wrong with the bytes, `Unsupported` for a program or a form that is not read yet.
 pub fn read(bytes: &[u8], ending: Option<&str>, options: &ReadOptions) -> Result<Read> {
     let format = Format::detect(bytes, ending);
-    let module = match format {
-        Format::HloText => text::parse(utf8(bytes)?)?,
-        Format::StableHloText => stablehlo::read_text(utf8(bytes)?, options)?,
-        Format::HloProto => {
-            let proto::Read { module, inputs } = proto::read(bytes)?;
-            return Ok(Read { format, module, inputs });
+    let (module, inputs) = match stablehlo_program(bytes, format)? {
+        Some(program) => (stablehlo::lower(&program, options)?, Vec::new()),
+        None => {
+            let (module, inputs) = match format {
+                Format::HloProto => proto::read(bytes).map(|proto::Read { module, inputs }| (module, inputs))?,
+                _ => (text::parse(utf8(bytes)?)?, Vec::new()),
+            };
+            check_shapes(&module, options)?;
+            (module, inputs)
         }
-        Format::StableHloBytecode => stablehlo::lower(&stablehlo::bytecode::read(bytes)?, options)?,
-        Format::JaxExport => stablehlo::lower(&stablehlo::export::read(bytes)?, options)?,
     };
-    Ok(Read { format, module, inputs: Vec::new() })
+    Ok(Read { format, module, inputs })
+}
+
+/// The program of a form that may leave sizes open; `None` for HLO.
+fn stablehlo_program(bytes: &[u8], format: Format) -> Result<Option<stablehlo::ir::Program>> {
+    Ok(Some(match format {
+        Format::HloText | Format::HloProto => return Ok(None),
+        Format::StableHloText => stablehlo::parse(utf8(bytes)?)?,
+        Format::StableHloBytecode => stablehlo::bytecode::read(bytes)?,
+        Format::JaxExport => stablehlo::export::read(bytes)?,
+    }))
+}
+
+/// HLO leaves no sizes open: shapes that are given must be those that it has.
+fn check_shapes(module: &Module, options: &ReadOptions) -> Result<()> {
+    let entry = module.entry();
+    let parameters = entry.parameters();
+    for (argument, shape) in &options.shapes {
+        let found = match argument {
+            Argument::Number(n) => parameters.get(*n),
+            Argument::Name(name) => parameters.iter().find(|&&p| entry.instructions[p].name == *name),
+        };
+        let own = found.map(|&p| &entry.instructions[p].shape);
+        if own.is_none_or(|own| own.without_layout() != shape.without_layout()) {
+            let own = own.map_or_else(|| "no such parameter".to_owned(), |own| format!("{:#}", own.without_layout()));
+            let message = format!("expected the shape that the program has for {argument}, {own}, found {shape:#}");
+            return Err(Error::Invalid { site: Site::default(), constraint: "argument.shape", message });
+        }
+    }
+    Ok(())
+}
+
+/// What was read for several sizes.
+#[derive(Clone, Debug)]
+pub struct ReadSizes {
+    /// A module for each size. Shapes are not verified, see [`crate::shape::verify`].
+    pub modules: Vec<Module>,
+    /// The dimensions whose sizes the program leaves open.
+    pub open: Vec<OpenDimension>,
+}
+
+/// Reads a program that leaves sizes open once for each of `sizes`.
+///
+/// # Errors
+/// As [`read`]; `Invalid` for a program that leaves no sizes open.
+pub fn read_sizes(bytes: &[u8], ending: Option<&str>, sizes: &[ReadOptions]) -> Result<ReadSizes> {
+    let format = Format::detect(bytes, ending);
+    let Some(program) = stablehlo_program(bytes, format)? else {
+        let message = format!("expected a program that leaves sizes open, found {}", format.name());
+        return Err(Error::Invalid { site: Site::default(), constraint: "sizes.open", message });
+    };
+    let open = stablehlo::open_dimensions(&program)?;
+    let modules = sizes.iter().map(|options| stablehlo::lower(&program, options)).collect::<Result<_>>()?;
+    Ok(ReadSizes { modules, open })
 }
 
 /// The bytes as text, or where they cease to be.

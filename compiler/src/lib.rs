@@ -37,5 +37,8 @@ mod error;
 #[doc = include_str!("../../docs/guide.md")]
 struct Pages;
 
-pub use driver::{Artifact, CompileOptions, Timings, compile, compile_kernel, compile_with, symbol_name};
+pub use driver::{
+    Artifact, CompileOptions, SizedArtifact, Timings, compile, compile_kernel, compile_sizes, compile_sizes_with,
+    compile_with, size_of, symbol_name,
+};
 pub use error::{Error, Result, Site};

@@ -19,6 +19,7 @@ pub mod lanes;
 pub mod nest;
 mod parallel;
 pub mod registers;
+pub mod selector;
 pub mod sort;
 pub mod target;
 pub mod tile;

@@ -15,6 +15,7 @@ pub fn disassemble_object(input: &ObjectInput, architecture: Architecture) -> St
             Target::Function(i) => input.functions.get(i as usize).map(|f| f.symbol.clone()),
             Target::Data(i) => input.data.get(i as usize).map(|d| d.symbol.clone()),
             Target::Import(i) => input.imports.get(i as usize).cloned(),
+            Target::Descriptor(i) => input.descriptors.get(i as usize).map(|d| d.descriptor_symbol()),
             Target::Here(offset) => Some(format!(".+{offset:#x}")),
         };
         name.unwrap_or_else(|| format!("{target:?}"))

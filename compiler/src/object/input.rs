@@ -14,19 +14,82 @@ pub mod namespace {
     pub const DATA: u32 = 1;
     /// The index is that of a symbol in [`ObjectInput::imports`](super::ObjectInput::imports).
     pub const IMPORT: u32 = 2;
+    /// The index is that of a descriptor in [`ObjectInput::descriptors`](super::ObjectInput::descriptors).
+    pub const DESCRIPTOR: u32 = 3;
 }
 
 /// Everything that goes into one object file.
 #[derive(Clone, Debug)]
 pub struct ObjectInput {
-    /// The functions. Exactly one is exported, and its symbol is the descriptor's entry.
+    /// The functions. Those exported are the descriptors' entries in their order and, of a program for several sizes, the
+    /// selector behind them.
     pub functions: Vec<CompiledFunction>,
     /// Constants and other data.
     pub data: Vec<DataObject>,
     /// Undefined symbols: the functions of custom calls.
     pub imports: Vec<String>,
-    /// What the program says of itself. Its hash is computed here.
-    pub descriptor: DescriptorInfo,
+    /// What the program says of itself, once for each size that it was compiled for. Hashes are computed here.
+    pub descriptors: Vec<DescriptorInfo>,
+}
+
+impl ObjectInput {
+    /// Puts the sizes of one program into one object. Their symbols must differ; `selector` names the function that chooses
+    /// among them, made from the descriptors and the numbers of their entry functions.
+    ///
+    /// # Errors
+    /// Those of `selector`, and where a part has no entry.
+    pub fn merge(
+        parts: Vec<ObjectInput>,
+        selector: impl FnOnce(&[DescriptorInfo], &[u32]) -> Result<CompiledFunction>,
+    ) -> Result<ObjectInput> {
+        let mut all =
+            ObjectInput { functions: Vec::new(), data: Vec::new(), imports: Vec::new(), descriptors: Vec::new() };
+        let mut entries = Vec::new();
+        for part in parts {
+            let base = |n: usize| u32::try_from(n).map_err(|_| Error::Internal("too many symbols".into()));
+            let (functions, data, descriptors) =
+                (base(all.functions.len())?, base(all.data.len())?, base(all.descriptors.len())?);
+            // The same function outside the object is one symbol for all sizes.
+            let mut imports = Vec::with_capacity(part.imports.len());
+            for symbol in part.imports {
+                let known = all.imports.iter().position(|s| *s == symbol);
+                imports.push(base(known.unwrap_or(all.imports.len()))?);
+                if known.is_none() {
+                    all.imports.push(symbol);
+                }
+            }
+            let moved = |target: Target| -> Result<Target> {
+                Ok(match target {
+                    Target::Function(i) => Target::Function(functions + i),
+                    Target::Data(i) => Target::Data(data + i),
+                    Target::Descriptor(i) => Target::Descriptor(descriptors + i),
+                    Target::Here(offset) => Target::Here(offset),
+                    Target::Import(i) => {
+                        let import = imports.get(i as usize).copied();
+                        Target::Import(import.ok_or_else(|| Error::Internal(format!("there is no import {i}")))?)
+                    }
+                })
+            };
+            for mut function in part.functions {
+                for reloc in &mut function.relocs {
+                    reloc.target = moved(reloc.target)?;
+                }
+                if function.exported {
+                    entries.push(base(all.functions.len())?);
+                }
+                all.functions.push(function);
+            }
+            for mut object in part.data {
+                for reloc in &mut object.relocs {
+                    reloc.target = moved(reloc.target)?;
+                }
+                all.data.push(object);
+            }
+            all.descriptors.extend(part.descriptors);
+        }
+        all.functions.push(selector(&all.descriptors, &entries)?);
+        Ok(all)
+    }
 }
 
 /// One function's machine code.
@@ -34,7 +97,7 @@ pub struct ObjectInput {
 pub struct CompiledFunction {
     /// Its symbol.
     pub symbol: String,
-    /// True for the entry function only.
+    /// True for entry functions and the selector.
     pub exported: bool,
     /// Alignment of its first byte.
     pub alignment: u64,
@@ -66,6 +129,8 @@ pub enum Target {
     Data(u32),
     /// An undefined symbol.
     Import(u32),
+    /// A descriptor.
+    Descriptor(u32),
     /// A place in the function itself.
     Here(u32),
 }
@@ -104,6 +169,7 @@ impl CodeReloc {
                     namespace::FUNCTION => Target::Function(name.index),
                     namespace::DATA => Target::Data(name.index),
                     namespace::IMPORT => Target::Import(name.index),
+                    namespace::DESCRIPTOR => Target::Descriptor(name.index),
                     other => return Err(Error::Internal(format!("unknown namespace {other} in a relocation"))),
                 }
             }

@@ -4,12 +4,29 @@ use crate::{Error, Result};
 use brolga_runtime::abi::{DescriptorInfo, HASH_OFFSET, MAGIC, object_hash};
 use object::{File, Object, ObjectSection, ObjectSymbol, SymbolSection};
 
-/// The descriptor in the bytes of an object file, whatever machine it is for. The content hash is checked.
+fn fail(what: &str) -> Error {
+    Error::Target(format!("not a usable object: {what}"))
+}
+
+/// The descriptor in the bytes of an object file for one size, whatever machine it is for. The content hash is checked.
+///
+/// # Errors
+/// Where the bytes are not an object that this compiler wrote, or were changed since, or are for several sizes.
+pub fn read_descriptor(bytes: &[u8]) -> Result<DescriptorInfo> {
+    let mut all = read_descriptors(bytes)?;
+    match (all.pop(), all.is_empty()) {
+        (Some(one), true) => Ok(one),
+        _ => Err(fail("it holds a program for several sizes")),
+    }
+}
+
+/// The descriptors in the bytes of an object file, one for each size, whatever machine it is for. The content hash is
+/// checked.
 ///
 /// # Errors
 /// Where the bytes are not an object that this compiler wrote, or were changed since.
-pub fn read_descriptor(bytes: &[u8]) -> Result<DescriptorInfo> {
-    let fail = |what: &str| Error::Target(format!("not a usable object: {what}"));
+pub fn read_descriptors(bytes: &[u8]) -> Result<Vec<DescriptorInfo>> {
+    let (mut found, mut holes) = (Vec::new(), Vec::new());
     let file = File::parse(bytes).map_err(|e| fail(&e.to_string()))?;
     for symbol in file.symbols() {
         let SymbolSection::Section(index) = symbol.section() else {
@@ -29,10 +46,15 @@ pub fn read_descriptor(bytes: &[u8]) -> Result<DescriptorInfo> {
         };
         let descriptor = DescriptorInfo::decode(blob).map_err(|e| fail(&e.to_string()))?;
         let hole = section.file_range().and_then(|(at, _)| usize::try_from(at).ok()?.checked_add(start + HASH_OFFSET));
-        if hole.and_then(|hole| object_hash(bytes, hole)) != Some(descriptor.hash) {
-            return Err(fail("its content does not match its hash"));
-        }
-        return Ok(descriptor);
+        holes.push(hole.ok_or_else(|| fail("its descriptor lies nowhere"))?);
+        found.push(descriptor);
     }
-    Err(fail("it has no Brolga descriptor"))
+    let hash = object_hash(bytes, &holes);
+    if found.is_empty() {
+        return Err(fail("it has no Brolga descriptor"));
+    }
+    if found.iter().any(|d: &DescriptorInfo| Some(d.hash) != hash) {
+        return Err(fail("its content does not match its hash"));
+    }
+    Ok(found)
 }

@@ -3,8 +3,8 @@
 //! Problem: codegen compiles functions one by one, on several threads. What ships is one relocatable object that a
 //! linker, the in-memory loader and a C or Rust caller all understand.
 //!
-//! Invariant: the same [`ObjectInput`] and target give the same bytes. Only the entry function and the descriptor are
-//! visible outside; the only undefined symbols are the imports, which are custom calls. A reference that would need a
+//! Invariant: the same [`ObjectInput`] and target give the same bytes. Only the entry function and the descriptor, of a
+//! program for several sizes those of each size and the selector, are visible outside; the only undefined symbols are the imports, which are custom calls. A reference that would need a
 //! library function is an error here, not a surprise at link time.
 //!
 //! Algorithm: declare every symbol in order, append functions to `.text` and data to `.rodata` or `.data`, turn
@@ -21,6 +21,7 @@ mod input;
 mod inspect;
 mod names;
 mod reloc;
+mod sized_bindings;
 mod write;
 
 #[cfg(test)]
@@ -31,5 +32,5 @@ pub use bindings::rust_bindings;
 pub use disasm::{disassemble, disassemble_object};
 pub use header::c_header;
 pub use input::{CodeReloc, CompiledFunction, DataInit, DataObject, DataReloc, ObjectInput, Target, namespace};
-pub use inspect::read_descriptor;
+pub use inspect::{read_descriptor, read_descriptors};
 pub use write::{architecture, isa_features, write};

@@ -118,7 +118,7 @@ fn program(
     descriptor.parameters = vec![scalar_leaf("x"), scalar_leaf("y")];
     descriptor.results = vec![scalar_leaf("")];
     let functions = std::iter::once(entry).chain(others).collect();
-    ObjectInput { functions, data: Vec::new(), imports: Vec::new(), descriptor }
+    ObjectInput { functions, data: Vec::new(), imports: Vec::new(), descriptors: vec![descriptor] }
 }
 
 fn run(program: &Program) -> f32 {
@@ -156,7 +156,7 @@ fn with_import(isa: &OwnedTargetIsa, symbol: &str) -> ObjectInput {
     let s = || signature(&[types::F32], &[types::F32]);
     let mut input = program(isa, |b, sum| call(b, namespace::IMPORT, 0, s(), &[sum])[0], Vec::new());
     input.imports = vec![symbol.into()];
-    input.descriptor.custom_calls =
+    input.descriptors[0].custom_calls =
         vec![CustomCallInfo { symbol: symbol.into(), abi: CustomCallAbi::Original, line: 12 }];
     input
 }
@@ -249,7 +249,7 @@ fn a_missing_symbol_is_named_with_its_line() {
 fn donated_parameters_share_their_buffer() {
     let isa = host();
     let mut input = program(&isa, |_, sum| sum, Vec::new());
-    input.descriptor.aliases = vec![Alias { parameter: 0, result: 0, must: true }];
+    input.descriptors[0].aliases = vec![Alias { parameter: 0, result: 0, must: true }];
     let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
     let (x, y) = (ArrayLiteral::scalar(1.5f32), ArrayLiteral::scalar(2.0f32));
     assert_eq!(program.run(&[&x, &y]).unwrap(), [ArrayLiteral::scalar(3.5f32)]);
@@ -282,7 +282,8 @@ fn layouts_are_the_programs_business_only() {
     column.layout = Some(Layout { minor_to_major: vec![0, 1], ..Layout::default() });
     descriptor.parameters = vec![Leaf::new(column)];
     descriptor.results = vec![Leaf::new(plain)];
-    let input = ObjectInput { functions: vec![entry], data: Vec::new(), imports: Vec::new(), descriptor };
+    let input =
+        ObjectInput { functions: vec![entry], data: Vec::new(), imports: Vec::new(), descriptors: vec![descriptor] };
     let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
     let x = ArrayLiteral::from_elements(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]);
     let y = program.run(&[&x]).unwrap();
@@ -326,7 +327,12 @@ fn parallel_loops_reach_every_task() {
     descriptor.results = vec![Leaf::new(ArrayShape::new(ElementType::S64, [1000]))];
     descriptor.needed_services = Services::PARALLEL_FOR;
     descriptor.workspace_per_worker = 64;
-    let input = ObjectInput { functions: vec![entry, body], data: Vec::new(), imports: Vec::new(), descriptor };
+    let input = ObjectInput {
+        functions: vec![entry, body],
+        data: Vec::new(),
+        imports: Vec::new(),
+        descriptors: vec![descriptor],
+    };
     let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
     let expected: Vec<i64> = (0..1000).collect();
     for threads in [1, 2, 5] {
@@ -391,7 +397,7 @@ fn features_that_the_processor_lacks_are_named() {
     let isa = isa("x86_64-unknown-linux-gnu", &["has_avx", "has_fma"]);
     assert_eq!(isa_features(&*isa).to_string(), "avx,fma");
     let mut input = program(&isa, |_, sum| sum, Vec::new());
-    input.descriptor.needed_services = brolga_runtime::abi::Services(1 << 40);
+    input.descriptors[0].needed_services = brolga_runtime::abi::Services(1 << 40);
     let error = Program::from_object(&write(&input, &*isa).unwrap()).unwrap_err();
     assert!(matches!(error, LoadError::Services { .. } | LoadError::Features { .. }), "{error}");
 }
@@ -467,11 +473,11 @@ fn a_c_program_links_the_object() {
     std::fs::create_dir_all(&directory).unwrap();
     let isa = host();
     let mut input = with_data(&isa);
-    input.descriptor.module_name = "a */ module".into();
-    input.descriptor.workspace_fixed = 100;
-    input.descriptor.workspace_per_worker = 64;
+    input.descriptors[0].module_name = "a */ module".into();
+    input.descriptors[0].workspace_fixed = 100;
+    input.descriptors[0].workspace_per_worker = 64;
     std::fs::write(directory.join("sum.o"), write(&input, &*isa).unwrap()).unwrap();
-    std::fs::write(directory.join("sum.h"), c_header(&input.descriptor)).unwrap();
+    std::fs::write(directory.join("sum.h"), c_header(&input.descriptors)).unwrap();
     let main = r#"
         #include <stdio.h>
         #include <string.h>

@@ -58,17 +58,21 @@ pub fn isa_features(isa: &dyn TargetIsa) -> IsaFeatures {
 /// Where the target has no object format here, or the input contradicts itself (a bug of the code generator).
 pub fn write(input: &ObjectInput, isa: &dyn TargetIsa) -> Result<Vec<u8>> {
     check(input)?;
-    let mut descriptor = input.descriptor.clone();
-    descriptor.architecture = architecture(isa)?;
-    descriptor.features = isa_features(isa);
-    descriptor.hash = [0; HASH_SIZE];
-    let Some(blob) = descriptor.encode() else {
-        let feature =
-            "parameters and results beyond what a descriptor holds: 2^60 bytes of one, or too many".to_owned();
-        return Err(Error::Unsupported { site: Site::default(), feature });
-    };
     let mut writer = Writer::new(isa)?;
-    writer.descriptor(&descriptor, &blob);
+    let mut blobs = Vec::with_capacity(input.descriptors.len());
+    for descriptor in &input.descriptors {
+        let mut descriptor = descriptor.clone();
+        descriptor.architecture = architecture(isa)?;
+        descriptor.features = isa_features(isa);
+        descriptor.hash = [0; HASH_SIZE];
+        let Some(blob) = descriptor.encode() else {
+            let feature =
+                "parameters and results beyond what a descriptor holds: 2^60 bytes of one, or too many".to_owned();
+            return Err(Error::Unsupported { site: Site::default(), feature });
+        };
+        writer.descriptor(&descriptor, &blob);
+        blobs.push(blob);
+    }
     writer.declare(input);
     for (i, function) in input.functions.iter().enumerate() {
         writer.function(i, function)?;
@@ -77,27 +81,38 @@ pub fn write(input: &ObjectInput, isa: &dyn TargetIsa) -> Result<Vec<u8>> {
         writer.data(i, data)?;
     }
     let mut bytes = writer.finish()?;
-    seal(&mut bytes, &blob)?;
+    seal(&mut bytes, &blobs)?;
     Ok(bytes)
 }
 
-/// Puts the hash of the file into the descriptor, which still stands there without one.
-fn seal(bytes: &mut [u8], blob: &[u8]) -> Result<()> {
-    let hole = bytes.windows(blob.len()).position(|w| w == blob).map(|at| at + HASH_OFFSET);
-    let sealed = hole.and_then(|hole| {
-        let hash = object_hash(bytes, hole)?;
-        bytes.get_mut(hole..hole + HASH_SIZE)?.copy_from_slice(&hash);
-        Some(())
-    });
-    sealed.ok_or_else(|| Error::Internal("the descriptor is missing in the object".into()))
+/// Puts the hash of the file, which leaves out all hashes, into the descriptors, which still stand there without one.
+fn seal(bytes: &mut [u8], blobs: &[Vec<u8>]) -> Result<()> {
+    let missing = || Error::Internal("the descriptor is missing in the object".into());
+    let (mut holes, mut from) = (Vec::with_capacity(blobs.len()), 0);
+    for blob in blobs {
+        let rest = bytes.get(from..).ok_or_else(missing)?;
+        let at = rest.windows(blob.len()).position(|w| w == blob).ok_or_else(missing)?;
+        holes.push(from + at + HASH_OFFSET);
+        from += at + blob.len();
+    }
+    let hash = object_hash(bytes, &holes).ok_or_else(missing)?;
+    for hole in holes {
+        bytes.get_mut(hole..hole + HASH_SIZE).ok_or_else(missing)?.copy_from_slice(&hash);
+    }
+    Ok(())
 }
 
 fn check(input: &ObjectInput) -> Result<()> {
     let exported: Vec<&str> = input.functions.iter().filter(|f| f.exported).map(|f| f.symbol.as_str()).collect();
-    if exported != [input.descriptor.entry.as_str()] {
-        return internal(format!("the exported functions are {exported:?}, not '{}'", input.descriptor.entry));
+    let entries: Vec<&str> = input.descriptors.iter().map(|d| d.entry.as_str()).collect();
+    let selectors = usize::from(input.descriptors.iter().any(|d| !d.open.is_empty()));
+    if entries.is_empty() || !exported.starts_with(&entries) || exported.len() != entries.len() + selectors {
+        return internal(format!("the exported functions are {exported:?}, not {entries:?}"));
     }
-    let mut symbols = HashSet::from([input.descriptor.descriptor_symbol()]);
+    let mut symbols: HashSet<String> = input.descriptors.iter().map(DescriptorInfo::descriptor_symbol).collect();
+    if symbols.len() != entries.len() {
+        return internal(format!("two of the entries {entries:?} have one name"));
+    }
     let names = input.functions.iter().map(|f| &f.symbol).chain(input.data.iter().map(|d| &d.symbol));
     for name in names.chain(&input.imports) {
         if name.is_empty() || name.contains('\0') || !symbols.insert(name.clone()) {
@@ -143,6 +158,10 @@ struct Writer {
     functions: Vec<SymbolId>,
     data: Vec<SymbolId>,
     imports: Vec<SymbolId>,
+    descriptors: Vec<SymbolId>,
+    /// Other symbols of what is exported, for references from inside: code that a shared library takes in may not refer
+    /// directly to what another library could replace.
+    local: HashMap<SymbolId, SymbolId>,
     /// Symbols of places within functions: (function, offset).
     labels: HashMap<(usize, u32), SymbolId>,
     /// Held back until every symbol has its place.
@@ -182,6 +201,8 @@ impl Writer {
             functions: Vec::new(),
             data: Vec::new(),
             imports: Vec::new(),
+            descriptors: Vec::new(),
+            local: HashMap::new(),
             labels: HashMap::new(),
             relocations: Vec::new(),
         })
@@ -200,11 +221,36 @@ impl Writer {
         })
     }
 
-    /// The descriptor comes first of all data, so that its bytes are the first of their kind in the file.
+    /// Descriptors come first of all data, so that their bytes are the first of their kind in the file.
     fn descriptor(&mut self, descriptor: &DescriptorInfo, blob: &[u8]) {
         let symbol = self.symbol(&descriptor.descriptor_symbol(), SymbolKind::Data, SymbolScope::Dynamic);
         let section = self.object.section_id(StandardSection::ReadOnlyData);
         self.object.add_symbol_data(symbol, section, blob, 8);
+        self.descriptors.push(symbol);
+    }
+
+    /// A symbol of this object alone for something that others see too, once that has its place.
+    fn local(&mut self, symbol: SymbolId) -> SymbolId {
+        let seen = self.object.symbol(symbol);
+        if seen.scope == SymbolScope::Compilation || seen.section == SymbolSection::Undefined {
+            return symbol;
+        }
+        if let Some(&local) = self.local.get(&symbol) {
+            return local;
+        }
+        let alias = Symbol {
+            name: [seen.name.as_slice(), b".local"].concat(),
+            scope: SymbolScope::Compilation,
+            value: seen.value,
+            size: seen.size,
+            kind: seen.kind,
+            weak: seen.weak,
+            section: seen.section,
+            flags: SymbolFlags::None,
+        };
+        let local = self.object.add_symbol(alias);
+        self.local.insert(symbol, local);
+        local
     }
 
     fn declare(&mut self, input: &ObjectInput) {
@@ -228,6 +274,7 @@ impl Writer {
             Target::Function(i) => self.functions.get(i as usize),
             Target::Data(i) => self.data.get(i as usize),
             Target::Import(i) => self.imports.get(i as usize),
+            Target::Descriptor(i) => self.descriptors.get(i as usize),
             Target::Here(_) => None,
         };
         found.copied().ok_or_else(|| Error::Internal(format!("a relocation refers to {target:?}")))
@@ -252,7 +299,10 @@ impl Writer {
         for reloc in &relocs {
             let target = match reloc.target {
                 Target::Here(offset) => self.label(index, section, start, offset),
-                other => self.target(other)?,
+                other => {
+                    let target = self.target(other)?;
+                    self.local(target)
+                }
             };
             self.relocate(section, start + u64::from(reloc.offset), reloc, target)?;
         }

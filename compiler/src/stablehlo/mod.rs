@@ -20,6 +20,8 @@ mod tests;
 use crate::error::Result;
 use crate::hlo::Module;
 use brolga_runtime::Shape;
+use brolga_runtime::abi::OpenDimension;
+use std::fmt;
 
 /// What a reader is told besides the program.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,16 @@ pub enum Argument {
     Name(String),
 }
 
+/// `argument 0`, `argument 'x'`.
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Argument::Number(number) => write!(f, "argument {number}"),
+            Argument::Name(name) => write!(f, "argument '{name}'"),
+        }
+    }
+}
+
 /// Reads StableHLO text, pretty or generic, and converts it.
 ///
 /// # Errors
@@ -53,6 +65,14 @@ pub fn read_text(source: &str, options: &ReadOptions) -> Result<Module> {
 /// `Syntax` for what is not MLIR, `Unsupported` for forms of MLIR that StableHLO programs do not have.
 pub fn parse(source: &str) -> Result<ir::Program> {
     text::parse(source)
+}
+
+/// The dimensions of the entry's arguments whose sizes a program leaves open, by the leaves of the arguments.
+///
+/// # Errors
+/// `Invalid` where the program has no entry, `Unsupported` where the number of dimensions is open too.
+pub fn open_dimensions(program: &ir::Program) -> Result<Vec<OpenDimension>> {
+    lower::open_dimensions(program)
 }
 
 /// Converts a program that a reader made. Shapes are not verified beyond the rules of single instructions.

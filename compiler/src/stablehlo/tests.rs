@@ -339,6 +339,36 @@ fn special_functions_have_their_values() {
     }
 }
 
+/// A cumulative sum over a dimension whose size is open, as JAX writes it.
+#[test]
+fn a_window_told_by_operands_is_read() {
+    let body = "%n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+        %size = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+        %one = stablehlo.constant dense<1> : tensor<1xi32>
+        %low = stablehlo.subtract %size, %one : tensor<1xi32>
+        %none = stablehlo.constant dense<0> : tensor<1xi32>
+        %pair = stablehlo.concatenate %low, %none, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+        %padding = stablehlo.reshape %pair : (tensor<2xi32>) -> tensor<1x2xi32>
+        %zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %0 = stablehlo.custom_call @stablehlo.dynamic_reduce_window(%x, %zero, %size, %one, %one, %one, %padding)
+            {called_computations = [@sum]} : (tensor<?xf32>, tensor<f32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>,
+            tensor<1xi32>, tensor<1x2xi32>) -> tensor<?xf32>
+        return %0 : tensor<?xf32>";
+    let reducer = "func.func private @sum(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
+        %0 = stablehlo.add %a, %b : tensor<f32>
+        return %0 : tensor<f32>\n}\n";
+    let source = format!("{}{reducer}", main("%x: tensor<?xf32>) -> tensor<?xf32>", body));
+    let sized = |n| ReadOptions { sizes: vec![Some(vec![n])], ..ReadOptions::default() };
+    let module = read_text(&source, &sized(4)).unwrap_or_else(|e| panic!("{e}"));
+    shape::verify(&module).unwrap();
+    let result = interp::run(&module, &[floats(&[1.0, 2.0, 3.0, 4.0])], &Options::default()).unwrap();
+    assert_eq!(result, floats(&[1.0, 3.0, 6.0, 10.0]));
+    let short = source.replace("%one, %padding)", "%padding)");
+    let short = short.replacen("tensor<f32>, tensor<1xi32>, ", "tensor<f32>, ", 1);
+    let error = read_text(&short, &sized(4)).unwrap_err();
+    assert!(error.to_string().contains("expected 7 operands"), "{error}");
+}
+
 #[test]
 fn mistakes_are_placed() {
     let cases = [

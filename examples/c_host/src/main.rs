@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let directory = std::env::temp_dir().join(format!("brolga-c-host-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join("program.o"), &artifact.object)?;
-    std::fs::write(directory.join("program.h"), c_header(&artifact.descriptor))?;
+    std::fs::write(directory.join("program.h"), c_header(&[artifact.descriptor]))?;
     std::fs::write(directory.join("main.c"), MAIN)?;
     let arguments = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-o", "host", "main.c", "program.o"];
     let built = Command::new(&compiler).args(arguments).current_dir(&directory).output()?;

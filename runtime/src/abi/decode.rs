@@ -2,7 +2,7 @@
 
 use super::descriptor::{
     ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DescriptorInfo, HASH_OFFSET,
-    HEADER_SIZE, LEAF_SIZE, Leaf, MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant, Services,
+    HEADER_SIZE, LEAF_SIZE, Leaf, MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
 };
 use super::{ABI_VERSION, IsaFeatures, leaf_byte_size, storage_bits};
 use crate::{ArrayShape, ElementType, Layout};
@@ -162,6 +162,15 @@ impl DescriptorInfo {
             };
             custom_calls.push(CustomCallInfo { symbol: r.text(at)?, abi, line: r.u32(at + 12)? });
         }
+        let mut open = Vec::new();
+        for at in r.table(128, OPEN_SIZE)? {
+            let dimension = OpenDimension { parameter: r.u32(at)?, dimension: r.u32(at + 4)? };
+            let leaf = parameters.get(dimension.parameter as usize);
+            if leaf.is_none_or(|leaf| dimension.dimension as usize >= leaf.shape.rank()) {
+                return bad("an open dimension does not exist");
+            }
+            open.push(dimension);
+        }
         let workspace_per_worker = r.u64(64)?;
         if workspace_per_worker % 64 != 0 {
             return bad("the workspace of a worker is not a multiple of 64");
@@ -181,6 +190,7 @@ impl DescriptorInfo {
             needed_services: Services(r.u64(40)?),
             optional_services: Services(r.u64(48)?),
             custom_calls,
+            open,
         })
     }
 
@@ -229,6 +239,7 @@ mod tests {
         d.hash = [7; 16];
         d.custom_calls =
             vec![CustomCallInfo { symbol: "my_call".into(), abi: CustomCallAbi::StatusReturning, line: 12 }];
+        d.open = vec![OpenDimension { parameter: 0, dimension: 1 }, OpenDimension { parameter: 1, dimension: 0 }];
         d
     }
 
@@ -241,6 +252,8 @@ mod tests {
         // SAFETY: the blob is a whole descriptor.
         assert_eq!(unsafe { DescriptorInfo::decode_raw(blob.as_ptr()) }.unwrap(), d);
         assert_eq!(d.workspace_size(3), Some(128 + 3 * 64));
+        assert_eq!((d.sizes(), d.size_text().as_str()), (vec![3, 7], "3_7"));
+        assert_eq!(DescriptorInfo { entry: "mlp__3_7".into(), ..d.clone() }.program_name(), "mlp");
     }
 
     #[test]

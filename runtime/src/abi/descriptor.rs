@@ -23,6 +23,7 @@ pub const MAX_LEAVES: usize = 1 << 20;
 pub(super) const LEAF_SIZE: usize = 48;
 pub(super) const ALIAS_SIZE: usize = 12;
 pub(super) const CUSTOM_CALL_SIZE: usize = 16;
+pub(super) const OPEN_SIZE: usize = 8;
 pub(super) const LEAF_DYNAMIC: u32 = 1;
 pub(super) const LEAF_ROW_MAJOR: u32 = 2;
 
@@ -220,6 +221,31 @@ pub struct CustomCallInfo {
     pub line: u32,
 }
 
+/// A dimension of a parameter whose size the source program leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpenDimension {
+    /// Number of the parameter leaf.
+    pub parameter: u32,
+    /// Number of the dimension.
+    pub dimension: u32,
+}
+
+/// Sizes of `open` dimensions as names show them: `x` between those of one parameter, `_` before the next, `8x128_8`.
+pub fn size_text(open: &[OpenDimension], sizes: &[i64]) -> String {
+    let mut out = String::new();
+    let mut last = None;
+    for (open, size) in open.iter().zip(sizes) {
+        match last {
+            Some(parameter) if parameter == open.parameter => out.push('x'),
+            Some(_) => out.push('_'),
+            None => {}
+        }
+        out.push_str(&size.to_string());
+        last = Some(open.parameter);
+    }
+    out
+}
+
 /// What a compiled program says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescriptorInfo {
@@ -252,6 +278,9 @@ pub struct DescriptorInfo {
     pub optional_services: Services,
     /// Undefined symbols of the object.
     pub custom_calls: Vec<CustomCallInfo>,
+    /// Of an object for several sizes: the dimensions whose sizes tell its entries apart, in order. Empty for a program
+    /// of one size.
+    pub open: Vec<OpenDimension>,
 }
 
 impl DescriptorInfo {
@@ -272,7 +301,28 @@ impl DescriptorInfo {
             needed_services: Services::NONE,
             optional_services: Services::NONE,
             custom_calls: Vec::new(),
+            open: Vec::new(),
         }
+    }
+
+    /// The sizes of the open dimensions that this entry was compiled for.
+    pub fn sizes(&self) -> Vec<i64> {
+        let size = |open: &OpenDimension| {
+            let leaf = self.parameters.get(open.parameter as usize);
+            leaf.and_then(|leaf| leaf.shape.dims.get(open.dimension as usize)).copied().unwrap_or(0)
+        };
+        self.open.iter().map(size).collect()
+    }
+
+    /// [`DescriptorInfo::sizes`] as names show them.
+    pub fn size_text(&self) -> String {
+        size_text(&self.open, &self.sizes())
+    }
+
+    /// The name of the whole program: the entry's, without the size of an object for several.
+    pub fn program_name(&self) -> &str {
+        let suffix = format!("__{}", self.size_text());
+        if self.open.is_empty() { &self.entry } else { self.entry.strip_suffix(&suffix).unwrap_or(&self.entry) }
     }
 
     /// Symbol of the descriptor.
@@ -314,12 +364,12 @@ impl DescriptorInfo {
     /// | 104 | u32 x 2 | custom calls |
     /// | 112 | u32 x 2 | module name: offset, length (a zero byte follows) |
     /// | 120 | u32 x 2 | entry symbol |
-    /// | 128 | u32 x 2 | zero |
+    /// | 128 | u32 x 2 | open dimensions, zero where there are none |
     ///
     /// A leaf is `u32 element type, u32 rank, u64 bytes, u32 offset of the dimensions (i64 each), u32 offset of the
     /// dynamic flags (u8 each), u32 offset of minor-to-major (u32 each), u32 flags (1 dynamic, 2 row-major), u32 bits
     /// of an element, u32 zero, u32 offset and length of the name`; an alias `u32 parameter, result, must`; a custom
-    /// call `u32 offset and length of the symbol, abi, line`.
+    /// call `u32 offset and length of the symbol, abi, line`; an open dimension `u32 parameter, dimension`.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut blob = Blob { bytes: vec![0; HEADER_SIZE] };
         let tables = [
@@ -354,6 +404,18 @@ impl DescriptorInfo {
             blob.text(at, &call.symbol)?;
             blob.u32(at + 8, call.abi as u32);
             blob.u32(at + 12, call.line);
+        }
+        if self.open.len() > MAX_LEAVES {
+            return None;
+        }
+        if !self.open.is_empty() {
+            let start = blob.reserve(self.open.len() * OPEN_SIZE, 8);
+            blob.u32(128, u32::try_from(self.open.len()).ok()?);
+            blob.u32(132, u32::try_from(start).ok()?);
+            for (i, open) in self.open.iter().enumerate() {
+                blob.u32(start + i * OPEN_SIZE, open.parameter);
+                blob.u32(start + i * OPEN_SIZE + 4, open.dimension);
+            }
         }
         blob.text(112, &self.module_name)?;
         blob.text(120, &self.entry)?;

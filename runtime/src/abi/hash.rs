@@ -70,14 +70,18 @@ pub fn content_hash(bytes: &[u8]) -> [u8; 16] {
     hasher.finish()
 }
 
-/// The hash of an object file whose descriptor keeps the hash itself at `hole` (16 bytes, left out).
-/// `None` where the hole is not inside the file.
-pub fn object_hash(file: &[u8], hole: usize) -> Option<[u8; 16]> {
-    let before = file.get(..hole)?;
-    let after = file.get(hole.checked_add(16)?..)?;
+/// The hash of an object file whose descriptors keep the hash itself at `holes` (16 bytes each, left out), in any order.
+/// `None` where a hole is not inside the file, or two overlap.
+pub fn object_hash(file: &[u8], holes: &[usize]) -> Option<[u8; 16]> {
+    let mut holes = holes.to_vec();
+    holes.sort_unstable();
     let mut hasher = Hasher::new();
-    hasher.update(before);
-    hasher.update(after);
+    let mut start = 0;
+    for hole in holes {
+        hasher.update(file.get(start..hole)?);
+        start = hole.checked_add(16)?;
+    }
+    hasher.update(file.get(start..)?);
     Some(hasher.finish())
 }
 
@@ -99,14 +103,19 @@ mod tests {
     }
 
     #[test]
-    fn the_hole_does_not_count() {
+    fn holes_do_not_count() {
         let mut file = vec![7u8; 64];
-        let h = object_hash(&file, 20);
+        let h = object_hash(&file, &[20]);
+        let two = object_hash(&file, &[40, 20]);
         file[20..36].fill(9);
-        assert_eq!(object_hash(&file, 20), h);
+        assert_eq!(object_hash(&file, &[20]), h);
+        file[40] = 8;
+        assert_ne!(object_hash(&file, &[20]), h);
+        assert_eq!(object_hash(&file, &[20, 40]), two);
         file[36] = 8;
-        assert_ne!(object_hash(&file, 20), h);
-        assert_eq!(object_hash(&file, 60), None);
-        assert_eq!(object_hash(&file, usize::MAX), None);
+        assert_ne!(object_hash(&file, &[20, 40]), two);
+        assert_eq!(object_hash(&file, &[60]), None);
+        assert_eq!(object_hash(&file, &[usize::MAX]), None);
+        assert_eq!(object_hash(&file, &[20, 30]), None);
     }
 }

@@ -26,7 +26,7 @@ pub use context::{Context, ParallelBody, ParallelFor, Resources};
 pub use decode::DescriptorError;
 pub use descriptor::{
     Alias, Architecture, CustomCallAbi, CustomCallInfo, DescriptorInfo, HASH_OFFSET, HASH_SIZE, HEADER_SIZE, Leaf,
-    MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant, Services,
+    MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant, OpenDimension, Services, size_text,
 };
 pub use features::{IsaFeatures, host_architecture};
 pub use hash::{content_hash, object_hash};

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Everything must be in reach of a 32-bit displacement.
 const MAX_IMAGE: usize = 1 << 30;
+/// More sizes of one program than an object holds.
+const MAX_DESCRIPTORS: usize = 1 << 12;
 /// `jmp *slot(%rip)` and two bytes of filling.
 const STUB_SIZE: usize = 8;
 const SLOT_SIZE: usize = 8;
@@ -142,8 +144,9 @@ impl<'a> Object<'a> {
         Ok(Object { file, sections })
     }
 
-    /// The descriptor, and where in the file its hash stands.
-    pub(super) fn descriptor(&self) -> Result<(DescriptorInfo, usize), LoadError> {
+    /// The descriptors in the order of their symbols, and where in the file the hash of each stands.
+    pub(super) fn descriptors(&self) -> Result<Vec<(DescriptorInfo, usize)>, LoadError> {
+        let mut found: Vec<(DescriptorInfo, usize)> = Vec::new();
         for symbol in self.file.symbols() {
             let SymbolSection::Section(index) = symbol.section() else {
                 continue;
@@ -170,9 +173,12 @@ impl<'a> Object<'a> {
                 .and_then(|(at, _)| usize::try_from(at).ok())
                 .and_then(|at| at.checked_add(start)?.checked_add(HASH_OFFSET))
                 .ok_or_else(truncated)?;
-            return Ok((descriptor, file_start));
+            if found.len() == MAX_DESCRIPTORS || found.iter().any(|(_, start)| *start == file_start) {
+                return Err(malformed("it has too many descriptors, or one under two names"));
+            }
+            found.push((descriptor, file_start));
         }
-        Err(LoadError::NoDescriptor)
+        if found.is_empty() { Err(LoadError::NoDescriptor) } else { Ok(found) }
     }
 
     /// Lays the image out and resolves what is undefined.

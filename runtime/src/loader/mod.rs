@@ -80,21 +80,24 @@ pub struct Loaded {
     pub(crate) handlers: Vec<Arc<Handler>>,
     /// The symbols of custom calls that nobody defines.
     pub undefined: Vec<UndefinedSymbol>,
-    /// Its memory.
-    pub image: Image,
+    /// Its memory, which the sizes of one object share.
+    pub image: Arc<Image>,
 }
 
-/// Loads an object.
+/// Loads an object: a program for each size that it holds.
 ///
 /// # Errors
 /// Where the object is damaged, or not for this machine, processor or runtime.
-pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Loaded, LoadError> {
+pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Vec<Loaded>, LoadError> {
     let object = elf::Object::read(bytes)?;
-    let (mut descriptor, hash_offset) = object.descriptor()?;
-    if options.verify_hash && crate::abi::object_hash(bytes, hash_offset) != Some(descriptor.hash) {
+    let (mut descriptors, holes): (Vec<DescriptorInfo>, Vec<usize>) = object.descriptors()?.into_iter().unzip();
+    let hash = if options.verify_hash { crate::abi::object_hash(bytes, &holes) } else { None };
+    if options.verify_hash && descriptors.iter().any(|d| Some(d.hash) != hash) {
         return Err(LoadError::Hash);
     }
-    crate::program::check_host(&descriptor)?;
+    for descriptor in &descriptors {
+        crate::program::check_host(descriptor)?;
+    }
     let find = |symbol: &str| -> Option<Handler> {
         let function = |address: *const c_void| Handler::Function(address.expose_provenance());
         let given = options.resolver.and_then(|resolver| resolver(symbol)).map(function);
@@ -102,31 +105,41 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Loaded, LoadError
         let of_process = || options.process_symbols.then(|| process_symbol(symbol)).flatten().map(function);
         given.or_else(registered).or_else(of_process)
     };
-    let (mut targets, mut undefined) = (BTreeMap::new(), Vec::new());
-    for CustomCallInfo { symbol, line, .. } in &descriptor.custom_calls {
-        let found = find(symbol);
-        if found.is_none() {
-            let missing = UndefinedSymbol { symbol: symbol.clone(), line: *line };
-            if options.strict_symbols {
-                return Err(missing.into());
+    let mut targets: BTreeMap<String, Handler> = BTreeMap::new();
+    let mut undefined: Vec<Vec<UndefinedSymbol>> = vec![Vec::new(); descriptors.len()];
+    for (descriptor, undefined) in descriptors.iter().zip(&mut undefined) {
+        for CustomCallInfo { symbol, line, .. } in &descriptor.custom_calls {
+            let found = match targets.get(symbol) {
+                Some(Handler::Undefined) => None,
+                Some(known) => Some(known.clone()),
+                None => find(symbol),
+            };
+            if found.is_none() {
+                let missing = UndefinedSymbol { symbol: symbol.clone(), line: *line };
+                if options.strict_symbols {
+                    return Err(missing.into());
+                }
+                undefined.push(missing);
             }
-            undefined.push(missing);
+            targets.insert(symbol.clone(), found.unwrap_or(Handler::Undefined));
         }
-        targets.insert(symbol.clone(), found.unwrap_or(Handler::Undefined));
     }
     // Closures and what nobody defines have no address: a program with one of them gets handles for all its custom
     // calls, and the service that reads them; so do its plain calls, which are direct otherwise.
     let by_handle = targets.values().any(|handler| !matches!(handler, Handler::Function(_)));
-    if by_handle {
-        descriptor.needed_services = descriptor.needed_services.union(Service::CustomCall.set());
-    }
-    let library = crate::program::library(&descriptor, |service| {
-        if by_handle && service == Service::CustomCall {
-            return Some(BY_HANDLE.function);
+    let mut libraries = Vec::with_capacity(descriptors.len());
+    for descriptor in &mut descriptors {
+        if by_handle {
+            descriptor.needed_services = descriptor.needed_services.union(Service::CustomCall.set());
         }
-        let own = options.services.iter().find(|i| i.service == service).map(|i| i.function);
-        own.or_else(|| services::builtin(service))
-    })?;
+        libraries.push(crate::program::library(descriptor, |service| {
+            if by_handle && service == Service::CustomCall {
+                return Some(BY_HANDLE.function);
+            }
+            let own = options.services.iter().find(|i| i.service == service).map(|i| i.function);
+            own.or_else(|| services::builtin(service))
+        })?);
+    }
     let handlers: RefCell<Vec<Arc<Handler>>> = RefCell::default();
     let resolve = |symbol: &str| -> Result<u64, LoadError> {
         let target = targets.get(symbol);
@@ -147,9 +160,18 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Loaded, LoadError
     let mut builder = image::Builder::new(plan.text_size, plan.rodata_size, plan.data_size)?;
     let base = builder.base();
     object.fill(&plan, base, builder.bytes_mut())?;
-    let entry = object.entry(&plan, &descriptor.entry)?;
-    let image = builder.protect()?;
-    let entry = image.function(entry).ok_or_else(|| LoadError::Malformed("the entry lies outside the code".into()))?;
+    let entries =
+        descriptors.iter().map(|d| object.entry(&plan, &d.entry)).collect::<Result<Vec<usize>, LoadError>>()?;
+    let image = Arc::new(builder.protect()?);
     let handlers = handlers.into_inner();
-    Ok(Loaded { descriptor, entry, library, handlers, undefined, image })
+    let mut out = Vec::with_capacity(descriptors.len());
+    for (((descriptor, library), undefined), entry) in
+        descriptors.into_iter().zip(libraries).zip(undefined).zip(entries)
+    {
+        let outside = || LoadError::Malformed("the entry lies outside the code".into());
+        let entry = image.function(entry).ok_or_else(outside)?;
+        let (handlers, image) = (handlers.clone(), Arc::clone(&image));
+        out.push(Loaded { descriptor, entry, library, handlers, undefined, image });
+    }
+    Ok(out)
 }

@@ -48,6 +48,12 @@ pub enum LoadError {
     /// A relocation's target is too far away.
     #[error("relocation of '{0}' is out of range")]
     OutOfRange(String),
+    /// The object holds a program for several sizes.
+    #[error("the object is for several sizes ({0}); `Sizes` loads such objects")]
+    Sizes(String),
+    /// Programs that are not the sizes of one.
+    #[error("'{0}' is no size of the program that comes before it")]
+    NoSize(String),
     /// The operating system refused memory.
     #[error("cannot map memory: {0}")]
     Memory(String),
@@ -92,6 +98,14 @@ pub enum RunError {
         expected: String,
         /// The argument's.
         found: String,
+    },
+    /// The program was not compiled for the size at hand.
+    #[error("the program was compiled for the sizes {sizes}, not for {found}")]
+    Size {
+        /// The size that was asked for.
+        found: String,
+        /// Those that there are.
+        sizes: String,
     },
     /// There is no parameter or result of that number.
     #[error("there is no buffer number {0}")]

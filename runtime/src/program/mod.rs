@@ -9,9 +9,11 @@ mod error;
 mod host;
 pub(crate) mod memory;
 mod session;
+mod sizes;
 
 pub use error::{LoadError, RunError, UndefinedSymbol};
 pub use session::{Caller, Session};
+pub use sizes::Sizes;
 
 use crate::ArrayLiteral;
 use crate::abi::{
@@ -36,7 +38,7 @@ struct Inner {
     library: Library,
     /// The memory that `entry` lies in, where it was loaded.
     #[cfg(feature = "loader")]
-    _image: Option<crate::loader::Image>,
+    _image: Option<Arc<crate::loader::Image>>,
     /// What its custom calls lead to, where it calls them by handle.
     #[cfg(feature = "loader")]
     _handlers: Vec<Arc<crate::custom_call::Handler>>,
@@ -112,7 +114,8 @@ impl Program {
     /// guards against accidents, not against malice.
     ///
     /// # Errors
-    /// Where the object is damaged, or not for this machine, processor or runtime.
+    /// Where the object is damaged, not for this machine, processor or runtime, or for several sizes, which [`Sizes`]
+    /// loads.
     #[cfg(feature = "loader")]
     pub fn from_object(bytes: &[u8]) -> Result<Program, LoadError> {
         Program::from_object_with(bytes, &crate::loader::LoadOptions::default())
@@ -124,10 +127,27 @@ impl Program {
     /// As [`Program::from_object`].
     #[cfg(feature = "loader")]
     pub fn from_object_with(bytes: &[u8], options: &crate::loader::LoadOptions<'_>) -> Result<Program, LoadError> {
-        let loaded = crate::loader::load(bytes, options)?;
-        let (descriptor, entry, library) = (loaded.descriptor, loaded.entry, loaded.library);
-        let (_image, _handlers, undefined) = (Some(loaded.image), loaded.handlers, loaded.undefined);
-        Ok(Program { inner: Arc::new(Inner { descriptor, entry, library, _image, _handlers, undefined }) })
+        let mut programs = Program::all_from_object(bytes, options)?;
+        match (programs.pop(), programs.is_empty()) {
+            (Some(program), true) => Ok(program),
+            (Some(last), false) => {
+                programs.push(last);
+                let sizes: Vec<String> = programs.iter().map(|p| p.descriptor().size_text()).collect();
+                Err(LoadError::Sizes(sizes.join(", ")))
+            }
+            (None, _) => Err(LoadError::NoDescriptor),
+        }
+    }
+
+    /// The programs of an object, one for each size.
+    #[cfg(feature = "loader")]
+    fn all_from_object(bytes: &[u8], options: &crate::loader::LoadOptions<'_>) -> Result<Vec<Program>, LoadError> {
+        let program = |loaded: crate::loader::Loaded| {
+            let (descriptor, entry, library) = (loaded.descriptor, loaded.entry, loaded.library);
+            let (_image, _handlers, undefined) = (Some(loaded.image), loaded.handlers, loaded.undefined);
+            Program { inner: Arc::new(Inner { descriptor, entry, library, _image, _handlers, undefined }) }
+        };
+        Ok(crate::loader::load(bytes, options)?.into_iter().map(program).collect())
     }
 
     /// A program that is linked into this binary: its symbols `NAME_descriptor` and `NAME`.

@@ -23,9 +23,7 @@ impl<'p> Body<'_, 'p> {
             "shape_assertion" => return self.shape_assertion(op),
             "stablehlo.dynamic_top_k" => return self.dynamic_top_k(op),
             "stablehlo.dynamic_rng_bit_generator" => return self.dynamic_random_bits(op),
-            "stablehlo.dynamic_reduce_window" => {
-                return Err(self.unsupported("the custom call stablehlo.dynamic_reduce_window"));
-            }
+            "stablehlo.dynamic_reduce_window" => return self.dynamic_reduce_window(op),
             _ => {}
         }
         let operands = self.all_operands(op)?;

@@ -1,17 +1,18 @@
 //! The entry function, and what the module and its arguments say of a whole program.
 
 use super::body::Body;
-use super::{Lowering, agrees_with, parameter_name};
+use super::{Dim, Lowering, agrees_with, parameter_name};
 use crate::error::{Error, Result, Site};
 use crate::hlo::{Alias, AliasKind};
-use crate::stablehlo::ir::{Attribute, Dictionary, Function, Type};
+use crate::stablehlo::ir::{Attribute, Dictionary, Function, Program, Type};
 use crate::stablehlo::{Argument, ReadOptions};
 use brolga_runtime::Shape;
+use brolga_runtime::abi::OpenDimension;
 
 impl<'p> Lowering<'p> {
     /// Converts the entry function: `main`, or the only public one.
     pub fn entry(&mut self, options: &ReadOptions) -> Result<()> {
-        let function = self.entry_function()?;
+        let function = entry_function(self.program)?;
         let site =
             || Site { instruction: Some(format!("func.func @{}", function.name)), location: function.at, length: 0 };
         let partitions = self.count("mhlo.num_partitions", &site)?;
@@ -42,24 +43,6 @@ impl<'p> Lowering<'p> {
         self.aliases(function, count, &site)
     }
 
-    fn entry_function(&self) -> Result<&'p Function> {
-        let program = self.program;
-        if let Some(main) = program.function("main") {
-            return Ok(main);
-        }
-        let public: Vec<&Function> = program.functions.iter().filter(|f| !f.is_private && f.body.is_some()).collect();
-        match public.as_slice() {
-            [one] => Ok(one),
-            _ => {
-                let message = format!(
-                    "expected a function '@main' or one public function, found {} public functions",
-                    public.len()
-                );
-                Err(Error::Invalid { site: Site::default(), constraint: "module.entry", message })
-            }
-        }
-    }
-
     fn count(&self, name: &str, site: &dyn Fn() -> Site) -> Result<Option<i64>> {
         match self.program.attributes.get(name).map(|a| (a, a.to_int())) {
             None => Ok(None),
@@ -88,6 +71,9 @@ impl<'p> Lowering<'p> {
                 Argument::Name(name) => names.iter().position(|n| n == name).and_then(|k| given.get_mut(k)),
             };
             match slot {
+                Some(slot) if slot.is_some() => {
+                    return Err(invalid(format!("expected one shape for each argument, found two for {argument}")));
+                }
                 Some(slot) => *slot = Some(shape),
                 None => {
                     let what = match argument {
@@ -144,9 +130,55 @@ impl<'p> Lowering<'p> {
     }
 }
 
+fn entry_function(program: &Program) -> Result<&Function> {
+    if let Some(main) = program.function("main") {
+        return Ok(main);
+    }
+    let public: Vec<&Function> = program.functions.iter().filter(|f| !f.is_private && f.body.is_some()).collect();
+    match public.as_slice() {
+        [one] => Ok(one),
+        _ => {
+            let message =
+                format!("expected a function '@main' or one public function, found {} public functions", public.len());
+            Err(Error::Invalid { site: Site::default(), constraint: "module.entry", message })
+        }
+    }
+}
+
+/// The dimensions of the entry's arguments whose sizes the program leaves open.
+pub(in crate::stablehlo) fn open_dimensions(program: &Program) -> Result<Vec<OpenDimension>> {
+    let function = entry_function(program)?;
+    let (mut out, mut leaf) = (Vec::new(), 0);
+    for (k, ty) in function.arguments.iter().enumerate() {
+        let mut parts = vec![ty];
+        while let Some(ty) = parts.pop() {
+            match ty {
+                Type::Tuple(types) | Type::Future(types) => parts.extend(types.iter().rev()),
+                Type::Tensor(t) | Type::Buffer(t) => {
+                    let open = t.dims.iter().enumerate().filter(|(_, dim)| **dim == Dim::Dynamic);
+                    out.extend(open.map(|(d, _)| OpenDimension { parameter: leaf, dimension: d as u32 }));
+                    leaf += 1;
+                }
+                Type::Unranked(_) => {
+                    let site = Site {
+                        instruction: Some(format!("func.func @{}", function.name)),
+                        location: function.at,
+                        length: 0,
+                    };
+                    let name = parameter_name(program, function, k);
+                    let feature = format!("several sizes of a program whose argument '{name}' has an open rank");
+                    return Err(Error::Unsupported { site, feature });
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(out)
+}
+
 fn is_open(ty: &Type) -> bool {
     match ty {
-        Type::Tensor(t) => t.dims.contains(&super::Dim::Dynamic),
+        Type::Tensor(t) => t.dims.contains(&Dim::Dynamic),
         Type::Unranked(_) => true,
         _ => false,
     }

@@ -82,6 +82,8 @@ pub(super) fn lower(program: &Program, options: &ReadOptions) -> Result<Module> 
     Ok(module)
 }
 
+pub(super) use entry::open_dimensions;
+
 /// A conversion under way.
 struct Lowering<'p> {
     program: &'p Program,

@@ -76,6 +76,36 @@ impl<'p> Body<'_, 'p> {
         Ok(Some(results))
     }
 
+    /// The custom call that stands for a `reduce_window` whose window is told by operands: behind the arrays and their
+    /// initial values its sizes, strides, base dilations, window dilations and padding. It names its reducer.
+    pub fn dynamic_reduce_window(&mut self, op: &'p Operation) -> Result<Vec<InstructionId>> {
+        let operands = self.all_operands(op)?;
+        let count = op.results.len();
+        let Some((arrays, &[sizes, strides, base_dilations, window_dilations, padding])) =
+            operands.split_at_checked(2 * count)
+        else {
+            let (want, found) = (2 * count + 5, operands.len());
+            let message = format!("expected {want} operands of stablehlo.dynamic_reduce_window, found {found}");
+            return Err(self.invalid("arity", message));
+        };
+        let &[computation] = self.called(op)?.as_slice() else {
+            return Err(self.invalid("call.function", "expected one reducer as called_computations"));
+        };
+        let sizes = self.ints_of(sizes)?;
+        let window = Window {
+            strides: Some(self.ints_of(strides)?),
+            padding: Some(self.ints_of(padding)?),
+            base_dilations: Some(self.ints_of(base_dilations)?),
+            window_dilations: Some(self.ints_of(window_dilations)?),
+            reversal: None,
+        };
+        let attrs = Attrs::new()
+            .with(AttrKey::Window, AttrValue::Window(self.window(&sizes, &window)?))
+            .with(AttrKey::ToApply, AttrValue::Computation(computation));
+        let id = self.emit(Opcode::ReduceWindow, arrays, attrs, None)?;
+        self.several(id, count)
+    }
+
     fn scatter(&mut self, op: &'p Operation, operands: &[InstructionId]) -> Result<Vec<InstructionId>> {
         let Attribute::Scatter(dims) = self.attribute(op, "scatter_dimension_numbers")? else {
             let message = "expected #stablehlo.scatter<...> as scatter_dimension_numbers";

@@ -1,0 +1,84 @@
+//! The function that chooses among the sizes of one program: `NAME_select`.
+
+use super::driver::{import_function, signature};
+use super::flow::enter;
+use super::lanes::flags;
+use super::target::Target;
+use crate::error::{Error, Result};
+use crate::object::{CompiledFunction, namespace};
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    AbiParam, ExternalName, Function, GlobalValueData, InstBuilder, Signature, UserExternalName, UserFuncName, types,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+/// `fn(sizes: *const i64, descriptor: *mut *const u8) -> entry`: the entry compiled for the `sizes`, null where there is
+/// none; where `descriptor` is not null, it gets the entry's. `entries` are the numbers of the functions for each of
+/// `sizes`, in the order of the descriptors; the selector's own number is `index`.
+///
+/// # Errors
+/// [`Error::Internal`] where Cranelift refuses the function.
+pub fn selector(
+    symbol: &str,
+    index: u32,
+    sizes: &[Vec<i64>],
+    entries: &[u32],
+    target: &Target,
+) -> Result<CompiledFunction> {
+    let mut own = Signature::new(CallConv::SystemV);
+    own.params = vec![AbiParam::new(types::I64); 2];
+    own.returns = vec![AbiParam::new(types::I64)];
+    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), own);
+    let mut context = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut function, &mut context);
+    let values = enter(&mut b);
+    let (given, out) = (values[0], values[1]);
+    let count = sizes.iter().map(Vec::len).max().unwrap_or(0);
+    let given: Vec<_> = (0..count).map(|i| b.ins().load(types::I64, flags(), given, 8 * i as i32)).collect();
+    for (k, (sizes, &entry)) in sizes.iter().zip(entries).enumerate() {
+        let (found, tell, done, next) = (b.create_block(), b.create_block(), b.create_block(), b.create_block());
+        for (&have, &want) in given.iter().zip(sizes) {
+            let matched = b.create_block();
+            let want = b.ins().iconst(types::I64, want);
+            let equal = b.ins().icmp(IntCC::Equal, have, want);
+            b.ins().brif(equal, matched, &[], next, &[]);
+            b.switch_to_block(matched);
+        }
+        b.ins().jump(found, &[]);
+        b.switch_to_block(found);
+        b.ins().brif(out, tell, &[], done, &[]);
+        b.switch_to_block(tell);
+        let name = UserExternalName { namespace: namespace::DESCRIPTOR, index: k as u32 };
+        let name = b.func.declare_imported_user_function(name);
+        let descriptor = b.func.create_global_value(GlobalValueData::Symbol {
+            name: ExternalName::user(name),
+            offset: 0.into(),
+            colocated: true,
+            tls: false,
+        });
+        let descriptor = b.ins().symbol_value(types::I64, descriptor);
+        b.ins().store(flags(), descriptor, out, 0);
+        b.ins().jump(done, &[]);
+        b.switch_to_block(done);
+        let of_entry = b.func.import_signature(signature(4, true));
+        let entry = import_function(b.func, entry, of_entry);
+        let entry = b.ins().func_addr(types::I64, entry);
+        b.ins().return_(&[entry]);
+        b.switch_to_block(next);
+    }
+    let none = b.ins().iconst(types::I64, 0);
+    b.ins().return_(&[none]);
+    b.seal_all_blocks();
+    b.finalize(target.isa.frontend_config());
+    let mut context = Context::for_function(function);
+    context.compile(&*target.isa, &mut ControlPlane::default()).map_err(|e| {
+        let text = cranelift_codegen::print_errors::pretty_error(e.func, e.inner);
+        Error::Internal(format!("function '{symbol}': {text}"))
+    })?;
+    let compiled =
+        context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
+    CompiledFunction::from_compiled(symbol.to_owned(), true, &context.func, compiled)
+}

@@ -1,0 +1,16 @@
+//! Compiles what `jax.export` serialized for two sizes of its batch.
+
+use brolga_runtime::{ElementType, Shape};
+
+fn main() {
+    let mut builder = brolga_compiler::aot::Builder::new();
+    builder.module("model/attention.jax").name("attention");
+    for batch in [2, 5] {
+        // The artifact has no name for its argument but this.
+        builder.size([("arg0", Shape::array(ElementType::F32, [batch, 4, 8]))]);
+    }
+    if std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
+        builder.target_cpu("x86-64-v3");
+    }
+    builder.compile();
+}
