@@ -316,8 +316,13 @@ fn emit(
     let imports = code.custom_calls.iter().map(|c| c.symbol.clone()).collect();
     descriptor.custom_calls = code.custom_calls;
     let input = ObjectInput { functions: code.functions, data: code.data, imports, descriptors: vec![descriptor] };
-    Ok(Emitted { input, clif: code.clif.join("
-") })
+    Ok(Emitted {
+        input,
+        clif: code.clif.join(
+            "
+",
+        ),
+    })
 }
 
 /// Refuses parameters and results whose buffers are larger than a descriptor can say.

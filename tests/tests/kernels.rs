@@ -36,7 +36,12 @@ fn check(kernel: &Kernel) {
     let name = &kernel.name;
     verify::verify(kernel).unwrap_or_else(|e| panic!("{e}"));
     let target = |cpu: &str| TargetOptions { cpu: Some(cpu.to_owned()), ..TargetOptions::default() };
+    // A body that asks for a fused multiply-add was made for a machine that has it.
+    let fused = kernel.to_string().contains(" = fma ");
     for (cpu, variant) in [("x86-64-v3", Variant::Fma), ("x86-64-v2", Variant::NoFma)] {
+        if fused && variant == Variant::NoFma {
+            continue;
+        }
         let mut wants = Vec::new();
         for wide_work in [u64::MAX, 0] {
             let options =

@@ -64,6 +64,10 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn get(&self, v: ValueId) -> Result<Rc<Vec<u8>>> {
+        // No step makes a value without elements.
+        if self.schedule.values[v].shape.byte_size() == 0 {
+            return Ok(Rc::default());
+        }
         self.values[v].clone().ok_or_else(|| wrong(format!("{v} is read before it is defined")))
     }
 

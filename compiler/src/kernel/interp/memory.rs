@@ -92,9 +92,13 @@ impl Memory {
         Ok(extend(mem, u64::from_le_bytes(word)))
     }
 
-    /// Writes an element.
+    /// Writes an element, which is in the range of its form.
     pub(super) fn store(&mut self, buffer: u32, mem: Mem, at: i64, value: u64) -> Step<()> {
         let range = self.range(buffer, mem, at)?;
+        // Emitters narrow as their instructions do, which may saturate.
+        if extend(mem, value) != value {
+            return Err(format!("{value:#x} is stored as {mem}, which does not hold it"));
+        }
         if !self.writable[buffer as usize] {
             return Err(format!("buffer {buffer} is an input and is written"));
         }

@@ -35,14 +35,11 @@ impl<'p> Body<'_, 'p> {
                 None => self.indicated_shape(op, k, &operands)?,
             });
         }
-        let operands = match op.attribute("indices_of_shape_operands") {
-            Some(list) => {
-                let drop = list.to_ints().unwrap_or_default();
-                let kept = |k: &usize| !drop.contains(&(*k as i64));
-                (0..operands.len()).filter(kept).filter_map(|k| operands.get(k).copied()).collect()
-            }
-            None => operands,
-        };
+        // Operands that only say sizes are not handed on, and their layouts are left out with them.
+        let sizes = op.attribute("indices_of_shape_operands").and_then(Attribute::to_ints).unwrap_or_default();
+        let given = operands.len();
+        let kept: Vec<usize> = (0..given).filter(|&k| !sizes.contains(&(k as i64))).collect();
+        let operands: Vec<InstructionId> = kept.iter().filter_map(|&k| operands.get(k).copied()).collect();
         let mut attrs = Attrs::new().with(AttrKey::CustomCallTarget, AttrValue::Str(target.to_owned()));
         if self.bool_or(op, "has_side_effect", false)? {
             attrs.set(AttrKey::CustomCallHasSideEffect, AttrValue::Bool(true));
@@ -75,7 +72,7 @@ impl<'p> Body<'_, 'p> {
         if !called.is_empty() {
             attrs.set(AttrKey::CalledComputations, AttrValue::Computations(called));
         }
-        self.layouts(op, &operands, &mut shapes, &mut attrs)?;
+        self.layouts(op, &operands, (&kept, given), &mut shapes, &mut attrs)?;
         if let Some(Attribute::Array(list)) = op.attribute("output_operand_aliases") {
             let path = |indices: &[i64]| {
                 let numbers: Vec<String> = indices.iter().map(i64::to_string).collect();
@@ -119,11 +116,12 @@ impl<'p> Body<'_, 'p> {
         Ok(shape)
     }
 
-    /// Layouts of operands and results, which come together.
+    /// Layouts of operands and results, which come together. `kept` of the `given` operands are left.
     fn layouts(
         &self,
         op: &'p Operation,
         operands: &[InstructionId],
+        (kept, given): (&[usize], usize),
         shapes: &mut [Shape],
         attrs: &mut Attrs,
     ) -> Result<()> {
@@ -144,9 +142,11 @@ impl<'p> Body<'_, 'p> {
         };
         let wrong = || self.invalid("custom-call.layouts", "expected a layout for each operand and each result");
         if let Some(Attribute::Array(list)) = op.attribute("operand_layouts").filter(|a| !is_empty(a)) {
-            if list.len() != operands.len() {
-                return Err(wrong());
-            }
+            let list: Vec<&Attribute> = match list.len() {
+                n if n == operands.len() => list.iter().collect(),
+                n if n == given => kept.iter().filter_map(|&k| list.get(k)).collect(),
+                _ => return Err(wrong()),
+            };
             let stated = operands.iter().zip(list).map(|(&o, l)| with_layout(self.shape(o), l));
             let stated: Vec<Shape> = stated.collect::<Option<_>>().ok_or_else(wrong)?;
             attrs.set(AttrKey::OperandLayoutConstraints, AttrValue::Shapes(stated));
