@@ -25,7 +25,7 @@ fn input(ty: brolga_runtime::ElementType, elements: usize, seed: u64) -> ArrayLi
             (true, 4) => element.copy_from_slice(&(number as f32).to_le_bytes()),
             (true, 8) => element.copy_from_slice(&number.to_le_bytes()),
             // Small numbers among large ones: offsets and counts, and what overflows.
-            _ if word % 3 == 0 => element.copy_from_slice(&(word * word).to_le_bytes()[..size]),
+            _ if word.is_multiple_of(3) => element.copy_from_slice(&(word * word).to_le_bytes()[..size]),
             _ => element.copy_from_slice(&(word % 50).to_le_bytes()[..size]),
         }
     }

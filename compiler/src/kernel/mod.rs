@@ -10,7 +10,7 @@
 //! rules give the same bits.
 //!
 //! **Algorithm.** [`lower`] walks a group back from what it stores; [`elementwise`], [`math`] and [`storage`] say how an
-//! operation becomes nodes; [`simplify`] merges loops; [`text`] prints, [`mod@parse`] reads. [`verify`](verify()) checks every kernel, [`interp`] says what it
+//! operation becomes nodes; [`simplify`] merges loops; [`text`] prints, [`mod@parse`] reads. [`mod@verify`] checks every kernel, [`interp`] says what it
 //! computes.
 
 pub mod body;

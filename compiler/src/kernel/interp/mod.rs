@@ -66,13 +66,16 @@ fn unsupported(kernel: &Kernel, feature: &str) -> Error {
     Error::Unsupported { site, feature: feature.to_owned() }
 }
 
+/// The loop variables that run, outermost first, and their values.
+type Axes = Vec<(Axis, i64)>;
+
 /// What is wrong with a kernel, without saying which.
 type Step<T> = std::result::Result<T, String>;
 
 /// Where a body is evaluated: the loop variables that run, and what its leaves mean.
 #[derive(Default)]
 struct Frame<'a> {
-    axes: Vec<(Axis, i64)>,
+    axes: Axes,
     args: &'a [u64],
     /// Row buffers, and the vector axis' index at which they are read.
     rows: &'a [Vec<Option<u64>>],
@@ -203,11 +206,7 @@ fn value(values: &[Option<u64>], id: NodeId) -> Step<u64> {
 }
 
 /// Calls `visit` for every point of the loops, the last running fastest, with their variables behind those in `axes`.
-fn for_each_point(
-    loops: &[Loop],
-    axes: &mut Vec<(Axis, i64)>,
-    visit: &mut dyn FnMut(&mut Vec<(Axis, i64)>) -> Step<()>,
-) -> Step<()> {
+fn for_each_point(loops: &[Loop], axes: &mut Axes, visit: &mut dyn FnMut(&mut Axes) -> Step<()>) -> Step<()> {
     match loops {
         [] => visit(axes),
         [first, rest @ ..] => {

@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
         named: &mut Named,
         args: &HashMap<String, (u32, Lane)>,
         inside: Option<&Inside>,
-    ) -> Read<(Vec<Store>, Vec<(u32, NodeId)>)> {
+    ) -> Read<(Vec<Store>, RowStores)> {
         let (mut stores, mut row_stores) = (Vec::new(), Vec::new());
         while let Some(rest) = self.take("store ") {
             let scope = self.scope(args, inside);
@@ -512,6 +512,9 @@ struct Inside {
     rows: Vec<RowBuffer>,
     results: HashMap<u32, Lane>,
 }
+
+/// Stores to row buffers, by their numbers.
+type RowStores = Vec<(u32, NodeId)>;
 
 /// A body, and its nodes by the numbers that the text gives them.
 #[derive(Default)]
