@@ -259,6 +259,41 @@ fn open_sizes_follow_from_the_arguments() {
     assert!(error.to_string().contains("whose sizes are open"), "{error}");
 }
 
+/// What `jnp.roll` exports: the place to cut at is what functions of the sizes say, of which one has two results.
+#[test]
+fn sizes_may_come_from_calls() {
+    let source = r#"module @jax_export {
+  func.func public @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+    %0 = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+    %c = stablehlo.constant dense<7> : tensor<i32>
+    %1:2 = call @divmod(%c, %0) : (tensor<i32>, tensor<i32>) -> (tensor<i32>, tensor<i32>)
+    %2 = stablehlo.reshape %1#1 : (tensor<i32>) -> tensor<1xi32>
+    %3 = stablehlo.reshape %0 : (tensor<i32>) -> tensor<1xi32>
+    %one = stablehlo.constant dense<1> : tensor<1xi32>
+    %zero = stablehlo.constant dense<0> : tensor<1xi32>
+    %4 = stablehlo.real_dynamic_slice %x, %2, %3, %one : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+    %5 = stablehlo.real_dynamic_slice %x, %zero, %2, %one : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+    %6 = stablehlo.concatenate %4, %5, dim = 0 : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+    return %6 : tensor<?xf32>
+  }
+  func.func private @divmod(%a: tensor<i32>, %b: tensor<i32>) -> (tensor<i32>, tensor<i32>) {
+    %0 = stablehlo.divide %a, %b : tensor<i32>
+    %1 = call @remainder(%a, %b) : (tensor<i32>, tensor<i32>) -> tensor<i32>
+    return %0, %1 : tensor<i32>, tensor<i32>
+  }
+  func.func private @remainder(%a: tensor<i32>, %b: tensor<i32>) -> tensor<i32> {
+    %0 = stablehlo.remainder %a, %b : tensor<i32>
+    return %0 : tensor<i32>
+  }
+}
+"#;
+    let options = ReadOptions { sizes: vec![Some(vec![5])], ..ReadOptions::default() };
+    let module = read_text(source, &options).unwrap();
+    let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+    let rolled = interp::run(&module, &[x], &Options::default()).unwrap();
+    assert_eq!(shown(&rolled), "{3, 4, 5, 1, 2}");
+}
+
 #[test]
 fn the_python_line_is_kept() {
     let source = r#"#loc = loc(unknown)

@@ -3,7 +3,7 @@
 use super::{Lowering, MAX_DEPTH, MAX_INSTRUCTIONS, Origin, hlo_name, shape_of};
 use crate::error::{Error, Result, Site};
 use crate::hlo::{
-    AttrKey, AttrValue, Attrs, Category, ComputationId, Instruction, InstructionId, Opcode, SourceLocation,
+    AttrKey, AttrValue, Attrs, Category, ComputationId, Instruction, InstructionId, Module, Opcode, SourceLocation,
 };
 use crate::interp;
 use crate::shape::{self, InferContext, RuleError};
@@ -19,6 +19,8 @@ type Bound = (Value, Arc<Literal>);
 
 /// The most elements of a value that is evaluated to find a size, or made again inside a region.
 const MAX_FOLDED: usize = 1 << 12;
+/// Instructions that a call may run to be folded.
+const MAX_FOLDED_CALL: usize = 256;
 
 /// The instructions of one computation.
 pub(super) struct Graph {
@@ -366,10 +368,12 @@ impl<'l, 'p> Body<'l, 'p> {
                 continue;
             }
             let instruction = &self.graph.instructions[top];
-            let small = instruction.shape.as_array().is_some_and(|a| a.elements() <= MAX_FOLDED && !a.is_dynamic());
-            let pure = matches!(instruction.opcode.category(), Category::Elementwise | Category::Movement)
-                || matches!(instruction.opcode, Opcode::Constant | Opcode::Reduce | Opcode::OptimizationBarrier);
-            if !small || !pure {
+            let pure = folds(instruction.opcode)
+                || instruction.opcode == Opcode::Call
+                    && instruction.attrs.computation(AttrKey::ToApply).is_some_and(|callee| {
+                        instructions_of(&self.lowering.module, callee, MAX_FOLDED_CALL).is_some()
+                    });
+            if !is_small(&instruction.shape) || !pure {
                 self.graph.folded[top] = Some(None);
                 continue;
             }
@@ -567,4 +571,39 @@ fn metadata(origin: &Origin) -> Option<String> {
 /// A string as HLO text writes it.
 pub(super) fn quote(text: &str) -> String {
     crate::hlo::quote(text)
+}
+
+/// Whether an operation's value follows from its operands' at once.
+fn folds(opcode: Opcode) -> bool {
+    matches!(opcode.category(), Category::Elementwise | Category::Movement)
+        || matches!(
+            opcode,
+            Opcode::Constant | Opcode::Reduce | Opcode::OptimizationBarrier | Opcode::Tuple | Opcode::GetTupleElement
+        )
+}
+
+/// Whether a value is few numbers of fixed sizes.
+fn is_small(shape: &Shape) -> bool {
+    let leaf = |s: &Shape| s.as_array().is_some_and(|a| a.elements() <= MAX_FOLDED && !a.is_dynamic());
+    shape.leaves().into_iter().all(leaf)
+}
+
+/// How many instructions a call runs, those of what it calls included; `None` where they are more than `most`, or one of them
+/// is not for folding.
+fn instructions_of(module: &Module, callee: ComputationId, most: usize) -> Option<usize> {
+    let mut left = most;
+    let callee = &module.computations[callee];
+    for &id in &callee.order {
+        let instruction = &callee.instructions[id];
+        left = left.checked_sub(1)?;
+        if instruction.opcode == Opcode::Call {
+            left -= instructions_of(module, instruction.attrs.computation(AttrKey::ToApply)?, left)?;
+        } else if !folds(instruction.opcode) && instruction.opcode != Opcode::Parameter {
+            return None;
+        }
+        if !is_small(&instruction.shape) {
+            return None;
+        }
+    }
+    Some(most - left)
 }
