@@ -222,6 +222,29 @@ fn push(functions: &mut Vec<(String, Source)>, name: String, function: Function,
     functions.extend(rows);
 }
 
+/// Compiles a function. A panic of the code generator is an error of ours.
+pub(super) fn machine_code(
+    symbol: String,
+    exported: bool,
+    function: Function,
+    target: &Target,
+) -> Result<CompiledFunction> {
+    let mut context = Context::for_function(function);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        context.compile(&*target.isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
+            let text = cranelift_codegen::print_errors::pretty_error(e.func, e.inner);
+            Error::Internal(format!("function '{symbol}': {text}"))
+        })
+    }));
+    match caught {
+        Ok(result) => result?,
+        Err(_) => return Err(Error::Internal(format!("the code generator panicked on function '{symbol}'"))),
+    }
+    let compiled =
+        context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
+    CompiledFunction::from_compiled(symbol, exported, &context.func, compiled)
+}
+
 /// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.
 fn compile_all(
     functions: Vec<(String, Source)>,
@@ -237,20 +260,7 @@ fn compile_all(
                 return Ok(CompiledFunction { symbol: name, exported: false, alignment, code, relocs: Vec::new() });
             }
         };
-        let mut context = Context::for_function(function);
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            context.compile(&*target.isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
-                let text = cranelift_codegen::print_errors::pretty_error(e.func, e.inner);
-                Error::Internal(format!("function '{name}': {text}"))
-            })
-        }));
-        match caught {
-            Ok(result) => result?,
-            Err(_) => return Err(Error::Internal(format!("the code generator panicked on function '{name}'"))),
-        }
-        let compiled =
-            context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{name}' has no code")))?;
-        CompiledFunction::from_compiled(name, i == exported, &context.func, compiled)
+        machine_code(name, i == exported, function, target)
     };
     if threads <= 1 || functions.len() < 4 {
         return functions.into_iter().enumerate().map(one).collect();

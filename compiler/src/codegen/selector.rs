@@ -1,13 +1,11 @@
 //! The function that chooses among the sizes of one program: `NAME_select`.
 
-use super::driver::{import_function, signature};
+use super::driver::{import_function, machine_code, signature};
 use super::flow::enter;
 use super::lanes::flags;
 use super::target::Target;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::object::{CompiledFunction, namespace};
-use cranelift_codegen::Context;
-use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     AbiParam, ExternalName, Function, GlobalValueData, InstBuilder, Signature, UserExternalName, UserFuncName, types,
@@ -20,7 +18,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 /// `sizes`, in the order of the descriptors; the selector's own number is `index`.
 ///
 /// # Errors
-/// [`Error::Internal`] where Cranelift refuses the function.
+/// [`crate::Error::Internal`] where Cranelift refuses the function.
 pub fn selector(
     symbol: &str,
     index: u32,
@@ -73,12 +71,5 @@ pub fn selector(
     b.ins().return_(&[none]);
     b.seal_all_blocks();
     b.finalize(target.isa.frontend_config());
-    let mut context = Context::for_function(function);
-    context.compile(&*target.isa, &mut ControlPlane::default()).map_err(|e| {
-        let text = cranelift_codegen::print_errors::pretty_error(e.func, e.inner);
-        Error::Internal(format!("function '{symbol}': {text}"))
-    })?;
-    let compiled =
-        context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
-    CompiledFunction::from_compiled(symbol.to_owned(), true, &context.func, compiled)
+    machine_code(symbol.to_owned(), true, function, target)
 }
