@@ -55,7 +55,7 @@ impl Program {
 }
 
 /// A `func.func`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Function {
     /// Its symbol name.
     pub name: String,

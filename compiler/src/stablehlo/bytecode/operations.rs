@@ -241,10 +241,8 @@ impl<'a> Walker<'a> {
             argument_attributes: signature.argument_attributes,
             result_attributes: signature.result_attributes,
             attributes: signature.attributes,
-            body: None,
-            values: PrimaryMap::new(),
-            at: SourceLocation::default(),
             location: head.location,
+            ..Function::default()
         };
         let mut values = PrimaryMap::new();
         for region in self.regions(r, (head.regions, head.is_isolated), &mut Scope::default(), &mut values, "func")? {

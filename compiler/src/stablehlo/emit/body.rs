@@ -42,7 +42,7 @@ impl<'e, 'm> Body<'e, 'm> {
     pub fn new(emitter: &'e mut Emitter<'m>) -> Body<'e, 'm> {
         Body {
             emitter,
-            function: super::empty_function(),
+            function: Function::default(),
             block: Vec::new(),
             depth: 0,
             location: None,
@@ -385,10 +385,8 @@ impl<'e, 'm> Body<'e, 'm> {
             self.leaves(parameter, &mut operands)?;
         }
         let root = &computation.instructions[computation.root];
-        let types = root.shape.leaves().into_iter().map(|s| self.type_of(root, s)).collect::<Result<Vec<_>>>()?;
         let attributes = dictionary([("callee", Attribute::Symbol(vec![name.into()]))]);
-        let results = self.add("func.call", operands, attributes, Vec::new(), types);
-        self.unflattened(&root.shape, &mut results.into_iter())
+        self.flat(root, "func.call", operands, attributes, Vec::new())
     }
 }
 

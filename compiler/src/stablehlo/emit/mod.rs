@@ -25,11 +25,11 @@ mod tests;
 
 use super::ir::{Attribute, Dictionary, Function, Location, LocationId, Program, Type};
 use crate::error::{Error, Result, Site};
-use crate::hlo::{AliasKind, AttrKey, Computation, ComputationId, Instruction, Module, SourceLocation};
+use crate::hlo::{AliasKind, AttrKey, Computation, ComputationId, Instruction, Module};
 use crate::passes::async_to_sync;
 use body::Body;
 use brolga_runtime::Shape;
-use cranelift_entity::{EntitySet, PrimaryMap};
+use cranelift_entity::EntitySet;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Regions nest so deep at most; what is deeper becomes a function.
@@ -290,22 +290,6 @@ fn unsupported(instruction: &Instruction, what: impl Into<String>) -> Error {
 fn no_such_operation(instruction: &Instruction) -> Error {
     let site = Site { instruction: Some(instruction.name.clone()), location: instruction.location, length: 0 };
     Error::Unsupported { site, feature: format!("'{}', an operation that StableHLO does not have", instruction.opcode) }
-}
-
-fn empty_function() -> Function {
-    Function {
-        name: String::new(),
-        is_private: false,
-        arguments: Vec::new(),
-        results: Vec::new(),
-        argument_attributes: Vec::new(),
-        result_attributes: Vec::new(),
-        attributes: Dictionary::new(),
-        body: None,
-        values: PrimaryMap::new(),
-        at: SourceLocation::default(),
-        location: None,
-    }
 }
 
 /// The called computation that `key` names.

@@ -1,6 +1,6 @@
 //! Functions, in their own form and in the generic one.
 
-use super::{Reader, empty_function};
+use super::Reader;
 use crate::Result;
 use crate::stablehlo::ir::{Attribute, Dictionary, Function, LocationId, Type};
 
@@ -15,7 +15,7 @@ impl<'a> Reader<'a> {
         self.c.word();
         let visibility = self.c.word();
         let name = self.c.symbol()?;
-        let mut function = empty_function(name);
+        let mut function = Function { name, ..Function::default() };
         function.at = at;
         function.is_private = matches!(visibility, Some("private" | "nested"));
         let mut arguments: Vec<Argument<'a>> = Vec::new();
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         let missing = |what: &str| format!("expected func.func to say its {what}");
         let name = operation.attribute("sym_name").and_then(Attribute::to_str).map(str::to_owned);
         let name = name.ok_or_else(|| self.c.error_span(start, start + 1, missing("sym_name")))?;
-        let mut function = empty_function(name);
+        let mut function = Function { name, ..Function::default() };
         function.at = at;
         match operation.attribute("function_type") {
             Some(Attribute::Type(Type::Function(arguments, results))) => {

@@ -20,7 +20,7 @@ mod types;
 
 use crate::error::Result;
 use crate::stablehlo::ir::{
-    Attribute, Dictionary, Function, Location, LocationId, Operation, Program, Region, Type, Value, ValueData,
+    Attribute, Dictionary, Location, LocationId, Operation, Program, Region, Type, Value, ValueData,
 };
 use cranelift_entity::PrimaryMap;
 use cursor::Cursor;
@@ -502,23 +502,6 @@ fn empty_operation(name: &str) -> Operation {
         results: Vec::new(),
         attributes: Dictionary::new(),
         regions: Vec::new(),
-        at: crate::hlo::SourceLocation::default(),
-        location: None,
-    }
-}
-
-/// A function whose body is still to come.
-fn empty_function(name: String) -> Function {
-    Function {
-        name,
-        is_private: false,
-        arguments: Vec::new(),
-        results: Vec::new(),
-        argument_attributes: Vec::new(),
-        result_attributes: Vec::new(),
-        attributes: Dictionary::new(),
-        body: None,
-        values: PrimaryMap::new(),
         at: crate::hlo::SourceLocation::default(),
         location: None,
     }
