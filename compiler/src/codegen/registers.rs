@@ -1,7 +1,6 @@
 //! Register loops as CLIF: scalars only.
 
 use super::lanes::{Lanes, Val};
-use super::nest::reachable;
 use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::registers::RegisterLoop;
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -10,7 +9,7 @@ use std::collections::HashMap;
 
 /// Emits the nodes that the roots need; `args` are the arguments.
 fn emit(lanes: &mut Lanes<'_, '_>, body: &Body, args: &[Value], roots: &[NodeId]) -> Vec<Value> {
-    let needed = reachable(body, roots.iter().copied());
+    let needed = body.needed(roots.iter().copied());
     let mut values: HashMap<NodeId, Value> = HashMap::new();
     let value = |lanes: &mut Lanes<'_, '_>, values: &HashMap<NodeId, Value>, id: NodeId| match values.get(&id) {
         Some(&v) => v,

@@ -18,7 +18,6 @@
 
 use super::flow::{Flow, Point};
 use super::lanes::{Lanes, Val, flags, scalar_type};
-use super::nest::reachable;
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::sort::{Sort, SortKey};
@@ -92,7 +91,7 @@ fn column_mem(sort: &Sort, column: Column) -> Mem {
 
 /// Arguments that a node follows from.
 fn arguments(body: &Body, root: NodeId) -> Vec<usize> {
-    let needed = reachable(body, std::iter::once(root));
+    let needed = body.needed([root]);
     let used = body.nodes().iter().zip(needed).filter(|(_, needed)| *needed);
     used.filter_map(|(node, _)| if let Op::Arg(n) = node.op { Some(n as usize) } else { None }).collect()
 }
@@ -219,7 +218,7 @@ impl Emitter<'_, '_, '_> {
 
     /// The scalars of some nodes of a body.
     fn values(&mut self, body: &Body, args: &[Option<Value>], roots: &[NodeId]) -> Vec<Value> {
-        let needed = reachable(body, roots.iter().copied());
+        let needed = body.needed(roots.iter().copied());
         let mut values: HashMap<NodeId, Value> = HashMap::new();
         for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
             let v = match &node.op {

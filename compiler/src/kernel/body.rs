@@ -282,6 +282,16 @@ pub struct Node {
     pub lane: Lane,
 }
 
+impl Node {
+    /// Calls `visit` for every node that this one is computed from: arguments, and loaded offsets of its index map.
+    pub fn for_each_use(&self, visit: &mut impl FnMut(NodeId)) {
+        self.args.iter().for_each(|&a| visit(a));
+        if let Op::Load(_, _, ix) | Op::Index(ix) = &self.op {
+            ix.for_each_value(visit);
+        }
+    }
+}
+
 /// A straight-line body; equal nodes are one node.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
@@ -559,19 +569,29 @@ impl Body {
         self.push(op, &[a], lane)
     }
 
+    /// The nodes that `roots` follow from, themselves, arguments and loaded offsets of index maps included. What is no node
+    /// of the body is passed over: the verifier says so.
+    pub fn needed(&self, roots: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
+        let mut needed = vec![false; self.nodes.len()];
+        let mark = |needed: &mut Vec<bool>, id: NodeId| {
+            if let Some(n) = needed.get_mut(id.0 as usize) {
+                *n = true;
+            }
+        };
+        roots.into_iter().for_each(|r| mark(&mut needed, r));
+        for (i, node) in self.nodes.iter().enumerate().rev() {
+            if needed[i] {
+                node.for_each_use(&mut |n| mark(&mut needed, n));
+            }
+        }
+        needed
+    }
+
     /// Copies the nodes that `roots` need from `other`, with `args` in place of its [`Op::Arg`] nodes, and returns
     /// the copies of the roots.
     pub fn inline(&mut self, other: &Body, args: &[NodeId], roots: &[NodeId]) -> Vec<NodeId> {
         let mut map: Vec<Option<NodeId>> = vec![None; other.nodes.len()];
-        let mut needed = vec![false; other.nodes.len()];
-        for root in roots {
-            needed[root.0 as usize] = true;
-        }
-        for i in (0..other.nodes.len()).rev() {
-            if needed[i] {
-                other.nodes[i].args.iter().for_each(|a| needed[a.0 as usize] = true);
-            }
-        }
+        let needed = other.needed(roots.iter().copied());
         for (i, node) in other.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
             map[i] = Some(match node.op {
                 Op::Arg(n) => args[n as usize],

@@ -141,7 +141,25 @@ pub struct Stage {
     pub row_stores: Vec<(u32, NodeId)>,
 }
 
+/// The nodes that stores need: values, and loaded offsets of their places.
+fn stored(stores: &[Store]) -> Vec<NodeId> {
+    let mut out = Vec::new();
+    for s in stores {
+        out.push(s.value);
+        s.index.for_each_value(&mut |n| out.push(n));
+    }
+    out
+}
+
 impl Stage {
+    /// The nodes of the body that are stored or folded, for each element; initial values are not among them.
+    pub fn roots(&self) -> Vec<NodeId> {
+        let mut out = stored(&self.stores);
+        out.extend(self.row_stores.iter().map(|(_, node)| *node));
+        out.extend(self.accumulators.iter().flat_map(|a| a.values.iter().copied()));
+        out
+    }
+
     /// The most virtual lanes of a reduction over the vector axis; 0 where there is none. The lanes of every other reduction
     /// divide them.
     pub fn lane_count(&self) -> i64 {
@@ -202,6 +220,13 @@ pub struct Contraction {
     pub stores: Vec<Store>,
     /// Scratch buffer number for unfinished sums, where k is split; `None` where the first store can hold them.
     pub partial: Option<u32>,
+}
+
+impl Contraction {
+    /// The nodes of the epilogue that are stored.
+    pub fn roots(&self) -> Vec<NodeId> {
+        stored(&self.stores)
+    }
 }
 
 /// What a call goes to.

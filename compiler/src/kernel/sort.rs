@@ -74,17 +74,11 @@ impl Sort {
 
 /// What the nodes that `root` follows from say about its arguments: whether any has an even number, whether any an odd.
 fn sides(body: &Body, root: NodeId) -> (bool, bool) {
-    let mut needed = vec![false; root.0 as usize + 1];
-    needed[root.0 as usize] = true;
     let (mut even, mut odd) = (false, false);
-    for i in (0..needed.len()).rev().filter(|&i| i < body.nodes().len()) {
-        if needed[i] {
-            let node = &body.nodes()[i];
-            if let Op::Arg(n) = node.op {
-                even |= n % 2 == 0;
-                odd |= n % 2 == 1;
-            }
-            node.args.iter().for_each(|a| needed[a.0 as usize] = true);
+    for (node, needed) in body.nodes().iter().zip(body.needed([root])) {
+        if let (Op::Arg(n), true) = (&node.op, needed) {
+            even |= n % 2 == 0;
+            odd |= n % 2 == 1;
         }
     }
     (even, odd)

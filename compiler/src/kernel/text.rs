@@ -177,12 +177,8 @@ impl Names {
             axes(f, "vector", &[stage.vector])?;
         }
         f.write_char('\n')?;
-        let mut roots: Vec<NodeId> = stage.stores.iter().map(|s| s.value).collect();
-        roots.extend(stage.row_stores.iter().map(|(_, node)| *node));
-        roots.extend(stage.accumulators.iter().flat_map(|a| a.init.iter().chain(&a.values)));
-        for s in &stage.stores {
-            s.index.for_each_value(&mut |node| roots.push(node));
-        }
+        let mut roots = stage.roots();
+        roots.extend(stage.accumulators.iter().flat_map(|a| &a.init));
         let i = vector_name(stage);
         self.body(f, "      ", &stage.body, &roots, &no_arguments, &i)?;
         for a in &stage.accumulators {
@@ -244,8 +240,7 @@ impl Names {
         }
         writeln!(f, "    epilogue (sum)")?;
         let name = |n: u32| if n == 0 { "sum".to_owned() } else { no_arguments(n) };
-        let roots: Vec<NodeId> = c.stores.iter().map(|s| s.value).collect();
-        self.body(f, "      ", &c.epilogue, &roots, &name, "")?;
+        self.body(f, "      ", &c.epilogue, &c.roots(), &name, "")?;
         self.stores(f, "      ", &c.epilogue, &c.stores, &name)
     }
 
@@ -349,16 +344,7 @@ impl Names {
         arg: ArgName<'_>,
         vector: &str,
     ) -> fmt::Result {
-        let mut needed = vec![false; body.nodes().len()];
-        roots.iter().for_each(|r| needed[r.0 as usize] = true);
-        for (i, node) in body.nodes().iter().enumerate().rev() {
-            if needed[i] {
-                node.args.iter().for_each(|a| needed[a.0 as usize] = true);
-                if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
-                    ix.for_each_value(&mut |v| needed[v.0 as usize] = true);
-                }
-            }
-        }
+        let needed = body.needed(roots.iter().copied());
         for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
             if matches!(node.op, Op::Const(_) | Op::Arg(_) | Op::Result(_)) {
                 continue;

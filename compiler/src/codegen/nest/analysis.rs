@@ -1,6 +1,6 @@
 //! What is known of a stage before it is emitted.
 
-use crate::kernel::body::{Body, NodeId, Op};
+use crate::kernel::body::{NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Stage, Store};
 use cranelift_codegen::ir::Value;
@@ -29,14 +29,7 @@ impl StageInfo {
 /// Finds what a stage needs and what of it differs along the vector axis.
 pub(super) fn analyse(stage: &Stage) -> StageInfo {
     let body = &stage.body;
-    let stores = stage.stores.iter().flat_map(|s| {
-        let mut nodes = vec![s.value];
-        s.index.for_each_value(&mut |n| nodes.push(n));
-        nodes
-    });
-    let values = stage.accumulators.iter().flat_map(|a| a.values.iter().copied());
-    let rows = stage.row_stores.iter().map(|(_, n)| *n);
-    let needed = reachable(body, stores.chain(values).chain(rows));
+    let needed = body.needed(stage.roots());
     let mut varies = vec![false; body.nodes().len()];
     for (i, node) in body.nodes().iter().enumerate() {
         let own = match &node.op {
@@ -51,22 +44,6 @@ pub(super) fn analyse(stage: &Stage) -> StageInfo {
         varies[i] = own || node.args.iter().any(|a| varies[a.0 as usize]);
     }
     StageInfo { needed, varies, uniform: HashMap::new(), loads: HashMap::new(), stores: HashMap::new() }
-}
-
-/// The nodes that `roots` follow from, loaded offsets of index maps included.
-pub fn reachable(body: &Body, roots: impl Iterator<Item = NodeId>) -> Vec<bool> {
-    let mut needed = vec![false; body.nodes().len()];
-    roots.for_each(|r| needed[r.0 as usize] = true);
-    for i in (0..needed.len()).rev() {
-        if needed[i] {
-            let node = &body.nodes()[i];
-            node.args.iter().for_each(|a| needed[a.0 as usize] = true);
-            if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
-                ix.for_each_value(&mut |n| needed[n.0 as usize] = true);
-            }
-        }
-    }
-    needed
 }
 
 /// The elements from one turn of the vector axis to the next, where that is the same everywhere.

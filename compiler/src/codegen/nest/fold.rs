@@ -1,6 +1,5 @@
 //! Reductions of a stage: what they are kept in while it runs, and how that is folded at its end.
 
-use super::analysis::reachable;
 use super::{NestEmitter, mem_of_row};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{BLOCK, Val, scalar_type};
@@ -92,7 +91,7 @@ impl NestEmitter<'_, '_, '_> {
     /// Emits a combiner on blocks or scalars.
     fn combine(&mut self, a: &Accumulator, args: &[Val], block: bool) -> Vec<Val> {
         let mut values: HashMap<NodeId, Val> = HashMap::new();
-        let needed = reachable(&a.combine, a.roots.iter().copied());
+        let needed = a.combine.needed(a.roots.iter().copied());
         for (i, node) in a.combine.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
             let v = match &node.op {
                 Op::Arg(n) => match args.get(*n as usize) {

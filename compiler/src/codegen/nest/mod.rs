@@ -15,7 +15,6 @@ mod elements;
 mod fold;
 mod wide_rows;
 
-pub use analysis::reachable;
 pub(super) use analysis::{StageInfo, linear_stride, store_varies};
 pub use wide_rows::WideRows;
 

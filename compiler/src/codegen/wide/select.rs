@@ -2,7 +2,7 @@
 
 use super::table::{ORDERED, binary, commutes, float_predicate, unary};
 use super::{BLOCK, Frame, REGISTER, Reg};
-use crate::codegen::nest::{StageInfo, linear_stride, mem_of_row, reachable, store_varies};
+use crate::codegen::nest::{StageInfo, linear_stride, mem_of_row, store_varies};
 use crate::kernel::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Nest, Place, Stage};
 use iced_x86::Code;
@@ -320,7 +320,7 @@ impl Selector<'_> {
     }
 
     fn combine(&mut self, a: &Accumulator, args: &[Block]) -> Option<Vec<Block>> {
-        let needed = reachable(&a.combine, a.roots.iter().copied());
+        let needed = a.combine.needed(a.roots.iter().copied());
         let mut values: HashMap<NodeId, Block> = HashMap::new();
         for (i, node) in a.combine.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
             let v = match &node.op {

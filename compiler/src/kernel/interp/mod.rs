@@ -169,36 +169,28 @@ fn truncate(lane: Lane, bits: u64) -> u64 {
 }
 
 /// The nodes that `roots` need, in order.
-fn needed(body: &Body, roots: impl IntoIterator<Item = NodeId>) -> Step<Vec<NodeId>> {
-    let mut wanted = vec![false; body.nodes().len()];
-    for root in roots {
-        *wanted.get_mut(root.0 as usize).ok_or_else(|| format!("there is no node %{}", root.0))? = true;
-    }
-    for i in (0..wanted.len()).rev().filter(|&i| i < body.nodes().len()) {
-        if !wanted[i] {
-            continue;
-        }
-        let node = &body.nodes()[i];
-        let mut uses = node.args.clone();
-        if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
-            ix.for_each_value(&mut |n| uses.push(n));
-        }
-        for n in uses {
-            if n.0 as usize >= i {
-                return Err(format!("%{i} uses %{}, which comes later", n.0));
-            }
-            wanted[n.0 as usize] = true;
-        }
-    }
-    Ok((0..wanted.len()).filter(|&i| wanted[i]).map(|i| NodeId(i as u32)).collect())
+fn needed(body: &Body, roots: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
+    (0..).map(NodeId).zip(body.needed(roots)).filter_map(|(id, needed)| needed.then_some(id)).collect()
 }
 
-/// The roots of a body of arguments alone.
-fn apply(body: &Body, roots: &[NodeId], args: &[u64], memory: &Memory) -> Step<Vec<u64>> {
-    let order = needed(body, roots.iter().copied())?;
-    let mut values = vec![None; body.nodes().len()];
-    Frame { args, ..Frame::default() }.evaluate(body, &order, memory, &mut values)?;
-    roots.iter().map(|&r| value(&values, r)).collect()
+/// A body of arguments alone, ready to be applied many times.
+struct Formula<'k> {
+    body: &'k Body,
+    roots: &'k [NodeId],
+    order: Vec<NodeId>,
+}
+
+impl<'k> Formula<'k> {
+    fn new(body: &'k Body, roots: &'k [NodeId]) -> Formula<'k> {
+        Formula { body, roots, order: needed(body, roots.iter().copied()) }
+    }
+
+    /// The values of the roots.
+    fn of(&self, args: &[u64], memory: &Memory) -> Step<Vec<u64>> {
+        let mut values = vec![None; self.body.nodes().len()];
+        Frame { args, ..Frame::default() }.evaluate(self.body, &self.order, memory, &mut values)?;
+        self.roots.iter().map(|&r| value(&values, r)).collect()
+    }
 }
 
 fn value(values: &[Option<u64>], id: NodeId) -> Step<u64> {
@@ -228,9 +220,9 @@ fn contraction(c: &Contraction, variant: Variant, memory: &mut Memory) -> Step<(
     };
     let mut chain = Body::new();
     let [a, b, sum] = [0, 1, 2].map(|k| chain.arg(k, mem.lane()));
-    let next = chain.mul_add(variant, a, b, sum);
-    let roots = c.stores.iter().map(|s| s.value).chain(c.stores.iter().flat_map(|s| values_of(&s.index)));
-    let order = needed(&c.epilogue, roots)?;
+    let next = [chain.mul_add(variant, a, b, sum)];
+    let chain = Formula::new(&chain, &next);
+    let order = needed(&c.epilogue, c.roots());
     let loops: Vec<Loop> = c.batch.iter().copied().chain([c.m, c.n]).collect();
     for_each_point(&loops, &mut Vec::new(), &mut |axes| {
         memory.next_point();
@@ -240,7 +232,7 @@ fn contraction(c: &Contraction, variant: Variant, memory: &mut Memory) -> Step<(
             frame.axes.push((c.k.axis, k));
             let x = memory.load(c.lhs.buffer, mem, frame.index(&c.lhs.index, &[])?)?;
             let y = memory.load(c.rhs.buffer, mem, frame.index(&c.rhs.index, &[])?)?;
-            total = apply(&chain, &[next], &[x, y, total], memory)?[0];
+            total = chain.of(&[x, y, total], memory)?[0];
         }
         let args = [total];
         let frame = Frame { axes: axes.clone(), args: &args, ..Frame::default() };
@@ -253,18 +245,11 @@ fn contraction(c: &Contraction, variant: Variant, memory: &mut Memory) -> Step<(
     })
 }
 
-/// The nodes that an index loads.
-fn values_of(ix: &Ix) -> Vec<NodeId> {
-    let mut out = Vec::new();
-    ix.for_each_value(&mut |n| out.push(n));
-    out
-}
-
 fn registers(l: &RegisterLoop, memory: &mut Memory) -> Step<()> {
     memory.next_point();
     let conversion = |list: &[(Body, NodeId)], k: usize, v: u64, memory: &Memory| -> Step<u64> {
         let (body, root) = list.get(k).ok_or_else(|| format!("state {k} has no conversion"))?;
-        Ok(apply(body, &[*root], &[v], memory)?[0])
+        Ok(Formula::new(body, &[*root]).of(&[v], memory)?[0])
     };
     let mut state = Vec::new();
     for (k, a) in l.state.iter().enumerate() {
@@ -273,9 +258,11 @@ fn registers(l: &RegisterLoop, memory: &mut Memory) -> Step<()> {
             state.push(conversion(&l.decode, k, raw, memory)?);
         }
     }
-    while apply(&l.condition.0, &[l.condition.1], &state, memory)?[0] != 0 {
+    let more = [l.condition.1];
+    let (more, next) = (Formula::new(&l.condition.0, &more), Formula::new(&l.body.0, &l.body.1));
+    while more.of(&state, memory)?[0] != 0 {
         memory.spend()?;
-        state = apply(&l.body.0, &l.body.1, &state, memory)?;
+        state = next.of(&state, memory)?;
     }
     let mut rest = state.into_iter();
     for (k, a) in l.state.iter().enumerate() {

@@ -1,7 +1,6 @@
 //! Nests: stages one after another for each point, and what their reductions do.
 
-use super::{Frame, Memory, Step, apply, for_each_point, needed, value, values_of};
-use crate::kernel::body::NodeId;
+use super::{Formula, Frame, Memory, Step, for_each_point, needed, value};
 use crate::kernel::index::Axis;
 use crate::kernel::ir::{Accumulator, Nest, Place, Stage};
 
@@ -39,19 +38,17 @@ enum Running {
 fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mut Memory) -> Step<()> {
     let body = &stage.body;
     let mut running = Vec::new();
+    let combiners: Vec<Formula<'_>> = stage.accumulators.iter().map(|a| Formula::new(&a.combine, &a.roots)).collect();
     for a in &stage.accumulators {
         // Initial values are the same along every loop of the stage.
-        let order = needed(body, a.init.iter().copied())?;
+        let order = needed(body, a.init.iter().copied());
         let mut values = vec![None; body.nodes().len()];
         let uniform = Frame { axes: axes.to_vec(), rows: &point.rows, results: &point.results, ..Frame::default() };
         uniform.evaluate(body, &order, memory, &mut values)?;
         let init: Vec<u64> = a.init.iter().map(|&n| value(&values, n)).collect::<Step<_>>()?;
         running.push((start(stage, a, &init, point)?, init));
     }
-    let roots = stage.stores.iter().flat_map(|s| values_of(&s.index).into_iter().chain([s.value]));
-    let roots = roots.chain(stage.row_stores.iter().map(|(_, n)| *n));
-    let roots: Vec<NodeId> = roots.chain(stage.accumulators.iter().flat_map(|a| a.values.iter().copied())).collect();
-    let order = needed(body, roots)?;
+    let order = needed(body, stage.roots());
     let mut values = vec![None; body.nodes().len()];
     let mut loops = stage.sequential.clone();
     loops.push(stage.vector);
@@ -65,15 +62,15 @@ fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mu
         for &(row, n) in &stage.row_stores {
             set_row(&mut point.rows, row, at, value(&values, n)?)?;
         }
-        for (a, (running, _)) in stage.accumulators.iter().zip(&mut running) {
+        for ((a, combine), (running, _)) in stage.accumulators.iter().zip(&combiners).zip(&mut running) {
             let new: Vec<u64> = a.values.iter().map(|&n| value(&values, n)).collect::<Step<_>>()?;
-            accumulate(a, running, new, at, point, memory)?;
+            accumulate(a, combine, running, new, at, point, memory)?;
         }
         Ok(())
     })?;
-    for (a, (running, init)) in stage.accumulators.iter().zip(running) {
+    for ((a, combine), (running, init)) in stage.accumulators.iter().zip(&combiners).zip(running) {
         if let Place::Lanes { results } = &a.place {
-            for (&r, v) in results.iter().zip(fold(a, running, &init, memory)?) {
+            for (&r, v) in results.iter().zip(fold(a, combine, running, &init, memory)?) {
                 point.results[r as usize] = Some(v);
             }
         }
@@ -110,13 +107,14 @@ fn start(stage: &Stage, a: &Accumulator, init: &[u64], point: &mut Point) -> Ste
     }
 }
 
-fn combine(a: &Accumulator, old: &[u64], new: &[u64], memory: &Memory) -> Step<Vec<u64>> {
+fn combined(combine: &Formula<'_>, old: &[u64], new: &[u64], memory: &Memory) -> Step<Vec<u64>> {
     let args: Vec<u64> = old.iter().chain(new).copied().collect();
-    apply(&a.combine, &a.roots, &args, memory)
+    combine.of(&args, memory)
 }
 
 fn accumulate(
     a: &Accumulator,
+    combine: &Formula<'_>,
     running: &mut Running,
     new: Vec<u64>,
     at: usize,
@@ -124,12 +122,12 @@ fn accumulate(
     memory: &Memory,
 ) -> Step<()> {
     match running {
-        Running::Chain(state) => *state = combine(a, state, &new, memory)?,
+        Running::Chain(state) => *state = combined(combine, state, &new, memory)?,
         Running::Lanes(lanes) => {
             let width = a.lane_count() as usize;
             let lane = lanes.get_mut(at % width).ok_or_else(|| format!("no lane for element {at}"))?;
             *lane = Some(match lane {
-                Some(old) => combine(a, old, &new, memory)?,
+                Some(old) => combined(combine, old, &new, memory)?,
                 None => new,
             });
         }
@@ -138,7 +136,7 @@ fn accumulate(
             let old = |&row: &u32| point.rows.get(row as usize).and_then(|r| r.get(at).copied()).flatten();
             let old: Option<Vec<u64>> = rows.iter().map(old).collect();
             let old = old.ok_or("an accumulator's row is not set")?;
-            let out = combine(a, &old, &new, memory)?;
+            let out = combined(combine, &old, &new, memory)?;
             rows.iter().zip(out).try_for_each(|(&row, v)| set_row(&mut point.rows, row, at, v))?;
         }
     }
@@ -146,7 +144,7 @@ fn accumulate(
 }
 
 /// Folds lanes by halves and combines the initial value.
-fn fold(a: &Accumulator, running: Running, init: &[u64], memory: &Memory) -> Step<Vec<u64>> {
+fn fold(a: &Accumulator, combine: &Formula<'_>, running: Running, init: &[u64], memory: &Memory) -> Step<Vec<u64>> {
     let mut lanes = match running {
         Running::Chain(state) => return Ok(state),
         Running::Row => return Ok(Vec::new()),
@@ -157,12 +155,12 @@ fn fold(a: &Accumulator, running: Running, init: &[u64], memory: &Memory) -> Ste
         for i in 0..half {
             if let Some(Some(right)) = lanes.get(i + half) {
                 let left = lanes[i].as_ref().ok_or("a lane has no element")?;
-                lanes[i] = Some(combine(a, left, right, memory)?);
+                lanes[i] = Some(combined(combine, left, right, memory)?);
             }
         }
         lanes.truncate(half);
         half /= 2;
     }
     let total = lanes.first().cloned().flatten().ok_or("a reduction of nothing has no identity")?;
-    combine(a, init, &total, memory)
+    combined(combine, init, &total, memory)
 }

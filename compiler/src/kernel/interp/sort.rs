@@ -1,11 +1,13 @@
 //! Sorted rows, by the merge sort that defines them.
 
 use super::memory::extend;
-use super::{Frame, Memory, Step, apply, for_each_point, needed, value};
+use super::{Formula, Frame, Memory, Step, for_each_point, needed, value};
 use crate::kernel::sort::Sort;
 
 pub(super) fn run(sort: &Sort, memory: &mut Memory) -> Step<()> {
-    let order = needed(&sort.load, sort.operands.iter().map(|o| o.value))?;
+    let order = needed(&sort.load, sort.operands.iter().map(|o| o.value));
+    let before = [sort.before];
+    let before = Formula::new(&sort.comparator, &before);
     for_each_point(&sort.parallel, &mut Vec::new(), &mut |axes| {
         memory.next_point();
         let mut row: Vec<Vec<u64>> = Vec::new();
@@ -19,7 +21,7 @@ pub(super) fn run(sort: &Sort, memory: &mut Memory) -> Step<()> {
         }
         let sorted = merge_sort(row, &mut |x, y| {
             let args: Vec<u64> = x.iter().zip(y).flat_map(|(&a, &b)| [a, b]).collect();
-            Ok(apply(&sort.comparator, &[sort.before], &args, memory)?[0] != 0)
+            Ok(before.of(&args, memory)?[0] != 0)
         })?;
         for (i, element) in (0..sort.keep).zip(sorted) {
             let mut frame = Frame { axes: axes.clone(), ..Frame::default() };

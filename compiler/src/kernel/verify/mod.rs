@@ -234,11 +234,7 @@ impl State<'_> {
         self.loads(body, &needed, &outside)?;
         let in_row = body.nodes().iter().zip(&needed).any(|(node, n)| *n && matches!(node.op, Op::Row(_)));
         require(!in_row, "kernel.init", || "an initial value is read from a row".to_owned())?;
-        let mut roots: Vec<NodeId> = stage.stores.iter().map(|s| s.value).collect();
-        stage.stores.iter().for_each(|s| s.index.for_each_value(&mut |v| roots.push(v)));
-        roots.extend(stage.row_stores.iter().map(|(_, node)| *node));
-        roots.extend(stage.accumulators.iter().flat_map(|a| a.values.iter().copied()));
-        let needed = check_body(body, &roots, &leaves)?;
+        let needed = check_body(body, &stage.roots(), &leaves)?;
         self.loads(body, &needed, &scope)?;
         self.stores(&stage.stores, body, &scope)?;
         for &(row, node) in &stage.row_stores {
@@ -279,10 +275,8 @@ impl State<'_> {
             self.index(panel.buffer, mem, &panel.index, &scope_with(&loops)?, &empty)?;
         }
         let scope = scope_with(&[c.m, c.n])?;
-        let mut roots: Vec<NodeId> = c.stores.iter().map(|s| s.value).collect();
-        c.stores.iter().for_each(|s| s.index.for_each_value(&mut |v| roots.push(v)));
         let args = [mem.lane()];
-        let needed = check_body(&c.epilogue, &roots, &Leaves { args: &args, ..Leaves::none() })?;
+        let needed = check_body(&c.epilogue, &c.roots(), &Leaves { args: &args, ..Leaves::none() })?;
         self.loads(&c.epilogue, &needed, &scope)?;
         self.stores(&c.stores, &c.epilogue, &scope)?;
         if let Some(partial) = c.partial {
