@@ -6,6 +6,7 @@
 //! of it, and that module's shapes follow from the rules of [`crate::shape`]. Algorithm: `text` (and the bytecode's reader)
 //! produce the program; `lower` converts function by function. `emit` makes a program of a module, and `print` its text.
 
+mod algorithms;
 pub mod bytecode;
 mod emit;
 pub mod export;

@@ -294,6 +294,35 @@ fn sizes_may_come_from_calls() {
     assert_eq!(shown(&rolled), "{3, 4, 5, 1, 2}");
 }
 
+/// What `lax.scan` over a symbolic length exports: a step cuts where its counter says.
+#[test]
+fn a_slice_of_known_sizes_may_start_where_the_program_says() {
+    let source = r#"module @m {
+  func.func public @main(%x: tensor<?x3xf32>, %i: tensor<i32>) -> tensor<?x3xf32> {
+    %two = stablehlo.constant dense<2> : tensor<1xi32>
+    %zero = stablehlo.constant dense<0> : tensor<1xi32>
+    %0 = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>
+    %starts = stablehlo.concatenate %0, %zero, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+    %sizes = stablehlo.constant dense<3> : tensor<2xi32>
+    %limits = stablehlo.add %sizes, %starts : tensor<2xi32>
+    %strides = stablehlo.constant dense<[2, 1]> : tensor<2xi32>
+    %1 = stablehlo.real_dynamic_slice %x, %starts, %limits, %strides : (tensor<?x3xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<?x3xf32>
+    return %1 : tensor<?x3xf32>
+  }
+}
+"#;
+    let options = ReadOptions { sizes: vec![Some(vec![5, 3]), None], ..ReadOptions::default() };
+    let module = read_text(source, &options).unwrap();
+    let x: Vec<f32> = (0..15u8).map(f32::from).collect();
+    let x = ArrayLiteral::from_elements(&[5, 3], &x).into();
+    let cut = interp::run(&module, &[x, Literal::scalar(1)], &Options::default()).unwrap();
+    assert_eq!(shown(&cut), "{ {3, 4, 5}, {9, 10, 11} }");
+    // Where nothing says how much is cut, the result has no size.
+    let unknown = source.replace("stablehlo.add %sizes, %starts", "stablehlo.multiply %sizes, %starts");
+    let error = read_text(&unknown, &options).unwrap_err();
+    assert!(error.to_string().contains("sizes that are known only when the program runs"), "{error}");
+}
+
 #[test]
 fn the_python_line_is_kept() {
     let source = r#"#loc = loc(unknown)

@@ -4,7 +4,7 @@ use super::{Emitter, attributes, check_control, is_tuple, only, unsupported};
 use crate::error::{Error, Result};
 use crate::hlo::{Computation, ComputationId, Instruction, InstructionId};
 use crate::stablehlo::ir::{
-    Attribute, Dictionary, Function, LocationId, Operation, Region, TensorType, Type, Value, ValueData,
+    Attribute, Dictionary, Element, Function, LocationId, Operation, Region, TensorType, Type, Value, ValueData,
 };
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 use std::collections::HashMap;
@@ -188,7 +188,7 @@ impl<'e, 'm> Body<'e, 'm> {
             let instruction = &computation.instructions[id];
             let around = (self.location, std::mem::take(&mut self.carried));
             self.location = self.emitter.location(instruction);
-            self.carried = attributes::discardable(instruction)?;
+            self.carried = self.emitter.discardable(instruction)?;
             attributes::check(instruction)?;
             check_control(self.emitter, computation, instruction)?;
             let value = self.instruction(&frame, instruction)?;
@@ -313,6 +313,45 @@ impl<'e, 'm> Body<'e, 'm> {
             one => vec![self.type_of(instruction, one)?],
         };
         let results = self.add(name, operands, attributes, regions, types);
+        match &instruction.shape {
+            Shape::Tuple(_) => Ok(Repr::Tuple(results.into_iter().map(Repr::Value).collect())),
+            _ => only(&results).map(Repr::Value),
+        }
+    }
+
+    /// Adds an operation that applies its last region to elements: its results have the types that the region yields, and are
+    /// rounded to the instruction's where HLO says narrower ones.
+    pub fn applied(
+        &mut self,
+        instruction: &Instruction,
+        name: &str,
+        operands: Vec<Value>,
+        attributes: Dictionary,
+        regions: Vec<Region>,
+    ) -> Result<Repr> {
+        let yielded = regions.last().and_then(|r| r.body.last()).map(|end| end.operands.clone()).unwrap_or_default();
+        let yielded: Vec<Option<ElementType>> = yielded.into_iter().map(|v| self.element_type(v)).collect();
+        let shapes = match &instruction.shape {
+            Shape::Tuple(parts) => parts.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let (mut types, mut elements) = (Vec::new(), Vec::new());
+        for (k, shape) in shapes.iter().enumerate() {
+            let mut ty = self.type_of(instruction, shape)?;
+            elements.push(shape.as_array().map(|a| a.ty));
+            // One region may serve every operand.
+            let inner = yielded.get(k).or(yielded.first()).copied().flatten();
+            if let (Type::Tensor(tensor), Some(inner)) = (&mut ty, inner) {
+                tensor.element = Element::Type(inner);
+            }
+            types.push(ty);
+        }
+        let mut results = self.add(name, operands, attributes, regions, types);
+        for (result, element) in results.iter_mut().zip(elements) {
+            if let Some(element) = element {
+                *result = self.rounded(*result, element)?;
+            }
+        }
         match &instruction.shape {
             Shape::Tuple(_) => Ok(Repr::Tuple(results.into_iter().map(Repr::Value).collect())),
             _ => only(&results).map(Repr::Value),

@@ -54,7 +54,7 @@ impl Body<'_, '_> {
         let operands = self.all_leaves(frame, i)?;
         let region = self.reducer(i, operands.len())?;
         let attributes = self.groups(i)?;
-        self.parts(i, "stablehlo.all_reduce", operands, attributes, vec![region])
+        self.applied(i, "stablehlo.all_reduce", operands, attributes, vec![region])
     }
 
     /// StableHLO's reducer takes two scalars, for each operand anew.
@@ -74,7 +74,7 @@ impl Body<'_, '_> {
         let region = self.reducer(i, 1)?;
         let mut attributes = self.groups(i)?;
         attributes.set("scatter_dimension", Attribute::int(dimension(i)));
-        self.parts(i, "stablehlo.reduce_scatter", vec![operand], attributes, vec![region])
+        self.applied(i, "stablehlo.reduce_scatter", vec![operand], attributes, vec![region])
     }
 
     pub fn all_gather(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {
@@ -183,6 +183,11 @@ impl Body<'_, '_> {
         shape: &Shape,
         mut attributes: Dictionary,
     ) -> Result<Value> {
+        // Everyone, which StableHLO's verifier wants by name here.
+        if attributes.get("replica_groups").and_then(Attribute::to_ints).is_none_or(|list| list.is_empty()) {
+            let members = usize::try_from(count).map_err(|_| unsupported(i, "a negative number of parts"))?;
+            attributes.set("replica_groups", attributes::matrix(1, members, (0..count).collect()));
+        }
         for (name, value) in [("split_dimension", axis), ("concat_dimension", axis), ("split_count", count)] {
             attributes.set(name, Attribute::int(value));
         }

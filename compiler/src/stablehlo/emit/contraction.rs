@@ -4,8 +4,8 @@ use super::body::{Body, Frame, Repr, dictionary};
 use super::{attributes, unsupported};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Instruction, WindowDimension};
-use crate::stablehlo::ir::{Attribute, DotAlgorithm, DotDims, Element, RaggedDotDims};
-use brolga_runtime::ElementType;
+use crate::stablehlo::algorithms;
+use crate::stablehlo::ir::{Attribute, DotDims, RaggedDotDims};
 
 /// A window, list by list.
 pub(super) struct Window {
@@ -47,7 +47,7 @@ impl Body<'_, '_> {
         attributes::precision(i, &mut attributes)?;
         if let Some(name) = i.attrs.raw(AttrKey::Algorithm).map(str::trim).filter(|n| *n != "dot_unset") {
             let types = [self.array(frame, i, 0)?.ty, self.array(frame, i, 1)?.ty];
-            let algorithm = algorithm(name, types, i.shape.as_array().map(|a| a.ty));
+            let algorithm = algorithms::by_name(name, types, i.shape.as_array().map(|a| a.ty));
             let algorithm = algorithm.ok_or_else(|| unsupported(i, format!("the algorithm {name}")))?;
             attributes.set("algorithm", Attribute::DotAlgorithm(Box::new(algorithm)));
             // An algorithm says it all: StableHLO admits no precision beside it.
@@ -75,7 +75,8 @@ impl Body<'_, '_> {
     }
 
     pub fn convolution(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {
-        let operands = self.all_leaves(frame, i)?;
+        let mut operands = self.all_leaves(frame, i)?;
+        self.meet(i, &mut operands)?;
         let Some(dims) = i.attrs.dim_labels(AttrKey::DimLabels) else { return Err(unsupported(i, "no dim_labels")) };
         let count = dims.kernel_spatial.len();
         let ranks = [self.array(frame, i, 0)?.rank(), self.array(frame, i, 1)?.rank()];
@@ -108,41 +109,4 @@ fn dot_dims(i: &Instruction) -> DotDims {
         lhs_contracting: list(AttrKey::LhsContractingDims),
         rhs_contracting: list(AttrKey::RhsContractingDims),
     }
-}
-
-/// An algorithm by XLA's name: the types of both sides and of the sum, parts and products.
-fn algorithm(name: &str, operands: [ElementType; 2], result: Option<ElementType>) -> Option<DotAlgorithm> {
-    use ElementType as E;
-    let ty = Element::Type;
-    let (side, sum, parts, products) = match name {
-        "dot_f16_f16_f16" => (ty(E::F16), E::F16, 1, 1),
-        "dot_f16_f16_f32" => (ty(E::F16), E::F32, 1, 1),
-        "dot_bf16_bf16_bf16" => (ty(E::BF16), E::BF16, 1, 1),
-        "dot_bf16_bf16_f32" => (ty(E::BF16), E::F32, 1, 1),
-        "dot_bf16_bf16_f32_x3" => (ty(E::BF16), E::F32, 2, 3),
-        "dot_bf16_bf16_f32_x6" => (ty(E::BF16), E::F32, 3, 6),
-        "dot_bf16_bf16_f32_x9" => (ty(E::BF16), E::F32, 3, 9),
-        "dot_tf32_tf32_f32" => (Element::Tf32, E::F32, 1, 1),
-        "dot_tf32_tf32_f32_x3" => (Element::Tf32, E::F32, 2, 3),
-        "dot_f32_f32_f32" => (ty(E::F32), E::F32, 1, 1),
-        "dot_f64_f64_f64" => (ty(E::F64), E::F64, 1, 1),
-        "dot_any_f8_any_f8_f32" | "dot_any_f8_any_f8_f32_fast_accum" | "dot_any_f8_any_f8_any" => {
-            let narrow = |t: &E| t.is_float() && t.bits() == 8;
-            if !operands.iter().all(narrow) || operands[0] != operands[1] {
-                return None;
-            }
-            let sum = if name == "dot_any_f8_any_f8_any" { result? } else { E::F32 };
-            (ty(operands[0]), sum, 1, 1)
-        }
-        _ => return None,
-    };
-    Some(DotAlgorithm {
-        lhs_precision_type: side.clone(),
-        rhs_precision_type: side,
-        accumulation_type: ty(sum),
-        lhs_component_count: parts,
-        rhs_component_count: parts,
-        num_primitive_operations: products,
-        allow_imprecise_accumulation: name.ends_with("fast_accum"),
-    })
 }

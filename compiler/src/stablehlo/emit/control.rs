@@ -79,7 +79,7 @@ impl Body<'_, '_> {
         let operands = self.all_leaves(frame, i)?;
         let region = self.region(callee(i, AttrKey::ToApply)?)?;
         let attributes = dictionary([("dimensions", Attribute::ints(i.attrs.ints_or_empty(AttrKey::Dimensions)))]);
-        self.parts(i, "stablehlo.reduce", operands, attributes, vec![region])
+        self.applied(i, "stablehlo.reduce", operands, attributes, vec![region])
     }
 
     pub fn reduce_window(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {
@@ -93,7 +93,7 @@ impl Body<'_, '_> {
             ("window_dilations", Attribute::ints(window.window_dilations)),
             ("padding", window.padding),
         ]);
-        self.parts(i, "stablehlo.reduce_window", operands, attributes, vec![region])
+        self.applied(i, "stablehlo.reduce_window", operands, attributes, vec![region])
     }
 
     pub fn select_and_scatter(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {
@@ -109,7 +109,7 @@ impl Body<'_, '_> {
             ("window_strides", Attribute::ints(window.strides)),
             ("padding", window.padding),
         ]);
-        self.parts(i, "stablehlo.select_and_scatter", operands, attributes, vec![select, scatter])
+        self.applied(i, "stablehlo.select_and_scatter", operands, attributes, vec![select, scatter])
     }
 
     /// Slices come first among the inputs and results of StableHLO's scan, carries last.
@@ -189,6 +189,6 @@ impl Body<'_, '_> {
             ("indices_are_sorted", flag(AttrKey::IndicesAreSorted)),
             ("unique_indices", flag(AttrKey::UniqueIndices)),
         ]);
-        self.parts(i, "stablehlo.scatter", operands, attributes, vec![region])
+        self.applied(i, "stablehlo.scatter", operands, attributes, vec![region])
     }
 }

@@ -123,6 +123,21 @@ impl<'m> Emitter<'m> {
         self.in_regions.insert(id) || computation.order.len() <= SMALL && !calls()
     }
 
+    /// Whether the module is what one of several partitions runs. Its shardings tell how the arrays were divided; in StableHLO they
+    /// would ask to divide them again.
+    fn is_divided(&self) -> bool {
+        self.module.config.num_partitions.is_some_and(|count| count > 1)
+    }
+
+    /// The attributes that an instruction carries through: its sharding and those of frontends.
+    fn discardable(&self, instruction: &Instruction) -> Result<Dictionary> {
+        let mut out = attributes::discardable(instruction)?;
+        if self.is_divided() {
+            out.remove("mhlo.sharding");
+        }
+        Ok(out)
+    }
+
     /// `@main`. Its arguments are the parameters, tuples as tuples; its results the parts of the result.
     fn entry(&mut self) -> Result<()> {
         let module = self.module;
@@ -136,7 +151,7 @@ impl<'m> Emitter<'m> {
             let name = Location::Name { name: parameter.name.as_str().into(), child: None };
             body.function.values[value].location = Some(body.emitter.program.locations.push(name));
             body.function.arguments.push(ty);
-            body.function.argument_attributes.push(attributes::discardable(parameter)?);
+            body.function.argument_attributes.push(body.emitter.discardable(parameter)?);
             arguments.push(value);
         }
         let parameters = arguments.iter().map(|&v| body::Repr::Value(v)).collect();
@@ -153,7 +168,9 @@ impl<'m> Emitter<'m> {
             }
             _ => vec![body.packed(&result)?],
         };
-        body.function.result_attributes = attributes::result_shardings(root, results.len());
+        let shardings = attributes::result_shardings(root, results.len());
+        body.function.result_attributes =
+            if body.emitter.is_divided() { vec![Dictionary::new(); results.len()] } else { shardings };
         body.function.name = "main".to_owned();
         body.finish(arguments, results);
         self.aliases()?;

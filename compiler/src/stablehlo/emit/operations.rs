@@ -35,7 +35,7 @@ impl Body<'_, '_> {
                 self.flat(i, "stablehlo.optimization_barrier", operands, Dictionary::new(), Vec::new())
             }
             O::AddDependency => self.add_dependency(frame, i),
-            O::AfterAll => self.direct(frame, i, "stablehlo.after_all"),
+            O::AfterAll => self.after_all(frame, i),
 
             O::Abs => self.elementwise(frame, i, "stablehlo.abs"),
             O::Acos => self.elementwise(frame, i, "chlo.acos"),
@@ -71,7 +71,7 @@ impl Body<'_, '_> {
             O::IsFinite => self.direct(frame, i, "stablehlo.is_finite"),
             O::Real => self.direct(frame, i, "stablehlo.real"),
             O::Convert => self.direct(frame, i, "stablehlo.convert"),
-            O::BitcastConvert => self.direct(frame, i, "stablehlo.bitcast_convert"),
+            O::BitcastConvert => self.bitcast_convert(frame, i),
             O::ReducePrecision => {
                 let bits = |key| attributes::int32(i.attrs.int(key).unwrap_or_default());
                 let attributes = dictionary([
@@ -222,19 +222,50 @@ impl Body<'_, '_> {
         only(&self.helper("stablehlo.convert", vec![value], Dictionary::new(), vec![Type::Tensor(ty)]))
     }
 
-    fn comparison(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {
-        let (mut a, mut b) = (self.leaf(frame, i, 0)?, self.leaf(frame, i, 1)?);
-        if let (Some(x), Some(y)) = (self.element_type(a), self.element_type(b)) {
-            let common = if y.bits() > x.bits() { y } else { x };
-            (a, b) = (self.rounded(a, common)?, self.rounded(b, common)?);
+    /// Floats of several types in one that holds them all.
+    pub fn meet(&mut self, i: &Instruction, sides: &mut [Value]) -> Result<()> {
+        let types: Vec<ElementType> = sides.iter().filter_map(|&v| self.element_type(v)).collect();
+        let Some(&widest) = types.iter().max_by_key(|ty| ty.bits()) else { return Ok(()) };
+        let alike = types.iter().all(|ty| *ty == widest || ty.bits() < widest.bits());
+        let common = if alike { widest } else { ElementType::F32 };
+        for side in sides.iter_mut() {
+            *side = self.rounded(*side, common)?;
+            if self.element_type(*side) != Some(common) {
+                return Err(unsupported(i, "operands of different types"));
+            }
         }
+        Ok(())
+    }
+
+    fn after_all(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {
+        for k in 0..i.operands.len() {
+            if !matches!(self.shape(frame, i, k)?, Shape::Token) {
+                return Err(unsupported(i, format!("operand {k}, which is no token,")));
+            }
+        }
+        self.direct(frame, i, "stablehlo.after_all")
+    }
+
+    /// Truth values are bytes in HLO and bits in StableHLO.
+    fn bitcast_convert(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {
+        let from = self.array(frame, i, 0)?.ty;
+        let to = i.shape.as_array().map(|a| a.ty);
+        if (from == ElementType::Pred) != (to == Some(ElementType::Pred)) {
+            return Err(unsupported(i, "the bytes of truth values"));
+        }
+        self.direct(frame, i, "stablehlo.bitcast_convert")
+    }
+
+    fn comparison(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {
+        let mut sides = self.all_leaves(frame, i)?;
+        self.meet(i, &mut sides)?;
         let direction = i.attrs.word(AttrKey::Direction).unwrap_or("EQ");
         let mut attributes =
             dictionary([("comparison_direction", attributes::word("comparison_direction", direction))]);
         if let Some(ty) = i.attrs.word(AttrKey::ComparisonType) {
             attributes.set("compare_type", attributes::word("comparison_type", ty));
         }
-        self.one(i, "stablehlo.compare", vec![a, b], attributes)
+        self.one(i, "stablehlo.compare", sides, attributes)
     }
 
     fn selection(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {

@@ -198,6 +198,78 @@ ENTRY e {
 }
 
 #[test]
+fn what_a_computation_yields_wider_is_rounded_after_it() {
+    for reduction in [
+        "reduce(a, z), dimensions={0}, to_apply=add",
+        "reduce-window(a, z), window={size=4}, to_apply=add",
+        "scatter(b, i, u), update_window_dims={0}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=add",
+    ] {
+        let ty = match reduction.split_once('(') {
+            Some(("reduce", _)) => "bf16[]",
+            Some(("scatter", _)) => "bf16[4]",
+            _ => "bf16[1]",
+        };
+        let text = same_results(&format!(
+            "HloModule m
+add {{
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y)
+}}
+ENTRY e {{
+  a = f32[4] constant({{1, 0.00390625, 0.00390625, 0.00390625}})
+  b = bf16[4] constant({{1, 2, 3, 4}})
+  u = bf16[1] constant({{0.0078125}})
+  i = s32[1] constant({{2}})
+  z = f32[] constant(0)
+  ROOT r = {ty} {reduction}
+}}"
+        ));
+        assert!(text.contains("stablehlo.convert"), "{text}");
+    }
+}
+
+#[test]
+fn one_group_of_everyone_is_spelled_out_where_parts_are_exchanged() {
+    let text = written(
+        "HloModule m, replica_count=2
+ENTRY e {
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] all-to-all(x), dimensions={0}
+}",
+    );
+    assert!(text.contains("replica_groups = dense<[[0, 1]]>"), "{text}");
+}
+
+/// In StableHLO a sharding asks to divide; in a module for one of several partitions it has been done.
+#[test]
+fn shardings_of_a_divided_module_are_left_out() {
+    let source = "HloModule m, num_partitions=2
+ENTRY e {
+  x = f32[4] parameter(0), sharding={devices=[2]<=[2]}
+  ROOT r = f32[4] negate(x), sharding={devices=[2]<=[2]}
+}";
+    assert!(!written(source).contains("sharding"));
+    assert!(written(&source.replace("num_partitions=2", "num_partitions=1")).contains("sharding"));
+}
+
+#[test]
+fn what_stablehlo_has_other_types_for_is_refused() {
+    for (instruction, why) in [
+        ("pred[10,4] parameter(0)\n  ROOT r = s32[10] bitcast-convert(x)", "the bytes of truth values"),
+        ("f32[] parameter(0)\n  ROOT r = token[] after-all(x)", "operand 0, which is no token"),
+        (
+            "bf16[2,3] parameter(0)\n  y = s8[3,2] constant({{1, 2}, {3, 4}, {5, 6}})
+  ROOT r = bf16[2,2] convolution(x, y), dim_labels=bf_io->bf",
+            "operands of different types",
+        ),
+    ] {
+        let error = refused(&format!("HloModule m\nENTRY e {{\n  x = {instruction}\n}}"));
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+#[test]
 fn custom_calls_keep_their_convention() {
     let text = written(
         "HloModule m

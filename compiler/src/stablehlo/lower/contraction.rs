@@ -4,26 +4,9 @@ use super::body::Body;
 use super::reduction::Window;
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Opcode};
-use crate::stablehlo::ir::{Attribute, DotAlgorithm, DotDims, Element, Operation};
-use brolga_runtime::{ElementType, Shape};
-
-/// HLO's names of the algorithms of a dot: types of the operands, of the sum, parts of each side, products.
-const ALGORITHMS: [(&str, &str, &str, i64, i64); 14] = [
-    ("dot_any_f8_any_f8_f32", "f8", "f32", 1, 1),
-    ("dot_f16_f16_f16", "f16", "f16", 1, 1),
-    ("dot_f16_f16_f32", "f16", "f32", 1, 1),
-    ("dot_bf16_bf16_bf16", "bf16", "bf16", 1, 1),
-    ("dot_bf16_bf16_f32", "bf16", "f32", 1, 1),
-    ("dot_bf16_bf16_f32_x3", "bf16", "f32", 2, 3),
-    ("dot_bf16_bf16_f32_x6", "bf16", "f32", 3, 6),
-    ("dot_bf16_bf16_f32_x9", "bf16", "f32", 3, 9),
-    ("dot_tf32_tf32_f32", "tf32", "f32", 1, 1),
-    ("dot_tf32_tf32_f32_x3", "tf32", "f32", 2, 3),
-    ("dot_f32_f32_f32", "f32", "f32", 1, 1),
-    ("dot_f64_f64_f64", "f64", "f64", 1, 1),
-    ("dot_any_f8_any_f8_f32_fast_accum", "f8", "f32", 1, 1),
-    ("dot_any_f8_any_f8_any", "f8", "any", 1, 1),
-];
+use crate::stablehlo::algorithms;
+use crate::stablehlo::ir::{Attribute, DotDims, Operation};
+use brolga_runtime::Shape;
 
 impl<'p> Body<'_, 'p> {
     pub fn contraction(&mut self, op: &'p Operation, short: &str) -> Result<Option<Vec<InstructionId>>> {
@@ -155,7 +138,7 @@ impl<'p> Body<'_, 'p> {
         }
         self.precision(op, &mut attrs)?;
         if let Some(Attribute::DotAlgorithm(algorithm)) = op.attribute("algorithm") {
-            let name = algorithm_name(algorithm);
+            let name = algorithms::name(algorithm);
             let name = name.ok_or_else(|| self.unsupported("this algorithm of a dot, which XLA has no name for"))?;
             attrs.set(AttrKey::Algorithm, AttrValue::Raw(name.to_owned()));
         }
@@ -271,30 +254,4 @@ impl<'p> Body<'_, 'p> {
         let attrs = Attrs::new().with(AttrKey::Dimensions, AttrValue::Ints(permutation));
         self.emit(Opcode::Transpose, &[product], attrs, None)
     }
-}
-
-fn algorithm_name(algorithm: &DotAlgorithm) -> Option<&'static str> {
-    let name = |e: &Element| match e {
-        Element::Tf32 => "tf32".to_owned(),
-        Element::Type(ty) if ty.bits() == 8 && ty.is_float() => "f8".to_owned(),
-        Element::Type(ElementType::BF16) => "bf16".to_owned(),
-        other => other.to_string(),
-    };
-    let (lhs, rhs) = (name(&algorithm.lhs_precision_type), name(&algorithm.rhs_precision_type));
-    if lhs != rhs || algorithm.lhs_component_count != algorithm.rhs_component_count {
-        return None;
-    }
-    let sum = name(&algorithm.accumulation_type);
-    if lhs == "f8" && algorithm.allow_imprecise_accumulation && sum == "f32" {
-        return Some("dot_any_f8_any_f8_f32_fast_accum");
-    }
-    ALGORITHMS
-        .iter()
-        .find(|(_, operand, total, parts, products)| {
-            *operand == lhs
-                && *total == sum
-                && *parts == algorithm.lhs_component_count
-                && *products == algorithm.num_primitive_operations
-        })
-        .map(|(name, ..)| *name)
 }

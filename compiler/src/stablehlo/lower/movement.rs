@@ -22,6 +22,15 @@ impl<'p> Body<'_, 'p> {
             }
             "dynamic_reshape" => {
                 let [operand, sizes] = self.operands(op)?;
+                // A result with bounds has its sizes when the program runs.
+                if let Some(Shape::Array(bounded)) = self.declared(op, 0)?
+                    && bounded.is_dynamic()
+                {
+                    let mut operands = vec![operand];
+                    operands.extend(self.elements(sizes, bounded.rank())?);
+                    let shape = Some(Shape::Array(bounded));
+                    return self.emit(Opcode::DynamicReshape, &operands, Attrs::new(), shape).map(Some);
+                }
                 let dims = self.ints_of(sizes)?;
                 let shape = self.checked(op, dims)?;
                 self.emit(Opcode::Reshape, &[operand], Attrs::new(), Some(Shape::Array(shape)))?
@@ -70,9 +79,17 @@ impl<'p> Body<'_, 'p> {
             }
             "real_dynamic_slice" => {
                 let [operand, starts, limits, strides] = self.operands(op)?;
-                let (starts, limits) = (self.ints_of(starts)?, self.ints_of(limits)?);
                 let strides = self.ints_of(strides)?;
-                self.sliced(operand, &starts, &limits, &strides)?
+                match self.offset_from(limits, starts) {
+                    Some(sizes) if self.fold(starts).is_none() => {
+                        let cut = self.cut_at(operand, starts, &sizes)?;
+                        self.sliced(cut, &vec![0; sizes.len()], &sizes, &strides)?
+                    }
+                    _ => {
+                        let (starts, limits) = (self.ints_of(starts)?, self.ints_of(limits)?);
+                        self.sliced(operand, &starts, &limits, &strides)?
+                    }
+                }
             }
             "dynamic_slice" => {
                 let operands = self.all_operands(op)?;
@@ -215,6 +232,36 @@ impl<'p> Body<'_, 'p> {
         let ranges = ranges.map(|((&start, &limit), &stride)| SliceRange { start, limit, stride }).collect();
         let attrs = Attrs::new().with(AttrKey::Slice, AttrValue::SliceRanges(ranges));
         self.emit(Opcode::Slice, &[operand], attrs, None)
+    }
+
+    /// What must be added to one value to get another, where the program says it so.
+    fn offset_from(&mut self, sum: InstructionId, base: InstructionId) -> Option<Vec<i64>> {
+        let instruction = &self.graph.instructions[sum];
+        let other = match instruction.operands[..] {
+            [a, b] if instruction.opcode == Opcode::Add && a == base => b,
+            [a, b] if instruction.opcode == Opcode::Add && b == base => a,
+            _ => return None,
+        };
+        self.ints_of(other).ok()
+    }
+
+    /// The part of known sizes that starts where a list of numbers says. Starts that reach too far are undefined in StableHLO; here
+    /// they are moved back, as those of dynamic-slice are.
+    fn cut_at(&mut self, operand: InstructionId, starts: InstructionId, sizes: &[i64]) -> Result<InstructionId> {
+        let mut operands = vec![operand];
+        operands.extend(self.elements(starts, sizes.len())?);
+        let attrs = Attrs::new().with(AttrKey::DynamicSliceSizes, AttrValue::Ints(sizes.to_vec()));
+        self.emit(Opcode::DynamicSlice, &operands, attrs, None)
+    }
+
+    /// The elements of a list, each as a scalar.
+    fn elements(&mut self, list: InstructionId, count: usize) -> Result<Vec<InstructionId>> {
+        let mut out = Vec::with_capacity(count);
+        for k in 0..count as i64 {
+            let one = self.sliced(list, &[k], &[k + 1], &[1])?;
+            out.push(self.reshape(one, &[])?);
+        }
+        Ok(out)
     }
 
     fn padded(

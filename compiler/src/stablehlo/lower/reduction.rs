@@ -2,8 +2,9 @@
 
 use super::body::Body;
 use crate::error::Result;
-use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Opcode, WindowDimension};
+use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Opcode, WindowDimension};
 use crate::stablehlo::ir::{Attribute, Operation};
+use brolga_runtime::Shape;
 
 impl<'p> Body<'_, 'p> {
     pub fn reduction(&mut self, op: &'p Operation, short: &str) -> Result<Option<Vec<InstructionId>>> {
@@ -30,7 +31,8 @@ impl<'p> Body<'_, 'p> {
                 let attrs = Attrs::new()
                     .with(AttrKey::Window, AttrValue::Window(self.window(&sizes, &window)?))
                     .with(AttrKey::ToApply, AttrValue::Computation(computation));
-                let id = self.emit(Opcode::ReduceWindow, &operands, attrs, None)?;
+                let shape = self.yielded_shape(op, computation)?;
+                let id = self.emit(Opcode::ReduceWindow, &operands, attrs, shape)?;
                 self.several(id, operands.len() / 2)?
             }
             "select_and_scatter" => {
@@ -74,6 +76,23 @@ impl<'p> Body<'_, 'p> {
             _ => return Ok(None),
         };
         Ok(Some(results))
+    }
+
+    /// The sizes that results are declared with and the types that their reducer yields: HLO, which infers, takes the types of the
+    /// initial values. `None` where a size is open.
+    fn yielded_shape(&self, op: &Operation, reducer: ComputationId) -> Result<Option<Shape>> {
+        let yielded = match self.lowering.module.computations[reducer].result_shape() {
+            Shape::Tuple(parts) => parts.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let mut shapes = Vec::new();
+        for (k, yielded) in yielded.iter().enumerate() {
+            match (self.declared(op, k)?, yielded.as_array()) {
+                (Some(Shape::Array(a)), Some(yielded)) => shapes.push(Shape::Array(a.with_type(yielded.ty))),
+                _ => return Ok(None),
+            }
+        }
+        Ok(if shapes.len() == 1 { shapes.pop() } else { Some(Shape::Tuple(shapes)) })
     }
 
     /// The custom call that stands for a `reduce_window` whose window is told by operands: behind the arrays and their
