@@ -4,15 +4,15 @@ use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::output;
 use crate::source::read;
-use brolga_runtime::Sizes;
+use brolga_compiler::object::read_descriptors;
 use brolga_runtime::abi::{DescriptorInfo, Leaf};
 use std::fmt::Write;
 
 /// `brolga inspect`.
 pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let (name, bytes) = read(&args.object)?;
-    let sizes = Sizes::from_object(&bytes).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
-    let all: Vec<String> = sizes.programs().iter().map(|p| describe(p.descriptor(), bytes.len())).collect();
+    let descriptors = read_descriptors(&bytes).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
+    let all: Vec<String> = descriptors.iter().map(|d| describe(d, bytes.len())).collect();
     output::print(&all.join("\n"))
 }
 

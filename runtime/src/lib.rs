@@ -24,7 +24,7 @@ pub use custom_call::{ArrayView, ArrayViewMut, CustomCall, CustomCallResult, Cus
 pub use element_type::{ElementType, Kind, UnknownElementType};
 pub use layout::Layout;
 pub use literal::{ArrayLiteral, Literal, NativeType, OutOfMemory, room_for};
-pub use program::{Caller, LoadError, Program, RunError, RunOptions, Session, Sizes, UndefinedSymbol};
+pub use program::{Caller, Error, LoadError, Program, RunError, RunOptions, Session, Sizes, UndefinedSymbol};
 pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};
 pub use tuple_buffer::TupleBuffer;

@@ -5,7 +5,7 @@
 //! sign-extended, `u4` zero-extended, `f4e2m1fn` in the low nibble, `pred` 0 or 1), 8-byte aligned.
 
 use crate::program::memory::zeroed_words;
-use crate::{ArrayShape, ElementType, Shape};
+use crate::{ArrayShape, ElementType, Kind, Shape};
 use half::{bf16, f16};
 use num_complex::Complex;
 
@@ -143,21 +143,30 @@ impl ArrayLiteral {
         &mut bytemuck::cast_slice_mut(&mut self.words)[..len]
     }
 
-    /// The elements as a Rust type of the same size (`u8` for `pred` and the narrow types, `u16` for `bf16` bits too).
+    /// The elements as the Rust type that stores them: [`NativeType::TYPE`] is the element type, or `T` is the unsigned integer of
+    /// the element's size and stands for its bits (`u8` for `pred` and the narrow types, `u16` for `bf16`, `u32` for `f32`).
     ///
     /// # Panics
-    /// Where `T` has another size than the element type.
+    /// Where `T` is another type, such as `i32` for `f32`.
     pub fn as_slice<T: NativeType>(&self) -> &[T] {
-        assert_eq!(size_of::<T>(), self.ty().byte_size(), "element size of {}", self.ty());
+        self.check_native::<T>();
         bytemuck::cast_slice(self.bytes())
+    }
+
+    fn check_native<T: NativeType>(&self) {
+        let (asked, ty) = (T::TYPE, self.ty());
+        let bits = matches!(asked, ElementType::U8 | ElementType::U16 | ElementType::U32 | ElementType::U64);
+        let narrow = asked == ElementType::S8 && ty.kind() == Kind::Signed;
+        let fits = asked == ty || (bits || narrow) && size_of::<T>() == ty.byte_size();
+        assert!(fits, "elements of {ty} are not stored as {}", std::any::type_name::<T>());
     }
 
     /// As [`ArrayLiteral::as_slice`], mutable.
     ///
     /// # Panics
-    /// Where `T` has another size than the element type.
+    /// As [`ArrayLiteral::as_slice`].
     pub fn as_mut_slice<T: NativeType>(&mut self) -> &mut [T] {
-        assert_eq!(size_of::<T>(), self.ty().byte_size(), "element size of {}", self.ty());
+        self.check_native::<T>();
         bytemuck::cast_slice_mut(self.bytes_mut())
     }
 
@@ -287,6 +296,19 @@ mod tests {
             assert_eq!(ArrayLiteral::try_zeros(&shape), Ok(ArrayLiteral::zeros(&shape)));
         }
         assert_eq!(room_for(100), Ok(()));
+    }
+
+    #[test]
+    fn elements_are_seen_as_what_they_are() {
+        let mut a = ArrayLiteral::from_elements(&[2], &[1.0f32, -2.0]);
+        assert_eq!(a.as_slice::<u32>(), &[0x3f80_0000, 0xc000_0000]);
+        assert!(std::panic::catch_unwind(|| a.as_slice::<i32>().len()).is_err());
+        assert!(std::panic::catch_unwind(|| a.as_slice::<u64>().len()).is_err());
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| a.as_mut_slice::<i32>().len())).is_err());
+        let half = ArrayLiteral::zeros(&ArrayShape::new(ElementType::F16, [1]));
+        assert!(std::panic::catch_unwind(|| half.as_slice::<bf16>().len()).is_err());
+        let narrow = ArrayLiteral::zeros(&ArrayShape::new(ElementType::S4, [3]));
+        assert_eq!((narrow.as_slice::<i8>(), narrow.as_slice::<u8>()), (&[0i8; 3][..], &[0u8; 3][..]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::registers::emit_loop;
 use super::sort;
 use super::target::Target;
 use super::tile;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Site};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::{Kernel, Nest, Phase};
 use crate::memory::schedule::{Assignment, BlockId, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
@@ -229,6 +229,11 @@ pub(super) fn machine_code(
     function: Function,
     target: &Target,
 ) -> Result<CompiledFunction> {
+    if !target.has_vectors() && has_vectors(&function) {
+        let machine = target.isa.triple().architecture;
+        let feature = format!("the target {machine}, for programs that use vectors (function '{symbol}')");
+        return Err(Error::Unsupported { site: Site::default(), feature });
+    }
     let mut context = Context::for_function(function);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         context.compile(&*target.isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
@@ -243,6 +248,11 @@ pub(super) fn machine_code(
     let compiled =
         context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
     CompiledFunction::from_compiled(symbol, exported, &context.func, compiled)
+}
+
+/// Whether a function has values of vector type.
+fn has_vectors(function: &Function) -> bool {
+    function.dfg.values().any(|v| function.dfg.value_type(v).is_vector())
 }
 
 /// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.
@@ -344,7 +354,7 @@ fn emit_phase(
     wide: Option<&mut WideRows>,
 ) -> Result<()> {
     let faults = Faults::default();
-    let mut lanes = Lanes { b, x86: target.is_x86(), faults: &faults };
+    let mut lanes = Lanes { b, x86: target.is_x86(), rounds: target.rounds(), faults: &faults };
     match phase {
         Phase::Nest(nest) => {
             let (axes, results) = (HashMap::new(), HashMap::new());

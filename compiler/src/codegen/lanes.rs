@@ -87,6 +87,8 @@ pub struct Lanes<'f, 'b> {
     pub b: &'f mut FunctionBuilder<'b>,
     /// Whether x86-only instructions may be used.
     pub x86: bool,
+    /// Whether the machine rounds to integers; x86-64 without SSE4.1 does not.
+    pub rounds: bool,
     /// Where it is noted that something is missing.
     pub faults: &'f Faults,
 }
@@ -239,6 +241,7 @@ impl Lanes<'_, '_> {
             Op::FNeg => self.each(args, &mut |s, a| s.b.ins().fneg(a[0])),
             Op::FAbs => self.each(args, &mut |s, a| s.b.ins().fabs(a[0])),
             Op::Sqrt => self.each(args, &mut |s, a| s.b.ins().sqrt(a[0])),
+            Op::Floor | Op::Ceil | Op::Trunc | Op::Nearest if !self.rounds => self.rounded(op, args, lane),
             Op::Floor => self.each(args, &mut |s, a| s.b.ins().floor(a[0])),
             Op::Ceil => self.each(args, &mut |s, a| s.b.ins().ceil(a[0])),
             Op::Trunc => self.each(args, &mut |s, a| s.b.ins().trunc(a[0])),
@@ -322,6 +325,64 @@ impl Lanes<'_, '_> {
                 Val::One(self.missing(to, format!("{op:?} is a leaf and has its value from the row loop")))
             }
         }
+    }
+
+    /// Rounding to integers in additions: a magnitude below 2^(p-1), with p bits of precision, plus and minus that power is the
+    /// nearest integer, even where two are near. The other directions step back by one where that went too far. A greater
+    /// magnitude is an integer or no number and stays; the sign is always the operand's, that of a zero included.
+    fn rounded(&mut self, op: &Op, args: &[Val], lane: Lane) -> Val {
+        let node = |s: &mut Self, op: &Op, args: &[Val], from: &[Lane], to| s.node(op, args, from, to);
+        let constant = |s: &mut Self, bits: u64| match args.first() {
+            Some(Val::One(_)) | None => Val::One(s.constant(lane, bits)),
+            Some(_) => s.constant_block(lane, bits),
+        };
+        let Some(&x) = args.first() else { return Val::One(self.missing(lane, format!("{op:?} without arguments"))) };
+        let (power, one) = match lane {
+            Lane::F32 => (u64::from(8_388_608f32.to_bits()), u64::from(1f32.to_bits())),
+            _ => (4_503_599_627_370_496f64.to_bits(), 1f64.to_bits()),
+        };
+        let sign = 1u64 << (lane.bits() - 1);
+        let (mask, integer) = (lane.mask(), lane.integer());
+        let (power, one) = (constant(self, power), constant(self, one));
+        let two = [lane, lane];
+        let magnitude = node(self, &Op::FAbs, &[x], &[lane], lane);
+        let up = node(self, &Op::FAdd, &[magnitude, power], &two, lane);
+        let nearest = node(self, &Op::FSub, &[up, power], &two, lane);
+        // The bits of the sign, put on a magnitude.
+        let bits = node(self, &Op::Bitcast, &[x], &[lane], integer);
+        let sign = match x {
+            Val::One(_) => Val::One(self.constant(integer, sign)),
+            _ => self.constant_block(integer, sign),
+        };
+        let sign = node(self, &Op::And, &[bits, sign], &[integer, integer], integer);
+        let signed = |s: &mut Self, v: Val| {
+            let v = node(s, &Op::FAbs, &[v], &[lane], lane);
+            let v = node(s, &Op::Bitcast, &[v], &[lane], integer);
+            let v = node(s, &Op::Or, &[v, sign], &[integer, integer], integer);
+            node(s, &Op::Bitcast, &[v], &[integer], lane)
+        };
+        let whole = match op {
+            Op::Nearest => nearest,
+            Op::Trunc => self.step(magnitude, nearest, FloatCond::Gt, &Op::FSub, one, lane),
+            Op::Floor => {
+                let nearest = signed(self, nearest);
+                self.step(x, nearest, FloatCond::Gt, &Op::FSub, one, lane)
+            }
+            _ => {
+                let nearest = signed(self, nearest);
+                self.step(x, nearest, FloatCond::Lt, &Op::FAdd, one, lane)
+            }
+        };
+        let whole = signed(self, whole);
+        let small = node(self, &Op::FCmp(FloatCond::Lt), &[magnitude, power], &two, mask);
+        node(self, &Op::Select, &[small, whole, x], &[mask, lane, lane], lane)
+    }
+
+    /// One step back from `rounded` where it compares to `exact` as it should not.
+    fn step(&mut self, exact: Val, rounded: Val, too_far: FloatCond, back: &Op, one: Val, lane: Lane) -> Val {
+        let far = self.node(&Op::FCmp(too_far), &[rounded, exact], &[lane, lane], lane.mask());
+        let stepped = self.node(back, &[rounded, one], &[lane, lane], lane);
+        self.node(&Op::Select, &[far, stepped, rounded], &[lane.mask(), lane, lane], lane)
     }
 
     /// Whether `mask` is «`x` is NaN».

@@ -3,12 +3,12 @@
 //! Cranelift's presets leave AVX out, which would turn `fma` into a library call, so features are set one by one; the
 //! default x86-64 target is x86-64-v3.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Site};
 use crate::kernel::body::Variant;
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use std::str::FromStr;
-use target_lexicon::{Architecture, Triple};
+use target_lexicon::{Architecture, BinaryFormat, Triple};
 
 /// What a program is compiled for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,11 @@ impl Target {
             flags.set(name, value).map_err(target_error)?;
         }
         let flags = settings::Flags::new(flags);
-        let mut builder = isa::lookup(triple.clone()).map_err(|e| Error::Target(format!("{triple}: {e}")))?;
+        let unsupported = |feature: String| Error::Unsupported { site: Site::default(), feature };
+        if triple.binary_format == BinaryFormat::Coff && triple.architecture != Architecture::X86_64 {
+            return Err(unsupported(format!("the target {triple}, COFF objects of other machines than x86-64")));
+        }
+        let mut builder = isa::lookup(triple.clone()).map_err(|_| unsupported(format!("the target {triple}")))?;
         let mut features = Vec::new();
         let mut variant = Variant::NoFma;
         match triple.architecture {
@@ -96,8 +100,11 @@ impl Target {
                     variant = Variant::Fma;
                 }
             }
-            Architecture::Aarch64(_) => variant = Variant::Fma,
-            _ => {}
+            Architecture::Aarch64(_) => {
+                only_x86(options, &triple)?;
+                variant = Variant::Fma;
+            }
+            _ => only_x86(options, &triple)?,
         }
         let isa = builder.finish(flags).map_err(target_error)?;
         Ok(Target { isa, variant, features })
@@ -113,9 +120,24 @@ impl Target {
         self.is_x86() && self.features.contains(&"avx") && self.features.contains(&"avx2")
     }
 
+    /// Whether floats are rounded to integers by an instruction.
+    pub fn rounds(&self) -> bool {
+        !self.is_x86() || self.features.contains(&"sse4.1")
+    }
+
     /// Whether this is x86-64.
     pub fn is_x86(&self) -> bool {
         self.isa.triple().architecture == Architecture::X86_64
+    }
+}
+
+/// Refuses processors and features of a machine that has no names for them here.
+fn only_x86(options: &TargetOptions, triple: &Triple) -> Result<()> {
+    let cpu = options.cpu.as_ref().filter(|cpu| *cpu != "generic").map(|cpu| format!("CPU '{cpu}'"));
+    let feature = options.features.first().map(|feature| format!("feature '{feature}'"));
+    match cpu.or(feature) {
+        Some(what) => Err(Error::Target(format!("unknown {what} of {triple}: only x86-64 has such names"))),
+        None => Ok(()),
     }
 }
 

@@ -170,7 +170,7 @@ impl {ty} {{
     ///
     /// # Errors
     /// Where this processor lacks instructions that the program was compiled for, or memory is exhausted.
-    pub fn new() -> ::core::result::Result<Self, ::std::boxed::Box<dyn ::std::error::Error + Send + Sync>> {{
+    pub fn new() -> ::core::result::Result<Self, ::brolga_runtime::Error> {{
         Self::with_options(&::brolga_runtime::RunOptions::default())
     }}
 
@@ -180,7 +180,7 @@ impl {ty} {{
     /// As [`Self::new`].
     pub fn with_options(
         options: &::brolga_runtime::RunOptions,
-    ) -> ::core::result::Result<Self, ::std::boxed::Box<dyn ::std::error::Error + Send + Sync>> {{
+    ) -> ::core::result::Result<Self, ::brolga_runtime::Error> {{
         let program = Self::program()?;
         ::core::result::Result::Ok(Self {{ caller: ::brolga_runtime::Caller::new(&program, options)? }})
     }}

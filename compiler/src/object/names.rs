@@ -32,7 +32,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
 pub(super) fn leaf_names(leaves: &[Leaf], stem: &str, taken: &mut HashSet<String>) -> Vec<String> {
     let mut names = Vec::with_capacity(leaves.len());
     for (i, leaf) in leaves.iter().enumerate() {
-        let plain = if leaf.name.is_empty() { format!("{stem}{i}") } else { identifier(&leaf.name.to_lowercase()) };
+        let plain = if leaf.name.is_empty() { format!("{stem}{i}") } else { snake_case(&leaf.name) };
         let mut name = plain.clone();
         let mut suffix = i;
         while !taken.insert(name.clone()) {
@@ -42,6 +42,13 @@ pub(super) fn leaf_names(leaves: &[Leaf], stem: &str, taken: &mut HashSet<String
         names.push(name);
     }
     names
+}
+
+/// An identifier without capitals, and with single underscores between its words: `params['w']` is `params_w`.
+fn snake_case(name: &str) -> String {
+    let lower = identifier(&name.to_lowercase());
+    let words: Vec<&str> = lower.split('_').filter(|w| !w.is_empty()).collect();
+    identifier(&words.join("_"))
 }
 
 /// `some_name` as `SomeName`.
@@ -82,5 +89,9 @@ mod tests {
         let leaf = |name: &str| Leaf { name: name.into(), shape: ArrayShape::new(ElementType::F32, []) };
         let names = leaf_names(&[leaf("x"), leaf("X"), leaf(""), leaf("x_1")], "arg", &mut HashSet::new());
         assert_eq!(names, ["x", "x_1", "arg2", "x_1_3"]);
+        let of_dict =
+            [leaf("params['Dense_0']['kernel']"), leaf("__"), leaf("3d"), leaf("type"), leaf("params_dense_0_kernel")];
+        let names = leaf_names(&of_dict, "arg", &mut HashSet::new());
+        assert_eq!(names, ["params_dense_0_kernel", "unnamed", "_3d", "_type", "params_dense_0_kernel_4"]);
     }
 }

@@ -107,7 +107,7 @@ impl {ty} {{
     ///
     /// # Errors
     /// Where this processor lacks instructions that the program was compiled for.
-    pub fn new() -> ::core::result::Result<Self, ::std::boxed::Box<dyn ::std::error::Error + Send + Sync>> {{
+    pub fn new() -> ::core::result::Result<Self, ::brolga_runtime::Error> {{
         Self::with_options(&::brolga_runtime::RunOptions::default())
     }}
 
@@ -117,7 +117,7 @@ impl {ty} {{
     /// As [`Self::new`].
     pub fn with_options(
         options: &::brolga_runtime::RunOptions,
-    ) -> ::core::result::Result<Self, ::std::boxed::Box<dyn ::std::error::Error + Send + Sync>> {{
+    ) -> ::core::result::Result<Self, ::brolga_runtime::Error> {{
         Self::sizes()?;
         ::core::result::Result::Ok(Self {{ options: options.clone(), callers: [const {{ None }}; {count}] }})
     }}

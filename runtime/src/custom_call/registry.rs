@@ -86,6 +86,7 @@ impl CustomCalls {
         self
     }
 
+    #[cfg(feature = "loader")]
     pub(crate) fn get(&self, name: &str) -> Option<&Handler> {
         self.handlers.get(name)
     }

@@ -142,6 +142,18 @@ pub enum RunError {
     },
 }
 
+/// Why a program could not be loaded or run: what generated bindings return.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It cannot be used here.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A run failed, or there was no memory for one.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
 impl From<OutOfMemory> for RunError {
     fn from(OutOfMemory(bytes): OutOfMemory) -> RunError {
         RunError::OutOfMemory(bytes)

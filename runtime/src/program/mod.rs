@@ -11,7 +11,7 @@ pub(crate) mod memory;
 mod session;
 mod sizes;
 
-pub use error::{LoadError, RunError, UndefinedSymbol};
+pub use error::{Error, LoadError, RunError, UndefinedSymbol};
 pub use session::{Caller, Session};
 pub use sizes::Sizes;
 

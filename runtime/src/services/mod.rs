@@ -19,7 +19,9 @@ pub use fft::FFT;
 #[cfg(feature = "linalg")]
 pub use linalg::{CHOLESKY, EIG, EIGH, HOUSEHOLDER_PRODUCT, LU, QR, SVD, TRIANGULAR_SOLVE};
 
-use crate::abi::{Context, Resources, Service, ServiceFn, Status};
+use crate::abi::{Context, Resources, Status};
+#[cfg(feature = "loader")]
+use crate::abi::{Service, ServiceFn};
 use crate::{ArrayShape, ElementType};
 use std::ffi::c_void;
 
