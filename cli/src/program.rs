@@ -6,18 +6,29 @@ use crate::input;
 use brolga_compiler::front::Argument;
 use brolga_runtime::abi::OpenDimension;
 use brolga_runtime::loader::LoadOptions;
-use brolga_runtime::{Program, Shape, Sizes, UndefinedSymbol};
+use brolga_runtime::{LoadError, Program, Shape, Sizes, UndefinedSymbol};
+
+/// Where the symbols of custom calls come from.
+const LIBRARY: &str = "`--custom-call-library FILE` loads a shared library that defines it";
 
 /// Loads an object for one size; with `strict` a custom call that nobody defines is an error.
 pub fn load(object: &[u8], strict: bool) -> Result<Program, Failure> {
     let options = LoadOptions { strict_symbols: strict, ..LoadOptions::default() };
-    Program::from_object_with(object, &options).map_err(|e| Failure::Run(e.to_string()))
+    Program::from_object_with(object, &options).map_err(|e| refused(&e))
 }
 
 /// Loads an object for any number of sizes.
 pub fn load_sizes(object: &[u8], strict: bool) -> Result<Sizes, Failure> {
     let options = LoadOptions { strict_symbols: strict, ..LoadOptions::default() };
-    Sizes::from_object_with(object, &options).map_err(|e| Failure::Run(e.to_string()))
+    Sizes::from_object_with(object, &options).map_err(|e| refused(&e))
+}
+
+/// An object that cannot be used here.
+fn refused(error: &LoadError) -> Failure {
+    match error {
+        LoadError::UndefinedSymbol(symbol) => Failure::Run(format!("{symbol}; {LIBRARY}")),
+        other => Failure::Run(other.to_string()),
+    }
 }
 
 /// The program for the size of the inputs, or of the shapes that the command line names.
@@ -63,10 +74,10 @@ pub fn wanted(open: &[OpenDimension], arguments: &[Option<Vec<i64>>]) -> Result<
 /// Says which custom calls lead nowhere; with `strict` the first of them is an error.
 pub fn report_undefined(symbols: &[UndefinedSymbol], strict: bool) -> Result<(), Failure> {
     match symbols.first() {
-        Some(symbol) if strict => Err(Failure::Run(symbol.to_string())),
+        Some(symbol) if strict => Err(Failure::Run(format!("{symbol}; {LIBRARY}"))),
         _ => {
             for symbol in symbols {
-                eprintln!("warning: {symbol}; a run that comes to the call fails");
+                eprintln!("warning: {symbol}; a run that comes to the call fails; {LIBRARY}");
             }
             Ok(())
         }

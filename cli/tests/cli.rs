@@ -393,6 +393,9 @@ fn a_callback_that_is_nowhere_matters_only_to_the_run_that_comes_to_it() {
         assert!(stdout(&bad).is_empty());
         let strict = run("f32[3]={1,2,3}", &["--strict-symbols"]);
         assert!(status(&strict) == 1 && named(&strict), "{engine}: {}", stderr(&strict));
+        for output in [&fine, &strict] {
+            assert!(stderr(output).contains("--custom-call-library"), "{engine}: {}", stderr(output));
+        }
         assert!(stdout(&strict).is_empty() && !stderr(&strict).contains("warning"), "{engine}: {}", stderr(&strict));
     }
 }
@@ -419,4 +422,61 @@ fn what_stablehlo_has_no_form_for_ends_with_status_3() {
     assert_eq!(status(&output), 3);
     let message = stderr(&output);
     assert!(message.contains("'s'") && message.contains("rng-get-and-update-state"), "{message}");
+}
+
+/// What the first hour brings: a slip of the pen, a constant that was not printed, another kind of file, a terminal's codes.
+#[test]
+fn mistakes_are_answered_with_what_to_do() {
+    let program = |instruction: &str| {
+        format!("HloModule m\nENTRY e {{\n  x = f32[4] parameter(0)\n  ROOT y = {instruction}\n}}\n")
+    };
+    for (source, code, what) in [
+        (program("f32[4] sinee(x)"), 2, "expected an opcode, found 'sinee'; did you mean 'sine'?"),
+        (program("f23[4] sine(x)"), 2, "expected an element type, found 'f23'; did you mean 'f32'?"),
+        (program("f32[4] reverse(x), dimension={0}"), 2, "found 'dimension'; did you mean 'dimensions'?"),
+        (program("f32[4] frobnicate(x)"), 2, "expected an opcode, found 'frobnicate'"),
+        (program("f32[4] constant({...})"), 3, "print_large_constants=True"),
+        ("import jax\n".to_owned(), 2, "expected a program, found Python; export the program with jax.export"),
+        ("\u{8}\u{7}\u{12}\u{7}pytorch".to_owned(), 2, "expected a program, found an ONNX model"),
+    ] {
+        let output = brolga(&["compile", "-", "-o", "/dev/null"], &source);
+        assert_eq!(status(&output), code, "{}", stderr(&output));
+        assert!(stderr(&output).contains(what), "{what} in\n{}", stderr(&output));
+        assert_eq!(stderr(&output).contains("did you mean"), what.contains("did you mean"), "{}", stderr(&output));
+    }
+    let marked = format!("\u{feff}{DOUBLE}");
+    assert_eq!(status(&brolga(&["compile", "-", "-o", "/dev/null"], &marked)), 0);
+    // Nothing of a file steers the terminal that its errors are shown on.
+    let steering = program("f32[4] neg\u{1b}[31mate(x), metadata={op_name=\"\u{7}\u{9b}\u{202e}\"}");
+    let shown = stderr(&brolga(&["compile", "-", "-o", "/dev/null"], &steering));
+    assert!(shown.contains("\u{241b}[31mate"), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}']), "{shown:?}");
+}
+
+#[test]
+fn objects_of_any_target_are_inspected() {
+    let folder = folder("inspected");
+    for (target, architecture) in [
+        ("x86_64-unknown-linux-gnu", "x86_64"),
+        ("aarch64-unknown-linux-gnu", "aarch64"),
+        ("aarch64-apple-darwin", "aarch64"),
+        ("x86_64-pc-windows-msvc", "x86_64"),
+    ] {
+        let object = folder.join(format!("{target}.o"));
+        let object = object.to_str().unwrap();
+        let compiled = brolga(&["compile", "-", "--target", target, "-o", object], DOUBLE);
+        assert_eq!(status(&compiled), 0, "{}", stderr(&compiled));
+        let inspected = brolga(&["inspect", object], "");
+        let text = stdout(&inspected);
+        assert_eq!(status(&inspected), 0, "{target}: {}", stderr(&inspected));
+        let line = |key: &str| text.lines().find_map(|l| l.strip_prefix(key).map(|v| v.trim().to_owned()));
+        assert_eq!(line("entry").as_deref(), Some("double"), "{text}");
+        assert_eq!(line("architecture").as_deref(), Some(architecture), "{text}");
+    }
+    // Custom calls whose functions are elsewhere.
+    let object = folder.join("callback.o");
+    let object = object.to_str().unwrap();
+    assert_eq!(status(&brolga(&["compile", "-", "-o", object], CALLBACK)), 0);
+    let inspected = brolga(&["inspect", object], "");
+    assert!(stdout(&inspected).contains("xla_ffi_python_cpu_callback"), "{}", stderr(&inspected));
 }

@@ -24,8 +24,10 @@ use crate::object::{c_header, read_descriptors, rust_bindings, static_archive};
 use crate::{CompileOptions, compile, compile_sizes, shape, symbol_name};
 use brolga_runtime::Shape;
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Why a build failed: the file concerned and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,6 +276,7 @@ impl Builder {
         triple: &str,
     ) -> Result<Output, BuildError> {
         let name = descriptors.first().map_or("program", DescriptorInfo::program_name).to_owned();
+        self.claim(directory.join(&name))?;
         // Not `libNAME.a`: a program called `m` must not stand in for the system's mathematics.
         let library_name = format!("brolga_{name}");
         let msvc = triple.ends_with("-msvc");
@@ -304,6 +307,29 @@ impl Builder {
         self.tell(format_args!("cargo:rustc-link-search=native={}", directory.display()));
         self.tell(format_args!("cargo:rustc-link-lib=static={library_name}"));
         Ok(output)
+    }
+
+    /// Takes a name in a folder for this builder's program: another program of this process would overwrite its files.
+    fn claim(&self, stem: PathBuf) -> Result<(), BuildError> {
+        static CLAIMED: Mutex<BTreeMap<PathBuf, (String, PathBuf)>> = Mutex::new(BTreeMap::new());
+        let path = match &self.source {
+            Some(Source::Module(path) | Source::Object(path)) => path.clone(),
+            None => PathBuf::new(),
+        };
+        let this = (format!("{self:?}"), path);
+        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        match claimed.get(&stem) {
+            Some((other, path)) if *other != this.0 => {
+                let name = stem.file_name().unwrap_or_default().display();
+                let message =
+                    format!("{} is called '{name}' already: give one of them another name with `name`", path.display());
+                Err(at(&this.1, message))
+            }
+            _ => {
+                claimed.insert(stem, this);
+                Ok(())
+            }
+        }
     }
 
     /// Cargo's target, and the features that Cargo compiles Rust code for.
@@ -377,6 +403,34 @@ mod tests {
         assert_eq!(bindings, std::fs::read_to_string(&second.bindings).unwrap());
         let error = from_object.target("aarch64-unknown-linux-gnu").try_compile().unwrap_err();
         assert!(error.message.contains("the object is for x86_64"), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn programs_of_one_name_do_not_overwrite_each_other() {
+        let directory = directory("names");
+        let (one, two) = (directory.join("one"), directory.join("two"));
+        for folder in [&one, &two] {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(folder.join("model.hlo"), MODULE).unwrap();
+        }
+        let builder = |folder: &Path| {
+            let mut builder = Builder::new();
+            builder
+                .silent(true)
+                .module(folder.join("model.hlo"))
+                .target("x86_64-unknown-linux-gnu")
+                .out_dir(&directory);
+            builder
+        };
+        builder(&one).compile();
+        let error = builder(&two).try_compile().unwrap_err().to_string();
+        assert!(error.contains("two") && error.contains("model.hlo is called 'model' already"), "{error}");
+        // The same again is the same, and so is what has a name of its own.
+        builder(&one).compile();
+        builder(&two).name("other").compile();
+        let error = builder(&two).name("model").options(CompileOptions::default()).try_compile().unwrap_err();
+        assert!(error.message.contains("with `name`"), "{error}");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

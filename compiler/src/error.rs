@@ -83,6 +83,17 @@ impl Error {
     }
 }
 
+/// `; did you mean 'sine'?` where one of the names is close to `word`; nothing where none is.
+pub(crate) fn suggestion<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    // A typing error or two, fewer in short words.
+    let limit = (word.chars().count() / 3).min(2);
+    let near = names.into_iter().map(|name| (strsim::osa_distance(word, name), name)).min();
+    match near {
+        Some((distance, name)) if distance <= limit => format!("; did you mean '{name}'?"),
+        _ => String::new(),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(site) = self.site() {

@@ -23,6 +23,9 @@ pub use top_k::top_k_call;
 /// What neither engine can run: a `constant({...})`.
 pub(crate) const ELIDED_CONSTANT: &str = "a constant whose value the text leaves out";
 
+/// What to do about [`ELIDED_CONSTANT`].
+pub(crate) const ELIDED_REMEDY: &str = "print the program with its constants, in JAX with compiler_ir(dialect=\"hlo\").as_hlo_text(print_large_constants=True)";
+
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{PrimaryMap, entity_impl};
 use std::collections::HashSet;

@@ -176,7 +176,10 @@ impl Builder<'_> {
         }
         if inst.opcode == Opcode::Constant {
             let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
-            return Err(Error::Unsupported { site, feature: crate::hlo::ELIDED_CONSTANT.to_owned() });
+            return Err(Error::Unsupported {
+                site,
+                feature: format!("{}; {}", crate::hlo::ELIDED_CONSTANT, crate::hlo::ELIDED_REMEDY),
+            });
         }
         Err(Error::Internal(format!("'{}' ({}) was never computed", inst.name, inst.opcode)))
     }

@@ -502,15 +502,21 @@ fn a_c_program_links_the_object() {
             return 0;
         }
     "#;
-    std::fs::write(directory.join("main.c"), main).unwrap();
-    let compiled = Command::new("cc")
-        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c", "sum.o"])
-        .current_dir(&directory)
-        .output()
-        .unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    let ran = Command::new(directory.join("main")).output().unwrap();
-    assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stdout).trim()), (Some(0), "103.5"));
+    for (compiler, standard, file) in [("cc", "-std=c99", "main.c"), ("c++", "-std=c++11", "main.cc")] {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            eprintln!("SKIPPED the part in C++: there is no compiler `{compiler}` here");
+            continue;
+        }
+        std::fs::write(directory.join(file), main).unwrap();
+        let compiled = Command::new(compiler)
+            .args([standard, "-Wall", "-Wextra", "-Wno-vla", "-Werror", "-o", "main", file, "sum.o"])
+            .current_dir(&directory)
+            .output()
+            .unwrap();
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let ran = Command::new(directory.join("main")).output().unwrap();
+        assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stdout).trim()), (Some(0), "103.5"), "{file}");
+    }
     std::fs::remove_dir_all(&directory).unwrap();
 }
 

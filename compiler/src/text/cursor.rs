@@ -308,6 +308,11 @@ impl<'a> Cursor<'a> {
 
     /// "expected X, found 'Y'", where Y is the next token.
     pub(crate) fn expected(&mut self, what: &str) -> Error {
+        self.expected_name(what, [])
+    }
+
+    /// As [`Cursor::expected`], where one of `names` should stand.
+    pub(crate) fn expected_name<'n>(&mut self, what: &str, names: impl IntoIterator<Item = &'n str>) -> Error {
         let start = self.start();
         let rest = self.rest();
         let found = match rest.bytes().next() {
@@ -320,7 +325,8 @@ impl<'a> Cursor<'a> {
             }
             Some(_) => rest.char_indices().nth(1).map_or(rest, |(n, _)| rest.get(..n).unwrap_or(rest)),
         };
-        let message = format!("expected {what}, found '{}'", shorten(found).escape_debug());
+        let hint = crate::error::suggestion(found, names);
+        let message = format!("expected {what}, found '{}'{hint}", shorten(found).escape_debug());
         self.error_span(start, start + found.len(), message)
     }
 

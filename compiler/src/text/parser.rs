@@ -318,7 +318,8 @@ impl<'a> Parser<'a> {
         let start = self.cursor.start();
         let Some(head) = self.cursor.word().and_then(Head::from_word) else {
             self.cursor.rewind(start);
-            return Err(self.cursor.expected(if shape.is_some() { "an opcode" } else { "a shape or an opcode" }));
+            let what = if shape.is_some() { "an opcode" } else { "a shape or an opcode" };
+            return Err(self.cursor.expected_name(what, Opcode::ALL.iter().map(|opcode| opcode.name())));
         };
         let span = (start, self.cursor.pos());
         let told_by_operands = match head {
@@ -450,7 +451,8 @@ impl<'a> Parser<'a> {
             let key = head.attribute(name).filter(|key| head.admits(*key));
             let Some(key) = key else {
                 self.cursor.rewind(start);
-                return Err(self.cursor.expected(&format!("an attribute of '{}'", head.row())));
+                let names = AttrKey::ALL.iter().filter(|key| head.admits(**key)).map(|key| key.name());
+                return Err(self.cursor.expected_name(&format!("an attribute of '{}'", head.row()), names));
             };
             if attrs.get(key).is_some() {
                 return Err(self.cursor.error(start, format!("expected each attribute once, found '{name}' again")));

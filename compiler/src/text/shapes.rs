@@ -83,7 +83,7 @@ fn array_shape(c: &mut Cursor<'_>, before: Before) -> Result<ArrayShape> {
             return Err(c.unsupported(start, &format!("the element type {word}")));
         }
         c.rewind(start);
-        return Err(c.expected("an element type"));
+        return Err(c.expected_name("an element type", ElementType::ALL.iter().map(|ty| ty.name())));
     };
     let mut out = ArrayShape::new(ty, []);
     c.expect("[")?;

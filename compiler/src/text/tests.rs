@@ -514,7 +514,7 @@ fn errors_name_place_and_instruction() {
 fn errors_in_instructions() {
     let mut wrong = Vec::new();
     for (instruction, column, message) in [
-        ("r = f33[2] negate(p)", 5, "expected an element type, found 'f33'"),
+        ("r = f33[2] negate(p)", 5, "expected an element type, found 'f33'; did you mean 'f32'?"),
         ("r = f32[2 negate(p)", 11, "expected ']', found 'negate'"),
         ("r = f32[2]{0 negate(p)", 14, "expected ',' or '}' in a layout, found 'negate'"),
         ("r = f32[2]{1} negate(p)", 12, "expected each of the 1 dimension numbers once, found '1'"),

@@ -19,7 +19,7 @@ fn numbers(text: &str) -> Result<Vec<f32>, std::num::ParseFloatError> {
     text.split_whitespace().map(str::parse).collect()
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (input, expected) = (numbers(INPUT)?, numbers(EXPECTED)?);
     let mut attention = model::Attention::new()?;
     for [batch] in model::Attention::SIZES {

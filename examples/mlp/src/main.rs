@@ -10,13 +10,13 @@ const EXPECTED: &str = include_str!("../model/expected.txt");
 /// The largest difference to XLA's result that passes: both sum in their own order.
 const TOLERANCE: f32 = 1e-5;
 
-fn numbers<const N: usize>(text: &str) -> Result<[f32; N], Box<dyn std::error::Error + Send + Sync>> {
+fn numbers<const N: usize>(text: &str) -> Result<[f32; N], Box<dyn std::error::Error>> {
     let values = text.split_whitespace().map(str::parse).collect::<Result<Vec<f32>, _>>()?;
     let found = values.len();
     values.try_into().map_err(|_| format!("expected {N} numbers, found {found}").into())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let input = numbers::<32>(INPUT)?;
     let expected = numbers::<12>(EXPECTED)?;
     let mut output = [0.0f32; 12];

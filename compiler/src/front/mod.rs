@@ -2,7 +2,10 @@
 //!
 //! Problem: programs arrive as HLO text, as XLA's protobufs, as StableHLO text, as portable artifacts and as the files of
 //! `jax.export`; endings are missing (standard input) or wrong. Invariant: the content decides wherever it can; the ending is
-//! asked only where it cannot. Algorithm: signatures first, then the first word of a text, then the ending.
+//! asked only where it cannot. Algorithm: signatures first, then the first word of a text, then the ending. What is known to be
+//! something else (`foreign`) is named, with what to do instead.
+
+mod foreign;
 
 use crate::error::{Error, Result, Site};
 use crate::hlo::{Module, SourceLocation};
@@ -49,6 +52,7 @@ impl Format {
 
     /// The form of `bytes`. `ending` is the file's, without the dot, where it has one.
     pub fn detect(bytes: &[u8], ending: Option<&str>) -> Format {
+        let bytes = unmarked(bytes);
         if bytes.starts_with(BYTECODE) {
             return Format::StableHloBytecode;
         }
@@ -135,6 +139,7 @@ pub struct Read {
 /// # Errors
 /// `Syntax` and `Invalid` for what is wrong with the bytes, `Unsupported` for a program or a form that is not read yet.
 pub fn read(bytes: &[u8], ending: Option<&str>, options: &ReadOptions) -> Result<Read> {
+    let bytes = program_bytes(bytes, ending)?;
     let format = Format::detect(bytes, ending);
     let (module, inputs) = match stablehlo_program(bytes, format)? {
         Some(program) => (stablehlo::lower(&program, options)?, Vec::new()),
@@ -148,6 +153,19 @@ pub fn read(bytes: &[u8], ending: Option<&str>, options: &ReadOptions) -> Result
         }
     };
     Ok(Read { format, module, inputs })
+}
+
+/// The bytes behind a byte order mark, if they may be a program.
+fn program_bytes<'a>(bytes: &'a [u8], ending: Option<&str>) -> Result<&'a [u8]> {
+    match foreign::recognise(bytes, ending) {
+        Some(message) => Err(Error::Syntax { site: Site::default(), message }),
+        None => Ok(unmarked(bytes)),
+    }
+}
+
+/// The bytes behind a byte order mark of UTF-8.
+fn unmarked(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// The program of a form that may leave sizes open; `None` for HLO.
@@ -193,6 +211,7 @@ pub struct ReadSizes {
 /// # Errors
 /// As [`read`]; `Invalid` for a program that leaves no sizes open.
 pub fn read_sizes(bytes: &[u8], ending: Option<&str>, sizes: &[ReadOptions]) -> Result<ReadSizes> {
+    let bytes = program_bytes(bytes, ending)?;
     let format = Format::detect(bytes, ending);
     let Some(program) = stablehlo_program(bytes, format)? else {
         let message = format!("expected a program that leaves sizes open, found {}", format.name());
