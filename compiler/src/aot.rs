@@ -174,11 +174,19 @@ impl Builder {
 
     /// Compiles, writes the files and tells Cargo to link the library.
     ///
+    /// Where anything fails, Cargo shows the message, with the line of the program underlined, and the build script ends.
+    ///
     /// # Panics
-    /// Where anything fails, with a message for whoever runs the build.
+    /// Where anything fails and nobody listens to this: outside a build script, or with [`Builder::silent`].
     pub fn compile(&self) -> Output {
         match self.try_compile() {
             Ok(output) => output,
+            Err(error) if !self.silent && environment("OUT_DIR").is_some() => {
+                for line in format!("brolga: {error}").lines() {
+                    println!("cargo::error={line}");
+                }
+                std::process::exit(1);
+            }
             Err(error) => panic!("\n\nbrolga: {error}\n\n"),
         }
     }
@@ -234,7 +242,11 @@ impl Builder {
                 compile_sizes(&read.modules, &read.open, &options).map(|artifact| artifact.object)
             })
         };
-        let object = result.map_err(|e| at(path, e))?;
+        let object =
+            result.map_err(|error| match std::str::from_utf8(&bytes).ok().and_then(|text| error.excerpt(text)) {
+                Some(excerpt) => at(path, format!("{error}\n{excerpt}")),
+                None => at(path, error),
+            })?;
         // As a reader of the object sees it, so that bindings made from the object alone are the same.
         let descriptors = read_descriptors(&object).map_err(|e| at(path, e))?;
         Ok((object, descriptors))
@@ -444,6 +456,9 @@ mod tests {
         std::fs::write(&module, MODULE.replace("add(", "ad(")).unwrap();
         let error = Builder::new().silent(true).module(&module).out_dir(&directory).try_compile().unwrap_err();
         assert!(error.to_string().contains("line 6"), "{error}");
+        let lines: Vec<&str> = error.message.lines().skip(1).collect();
+        let want = ["  |", "6 |   ROOT %z = f32[4]{0} ad(f32[4]{0} %x, f32[4]{0} %y)", "  |                       ^^"];
+        assert_eq!(lines, want, "{error}");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

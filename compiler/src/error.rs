@@ -71,6 +71,22 @@ impl Error {
         }
     }
 
+    /// The line of `text` that the error is about, with what it is about underlined; `None` where it has no place there.
+    pub(crate) fn excerpt(&self, text: &str) -> Option<String> {
+        /// Longer lines, of constants perhaps, are cut.
+        const WIDTH: usize = 160;
+        let site = self.site()?;
+        let number = usize::try_from(site.location.line).ok()?;
+        let line = text.lines().nth(number.checked_sub(1)?)?;
+        let column = usize::try_from(site.location.column).ok()?.saturating_sub(1);
+        let first = column.saturating_sub(WIDTH / 2);
+        let shown: String =
+            line.chars().skip(first).take(WIDTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let length = usize::try_from(site.length).unwrap_or(1).clamp(1, WIDTH);
+        let (margin, spaces) = (" ".repeat(number.to_string().len()), " ".repeat(column - first));
+        Some(format!("{margin} |\n{number} | {shown}\n{margin} | {spaces}{}", "^".repeat(length)))
+    }
+
     /// The message without the place.
     pub fn message(&self) -> String {
         match self {
