@@ -339,7 +339,10 @@ impl Lanes<'_, '_> {
         let Some(&x) = args.first() else { return Val::One(self.missing(lane, format!("{op:?} without arguments"))) };
         let (power, one) = match lane {
             Lane::F32 => (u64::from(8_388_608f32.to_bits()), u64::from(1f32.to_bits())),
-            _ => (4_503_599_627_370_496f64.to_bits(), 1f64.to_bits()),
+            Lane::F64 => (4_503_599_627_370_496f64.to_bits(), 1f64.to_bits()),
+            Lane::I32 | Lane::I64 | Lane::M32 | Lane::M64 => {
+                return Val::One(self.missing(lane, format!("{op:?} of no float")));
+            }
         };
         let sign = 1u64 << (lane.bits() - 1);
         let (mask, integer) = (lane.mask(), lane.integer());
@@ -491,7 +494,7 @@ impl Lanes<'_, '_> {
             Mem::U8 => self.b.ins().uload8(types::I32, f, address, offset),
             Mem::S16 => self.b.ins().sload16(types::I32, f, address, offset),
             Mem::U16 => self.b.ins().uload16(types::I32, f, address, offset),
-            _ => self.b.ins().load(scalar_type(mem.lane()), f, address, offset),
+            Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => self.b.ins().load(scalar_type(mem.lane()), f, address, offset),
         }
     }
 
@@ -527,7 +530,7 @@ impl Lanes<'_, '_> {
         match mem {
             Mem::S8 | Mem::U8 => self.b.ins().istore8(f, v, address, offset),
             Mem::S16 | Mem::U16 => self.b.ins().istore16(f, v, address, offset),
-            _ => self.b.ins().store(f, v, address, offset),
+            Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => self.b.ins().store(f, v, address, offset),
         };
     }
 

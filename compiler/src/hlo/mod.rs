@@ -7,6 +7,7 @@
 //! instruction merely leaves `order`.
 
 mod attr;
+mod comparison;
 mod lapack;
 mod leaf;
 mod opcode;
@@ -14,6 +15,7 @@ mod quote;
 mod top_k;
 
 pub use attr::{AttrKey, AttrKind, AttrValue, Attrs, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
+pub use comparison::ComparisonDirection;
 pub use lapack::lapack;
 pub use leaf::{Leaf, resolve};
 pub use opcode::{Arity, Category, Opcode};

@@ -23,7 +23,15 @@ pub fn mem_of(ty: ElementType) -> Option<Mem> {
         E::F32 => Mem::F32,
         E::F64 => Mem::F64,
         E::C64 | E::C128 => return None,
-        _ => Mem::U8,
+        E::F4E2M1Fn
+        | E::F8E3M4
+        | E::F8E4M3
+        | E::F8E4M3B11Fnuz
+        | E::F8E4M3Fn
+        | E::F8E4M3Fnuz
+        | E::F8E5M2
+        | E::F8E5M2Fnuz
+        | E::F8E8M0Fnu => Mem::U8,
     })
 }
 
@@ -33,8 +41,8 @@ pub fn compute_lane(ty: ElementType) -> Lane {
         (Kind::Pred, _) => Lane::M32,
         (Kind::Signed | Kind::Unsigned, _) if ty.bits() == 64 => Lane::I64,
         (Kind::Signed | Kind::Unsigned, _) => Lane::I32,
-        (_, ElementType::F64 | ElementType::C128) => Lane::F64,
-        _ => Lane::F32,
+        (Kind::Float | Kind::Complex, ElementType::F64 | ElementType::C128) => Lane::F64,
+        (Kind::Float | Kind::Complex, _) => Lane::F32,
     }
 }
 

@@ -399,7 +399,7 @@ impl Selector<'_> {
                     _ => (VEX_Vmovups_xmmm128_xmm, vec![r], true),
                 }
             }
-            _ => (VEX_Vmovups_ymmm256_ymm, v.to_vec(), false),
+            Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => (VEX_Vmovups_ymmm256_ymm, v.to_vec(), false),
         };
         for (k, &from) in v.iter().enumerate() {
             let to = self.access(p, mem, block, k as i64);

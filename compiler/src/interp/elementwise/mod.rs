@@ -11,23 +11,12 @@ mod real;
 
 use super::{Context, array, invalid, new_array, result_shape};
 use crate::Result;
-use crate::hlo::{AttrKey, Instruction, Opcode};
+use crate::hlo::{AttrKey, ComparisonDirection, Instruction, Opcode};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, Literal, Scalar};
 use num_complex::Complex;
 use std::cmp::Ordering;
 
 pub(super) use convert::convert;
-
-/// What a comparison asks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Eq,
-    Ne,
-    Ge,
-    Gt,
-    Le,
-    Lt,
-}
 
 /// An elementwise instruction without its operands.
 pub(super) struct Kernel {
@@ -36,7 +25,7 @@ pub(super) struct Kernel {
     pub(super) result: ElementType,
     /// Type of the operand that decides the arithmetic.
     operand: ElementType,
-    direction: Direction,
+    direction: ComparisonDirection,
     total_order: bool,
     exponent_bits: u32,
     mantissa_bits: u32,
@@ -45,14 +34,7 @@ pub(super) struct Kernel {
 impl Kernel {
     /// The kernel of `inst` on operands of these types, or `None` where there is no such operation.
     pub(super) fn new(inst: &Instruction, types: &[ElementType]) -> Option<Kernel> {
-        let direction = match inst.attrs.word(AttrKey::Direction).unwrap_or("EQ") {
-            "EQ" => Direction::Eq,
-            "NE" => Direction::Ne,
-            "GE" => Direction::Ge,
-            "GT" => Direction::Gt,
-            "LE" => Direction::Le,
-            _ => Direction::Lt,
-        };
+        let direction = ComparisonDirection::of(&inst.attrs)?;
         let bits = |key| inst.attrs.int(key).map_or(Some(0), |n| u32::try_from(n).ok().filter(|&n| n <= 64));
         if !inst.opcode.arity().allows(types.len()) {
             return None;
@@ -127,12 +109,12 @@ impl Kernel {
             (a, b) => Some(a.as_i64().cmp(&b.as_i64())),
         };
         match self.direction {
-            Direction::Eq => order == Some(Ordering::Equal),
-            Direction::Ne => order != Some(Ordering::Equal),
-            Direction::Ge => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-            Direction::Gt => order == Some(Ordering::Greater),
-            Direction::Le => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-            Direction::Lt => order == Some(Ordering::Less),
+            ComparisonDirection::Eq => order == Some(Ordering::Equal),
+            ComparisonDirection::Ne => order != Some(Ordering::Equal),
+            ComparisonDirection::Ge => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+            ComparisonDirection::Gt => order == Some(Ordering::Greater),
+            ComparisonDirection::Le => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+            ComparisonDirection::Lt => order == Some(Ordering::Less),
         }
     }
 }

@@ -6,8 +6,8 @@
 
 use super::super::body::{Body, FloatCond, Lane, NodeId, Op};
 use super::super::math::{self, Fx};
-use super::{ElementwiseContext, Unsupported, convert, unsupported};
-use crate::hlo::{AttrKey, Attrs, Opcode};
+use super::{ElementwiseContext, Unsupported, convert, direction, unsupported};
+use crate::hlo::{Attrs, ComparisonDirection, Opcode};
 use brolga_runtime::{ElementType, Kind};
 
 /// An operand or result of an operation that concerns complex numbers.
@@ -45,8 +45,7 @@ pub fn lower_complex(
         (Opcode::Convert, &[x]) => Ok(convert_complex(b, ty, result_type, x)),
         (_, &[Parts::Complex(re, im)]) => unary(b, cx, opcode, ty, (re, im)),
         (Opcode::Compare, &[Parts::Complex(a, ai), Parts::Complex(c, ci)]) => {
-            let direction = attrs.word(AttrKey::Direction).unwrap_or("EQ");
-            let mask = compare(b, direction, (a, ai), (c, ci));
+            let mask = compare(b, direction(attrs)?, (a, ai), (c, ci));
             Ok(Parts::Real(b.mask_cast(mask, Lane::M32)))
         }
         (_, &[Parts::Complex(a, ai), Parts::Complex(c, ci)]) => binary(b, cx, opcode, ty, (a, ai), (c, ci)),
@@ -75,18 +74,19 @@ fn convert_complex(b: &mut Body, from: ElementType, to: ElementType, x: Parts) -
 }
 
 /// By real parts, then by imaginary ones; false where a NaN decides, but `NE`.
-fn compare(b: &mut Body, direction: &str, x: Pair, y: Pair) -> NodeId {
+fn compare(b: &mut Body, direction: ComparisonDirection, x: Pair, y: Pair) -> NodeId {
     let same = b.fcmp(FloatCond::Eq, x.0, y.0);
     let same_im = b.fcmp(FloatCond::Eq, x.1, y.1);
-    if matches!(direction, "EQ" | "NE") {
-        let equal = b.and(same, same_im);
-        return if direction == "EQ" { equal } else { b.not(equal) };
-    }
     let (strict, whole) = match direction {
-        "LT" => (FloatCond::Lt, FloatCond::Lt),
-        "LE" => (FloatCond::Lt, FloatCond::Le),
-        "GT" => (FloatCond::Gt, FloatCond::Gt),
-        _ => (FloatCond::Gt, FloatCond::Ge),
+        ComparisonDirection::Eq => return b.and(same, same_im),
+        ComparisonDirection::Ne => {
+            let equal = b.and(same, same_im);
+            return b.not(equal);
+        }
+        ComparisonDirection::Lt => (FloatCond::Lt, FloatCond::Lt),
+        ComparisonDirection::Le => (FloatCond::Lt, FloatCond::Le),
+        ComparisonDirection::Gt => (FloatCond::Gt, FloatCond::Gt),
+        ComparisonDirection::Ge => (FloatCond::Gt, FloatCond::Ge),
     };
     let first = b.fcmp(strict, x.0, y.0);
     let unordered = b.fcmp(FloatCond::Uno, x.1, y.1);
@@ -206,7 +206,7 @@ fn binary(
             return Ok(Parts::Complex(b.fsub(p, q), b.fadd(r, s)));
         }
         Opcode::Maximum | Opcode::Minimum => {
-            let direction = if opcode == Opcode::Maximum { "GE" } else { "LE" };
+            let direction = if opcode == Opcode::Maximum { ComparisonDirection::Ge } else { ComparisonDirection::Le };
             let first = compare(b, direction, x, y);
             let nan = b.fcmp(FloatCond::Uno, x.0, x.1);
             let first = b.or(first, nan);

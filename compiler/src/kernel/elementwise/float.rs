@@ -73,7 +73,9 @@ fn precise(ty: ElementType) -> (ElementType, i64, i64) {
         ElementType::F64 => (ty, 11, 52),
         ElementType::F32 | ElementType::F8E8M0Fnu => (ElementType::F32, 8, 23),
         ElementType::BF16 => (ty, 8, 7),
-        _ => (ElementType::F16, 5, 10),
+        narrow if narrow.is_narrow_float() => (ElementType::F16, 5, 10),
+        // No float: what the type has is what there is.
+        other => (other, i64::from(other.bits()), i64::from(other.bits())),
     }
 }
 

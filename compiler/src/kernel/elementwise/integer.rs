@@ -171,7 +171,8 @@ fn shift(b: &mut Body, op: &Op, ty: ElementType, x: NodeId, by: NodeId) -> NodeI
             let op = match op {
                 Op::Shl => Op::ShlImm(n),
                 Op::LShr => Op::LShrImm(n),
-                _ => Op::AShrImm(n),
+                Op::AShr => Op::AShrImm(n),
+                other => return b.push(other.clone(), &[x, amount], lane),
             };
             b.push(op, &[x], lane)
         }

@@ -16,7 +16,7 @@ pub use convert::convert;
 
 use super::body::{Body, FloatCond, IntCond, Lane, NodeId, Variant};
 use super::storage;
-use crate::hlo::{AttrKey, Attrs, Opcode};
+use crate::hlo::{AttrKey, Attrs, ComparisonDirection, Opcode};
 use brolga_runtime::{ElementType, Kind};
 
 /// What the lowering must know about the program.
@@ -81,7 +81,7 @@ pub fn lower(
         _ => match ty.kind() {
             Kind::Pred => pred(b, opcode, operands)?,
             Kind::Signed | Kind::Unsigned => integer::lower(b, opcode, ty, operands)?,
-            _ => {
+            Kind::Float | Kind::Complex => {
                 let value = float::lower(b, cx.variant, opcode, attrs, ty, operands)?;
                 let rounds = cx.strict_rounding || opcode == Opcode::ReducePrecision;
                 if rounds && result_type.is_float() { storage::round_to(b, result_type, value) } else { value }
@@ -108,40 +108,52 @@ fn pred(b: &mut Body, opcode: Opcode, operands: &[NodeId]) -> Lowered {
     })
 }
 
+/// The direction that a comparison says.
+fn direction(attrs: &Attrs) -> Result<ComparisonDirection, Unsupported> {
+    let word = || attrs.word(AttrKey::Direction).unwrap_or_default();
+    ComparisonDirection::of(attrs).ok_or_else(|| Unsupported(format!("'compare' with the direction {}", word())))
+}
+
+fn float_condition(direction: ComparisonDirection) -> FloatCond {
+    match direction {
+        ComparisonDirection::Eq => FloatCond::Eq,
+        ComparisonDirection::Ne => FloatCond::Ne,
+        ComparisonDirection::Lt => FloatCond::Lt,
+        ComparisonDirection::Le => FloatCond::Le,
+        ComparisonDirection::Gt => FloatCond::Gt,
+        ComparisonDirection::Ge => FloatCond::Ge,
+    }
+}
+
+fn integer_condition(direction: ComparisonDirection, signed: bool) -> IntCond {
+    match (direction, signed) {
+        (ComparisonDirection::Eq, _) => IntCond::Eq,
+        (ComparisonDirection::Ne, _) => IntCond::Ne,
+        (ComparisonDirection::Lt, true) => IntCond::SLt,
+        (ComparisonDirection::Le, true) => IntCond::SLe,
+        (ComparisonDirection::Gt, true) => IntCond::SGt,
+        (ComparisonDirection::Ge, true) => IntCond::SGe,
+        (ComparisonDirection::Lt, false) => IntCond::ULt,
+        (ComparisonDirection::Le, false) => IntCond::ULe,
+        (ComparisonDirection::Gt, false) => IntCond::UGt,
+        (ComparisonDirection::Ge, false) => IntCond::UGe,
+    }
+}
+
 /// A comparison, as a mask.
 fn compare(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId, y: NodeId) -> Lowered {
-    let direction = attrs.word(AttrKey::Direction).unwrap_or("EQ");
+    let direction = direction(attrs)?;
     let total = attrs.word(AttrKey::ComparisonType) == Some("TOTALORDER");
     if ty.is_float() && !total {
-        let cond = match direction {
-            "EQ" => FloatCond::Eq,
-            "NE" => FloatCond::Ne,
-            "LT" => FloatCond::Lt,
-            "LE" => FloatCond::Le,
-            "GT" => FloatCond::Gt,
-            _ => FloatCond::Ge,
-        };
-        return Ok(b.fcmp(cond, x, y));
+        return Ok(b.fcmp(float_condition(direction), x, y));
     }
     let (x, y) = match ty.kind() {
         Kind::Pred => (b.mask_to_int(x), b.mask_to_int(y)),
         Kind::Float => (total_order_key(b, x), total_order_key(b, y)),
-        _ => (x, y),
+        Kind::Signed | Kind::Unsigned | Kind::Complex => (x, y),
     };
     let signed = ty.is_signed_integer() || ty.is_float();
-    let cond = match (direction, signed) {
-        ("EQ", _) => IntCond::Eq,
-        ("NE", _) => IntCond::Ne,
-        ("LT", true) => IntCond::SLt,
-        ("LE", true) => IntCond::SLe,
-        ("GT", true) => IntCond::SGt,
-        (_, true) => IntCond::SGe,
-        ("LT", false) => IntCond::ULt,
-        ("LE", false) => IntCond::ULe,
-        ("GT", false) => IntCond::UGt,
-        (_, false) => IntCond::UGe,
-    };
-    Ok(b.icmp(cond, x, y))
+    Ok(b.icmp(integer_condition(direction, signed), x, y))
 }
 
 /// A signed integer that orders as the float does: -NaN < -inf < .. < -0 < +0 < .. < inf < NaN.

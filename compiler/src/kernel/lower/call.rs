@@ -138,7 +138,8 @@ fn callee(
                 i64::from(match transpose {
                     0 => b'N',
                     1 => b'T',
-                    _ => b'C',
+                    2 => b'C',
+                    other => return Err(Error::Internal(format!("word {other} of three"))),
                 }),
             ];
             Ok((Callee::Service(Service::TriangularSolve), attributes))
