@@ -31,8 +31,10 @@ const MOST: usize = 2048;
 const TABLE: usize = 64;
 /// What the code of a copy, or of a loop's or branch's test, weighs.
 const SMALL: usize = 4;
-/// What a phase weighs that is part of the driver.
+/// What a loop nest or a loop in registers weighs that is part of the driver.
 const INLINED: usize = 64;
+/// What the call of a service or of a function outside weighs besides its buffers.
+const CALL: usize = 16;
 /// So many nodes of a loop in registers weigh 1.
 const NODES: usize = 8;
 
@@ -118,6 +120,7 @@ fn weight(around: Around<'_>, item: Item<'_>) -> usize {
             let inlined = phases.map(|(p, phase)| match (phase, around.phases.get(&(*kernel, p))) {
                 (Phase::Registers(l), Some(PhaseCode::Inline)) => INLINED + l.body.0.nodes().len() / NODES,
                 (Phase::Nest(_), Some(PhaseCode::Inline)) => INLINED,
+                (Phase::Call(_), _) => CALL,
                 _ => 0,
             });
             2 + buffers.len() + inlined.sum::<usize>()
