@@ -7,6 +7,7 @@
 
 use super::driver::{Driver, copy, self_table, signature};
 use super::lanes::flags;
+use super::parts::Counter;
 use crate::error::{Error, Result};
 use crate::kernel::ir::{Callee, HostCall, Phase};
 use crate::memory::schedule::{KernelId, Schedule};
@@ -32,7 +33,7 @@ pub(super) struct Calls {
     /// Functions outside the object, each symbol once.
     pub functions: Vec<CustomCallInfo>,
     /// Whether there is a random state.
-    random: bool,
+    pub random: bool,
 }
 
 impl Calls {
@@ -80,7 +81,7 @@ fn description(call: &HostCall) -> Result<Description> {
 impl Driver<'_, '_> {
     /// Refuses a context that lacks a needed service, and starts the random state.
     pub(super) fn prologue(&mut self) {
-        let services = Service::ALL.iter().copied().filter(|s| self.calls.services.contains(s.set()));
+        let services = Service::ALL.iter().copied().filter(|s| self.around.calls.services.contains(s.set()));
         let mut needed: Vec<i32> = services.map(Context::offset_of).collect();
         if !needed.is_empty() {
             let present = self.b.ins().icmp_imm_u(IntCC::NotEqual, self.context, 0);
@@ -91,7 +92,7 @@ impl Driver<'_, '_> {
             let present = self.b.ins().icmp_imm_u(IntCC::NotEqual, function, 0);
             self.require(present);
         }
-        if self.calls.random {
+        if self.around.calls.random {
             let slot = self.b.create_sized_stack_slot(StackSlotData::new(
                 StackSlotKind::ExplicitSlot,
                 size_of::<u64>() as u32,
@@ -99,7 +100,7 @@ impl Driver<'_, '_> {
             ));
             let zero = self.b.ins().iconst(types::I64, 0);
             self.b.ins().stack_store(types::I64, zero, slot, 0);
-            self.counter = Some(slot);
+            self.counter = Some(Counter::Slot(slot));
         }
     }
 
@@ -147,9 +148,9 @@ impl Driver<'_, '_> {
 
     fn service_at(&mut self, kernel: KernelId, callee: Value, function: Value, buffers: &[Value]) -> Result<()> {
         let table = self_table(&mut self.b, buffers);
-        let words = self.calls.words_of.get(&kernel).copied();
+        let words = self.around.calls.words_of.get(&kernel).copied();
         let words = words.ok_or_else(|| Error::Internal(format!("{kernel} has no words")))?;
-        let words = self.data(self.schedule.constants.len() as u32 + words);
+        let words = self.data(self.around.schedule.constants.len() as u32 + words);
         let signature = self.b.func.import_signature(signature(4, true));
         let inst = self.b.ins().call_indirect(signature, callee, &[self.context, words, table, function]);
         let status = self.b.inst_results(inst)[0];
@@ -230,7 +231,7 @@ impl Driver<'_, '_> {
 
     /// A reference to a function outside the object.
     fn import(&mut self, symbol: &str, parameters: usize, returns: bool) -> Result<FuncRef> {
-        let index = self.calls.functions.iter().position(|f| f.symbol == symbol);
+        let index = self.around.calls.functions.iter().position(|f| f.symbol == symbol);
         let index = index.ok_or_else(|| Error::Internal(format!("'{symbol}' was never declared")))?;
         let name = UserExternalName { namespace: namespace::IMPORT, index: index as u32 };
         let name = ExternalName::user(self.b.func.declare_imported_user_function(name));
@@ -240,7 +241,7 @@ impl Driver<'_, '_> {
 
     /// Writes the random state and advances it. Without a context the seed is 0.
     pub(super) fn random_state(&mut self, delta: u64, buffers: &[Value]) {
-        let (Some(slot), Some(&out)) = (self.counter, buffers.first()) else { return };
+        let (Some(counter), Some(&out)) = (self.counter, buffers.first()) else { return };
         let (given, after) = (self.b.create_block(), self.b.create_block());
         self.b.append_block_param(after, types::I64);
         let zero = self.b.ins().iconst(types::I64, 0);
@@ -252,11 +253,12 @@ impl Driver<'_, '_> {
         self.b.switch_to_block(after);
         self.b.seal_block(after);
         let seed = self.b.block_params(after)[0];
-        let counter = self.b.ins().stack_load(types::I64, types::I64, slot, 0);
+        let state = self.counter_address(counter);
+        let counter = self.b.ins().load(types::I64, flags(), state, 0);
         self.b.ins().store(flags(), seed, out, 0);
         self.b.ins().store(flags(), counter, out, 8);
         let delta = self.b.ins().iconst(types::I64, delta as i64);
         let next = self.b.ins().iadd(counter, delta);
-        self.b.ins().stack_store(types::I64, next, slot, 0);
+        self.b.ins().store(flags(), next, state, 0);
     }
 }

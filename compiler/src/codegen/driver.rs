@@ -7,6 +7,7 @@ use super::flow::enter;
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows, scratch_bytes};
 use super::parallel::{self, Tasks};
+use super::parts::{Counter, PARAMETERS, Parts};
 use super::registers::emit_loop;
 use super::sort;
 use super::target::Target;
@@ -14,7 +15,7 @@ use super::tile;
 use crate::error::{Error, Result, Site};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::{Kernel, Nest, Phase};
-use crate::memory::schedule::{Assignment, BlockId, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
+use crate::memory::schedule::{Assignment, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
 use crate::object::{CompiledFunction, DataObject, namespace};
 use brolga_runtime::ElementType;
 use brolga_runtime::abi::{CustomCallInfo, Services, WORKSPACE_ALIGNMENT};
@@ -27,7 +28,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Machine code and data of a program.
 pub struct Code {
@@ -179,9 +180,15 @@ pub fn compile(
         functions.push((format!("{symbol}.task"), task));
         index
     });
-    let index = functions.len() as u32;
     let calls = Calls::of(schedule);
-    let driver = Driver::build(index, (schedule, assignment), &phases, target, &calls, task)?;
+    let first_table = (schedule.constants.len() + calls.words.len()) as u32;
+    let mut parts = Parts::new(functions.len() as u32, first_table);
+    let donated = schedule.donated.iter().map(|&(parameter, result, _)| (parameter, result)).collect();
+    let around = Around { schedule, assignment, phases: &phases, target, calls: &calls, task, donated: &donated };
+    let mut driver = Driver::entry(around, &mut parts)?;
+    let Parts { functions: sections, tables, .. } = parts;
+    functions.extend(sections.into_iter().map(|(name, f)| (format!("{symbol}.{name}"), Source::clif(f))));
+    driver.name = UserFuncName::user(namespace::FUNCTION, functions.len() as u32);
     functions.push((symbol.to_owned(), Source::clif(driver)));
     let mut data: Vec<DataObject> = schedule
         .constants
@@ -192,6 +199,8 @@ pub fn compile(
         let bytes = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         DataObject::constant(format!("{symbol}.call.{i}"), 8, bytes)
     }));
+    let tables = tables.into_iter().enumerate();
+    data.extend(tables.map(|(i, bytes)| DataObject::constant(format!("{symbol}.copies.{i}"), 8, bytes)));
     let clif = if options.keep_clif {
         functions
             .iter()
@@ -222,19 +231,21 @@ fn push(functions: &mut Vec<(String, Source)>, name: String, function: Function,
     functions.extend(rows);
 }
 
-/// Compiles a function. A panic of the code generator is an error of ours.
+/// Compiles a function in a context, which keeps its memory for the next. A panic of the code generator is an error of ours.
 pub(super) fn machine_code(
     symbol: String,
     exported: bool,
     function: Function,
     target: &Target,
+    context: &mut Context,
 ) -> Result<CompiledFunction> {
     if !target.has_vectors() && has_vectors(&function) {
         let machine = target.isa.triple().architecture;
         let feature = format!("the target {machine}, for programs that use vectors (function '{symbol}')");
         return Err(Error::Unsupported { site: Site::default(), feature });
     }
-    let mut context = Context::for_function(function);
+    context.clear();
+    context.func = function;
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         context.compile(&*target.isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
             let text = cranelift_codegen::print_errors::pretty_error(e.func, e.inner);
@@ -262,7 +273,7 @@ fn compile_all(
     threads: usize,
     exported: usize,
 ) -> Result<Vec<CompiledFunction>> {
-    let one = |(i, (name, source)): (usize, (String, Source))| -> Result<CompiledFunction> {
+    let one = |context: &mut Context, (i, (name, source)): (usize, (String, Source))| -> Result<CompiledFunction> {
         let function = match source {
             Source::Clif(function) => *function,
             Source::Machine(code) => {
@@ -270,19 +281,21 @@ fn compile_all(
                 return Ok(CompiledFunction { symbol: name, exported: false, alignment, code, relocs: Vec::new() });
             }
         };
-        machine_code(name, i == exported, function, target)
+        machine_code(name, i == exported, function, target, context)
     };
     if threads <= 1 || functions.len() < 4 {
-        return functions.into_iter().enumerate().map(one).collect();
+        let mut context = Context::new();
+        return functions.into_iter().enumerate().map(|job| one(&mut context, job)).collect();
     }
     let jobs = std::sync::Mutex::new(functions.into_iter().enumerate().collect::<Vec<_>>());
     let done = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
+                let mut context = Context::new();
                 while let Some(job) = jobs.lock().ok().and_then(|mut j| j.pop()) {
                     let i = job.0;
-                    let result = one(job);
+                    let result = one(&mut context, job);
                     if let Ok(mut d) = done.lock() {
                         d.push((i, result));
                     }
@@ -298,7 +311,8 @@ fn compile_all(
 /// Constants of 256-bit code are read a register at a time.
 const WIDE_ALIGNMENT: u64 = 32;
 
-enum PhaseCode {
+pub(super) enum PhaseCode {
+    /// Part of the driver.
     Inline,
     /// Its function, its points, and how they are cut into tasks.
     Function(u32, i64, Option<Tasks>),
@@ -369,85 +383,118 @@ fn emit_phase(
     faults.check()
 }
 
+/// What a driver is made from.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) schedule: &'a Schedule,
+    pub(super) assignment: &'a Assignment,
+    pub(super) phases: &'a HashMap<(KernelId, usize), PhaseCode>,
+    pub(super) target: &'a Target,
+    pub(super) calls: &'a Calls,
+    /// The task function, where some phase is cut into tasks.
+    pub(super) task: Option<u32>,
+    /// The parameters and results that callers may make one.
+    donated: &'a HashSet<(u32, u32)>,
+}
+
+/// The caller's pointers to parameters or results.
+pub(super) struct Pointers<'a> {
+    /// The table.
+    pub(super) base: Value,
+    /// Where each lies among them; each in its own place where there is none.
+    places: &'a [LeafPlace],
+    /// Those that have been loaded: all, or none.
+    loaded: Vec<Value>,
+}
+
+/// More pointers than this are not loaded at the driver's start, but each where it is used.
+const MOST_LOADED: usize = 64;
+
+impl<'a> Pointers<'a> {
+    fn new(b: &mut FunctionBuilder<'_>, base: Value, places: &'a [LeafPlace], load: usize) -> Self {
+        let mut pointers = Pointers { base, places, loaded: Vec::new() };
+        let loaded = (0..load as u32).map(|n| pointers.load(b, n)).collect();
+        pointers.loaded = loaded;
+        pointers
+    }
+
+    fn load(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
+        let place = self.places.get(n as usize).copied().unwrap_or(LeafPlace { leaf: n, offset: 0 });
+        let start = b.ins().load(types::I64, flags(), self.base, 8 * place.leaf as i32);
+        if place.offset == 0 { start } else { b.ins().iadd_imm_s(start, place.offset as i64) }
+    }
+
+    fn get(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
+        self.loaded.get(n as usize).copied().unwrap_or_else(|| self.load(b, n))
+    }
+}
+
+/// The driver, or a part of it, while it is made.
 pub(super) struct Driver<'a, 'b> {
     pub(super) b: FunctionBuilder<'b>,
-    pub(super) schedule: &'a Schedule,
-    assignment: &'a Assignment,
-    phases: &'a HashMap<(KernelId, usize), PhaseCode>,
-    target: &'a Target,
-    parameters: Vec<Value>,
-    results: Vec<Value>,
-    workspace: Value,
+    pub(super) around: Around<'a>,
+    pub(super) parts: &'b mut Parts,
+    pub(super) parameters: Pointers<'a>,
+    pub(super) results: Pointers<'a>,
+    pub(super) workspace: Value,
     pub(super) context: Value,
     functions: HashMap<u32, FuncRef>,
-    pub(super) calls: &'a Calls,
     /// The counter of the random number generator, where the program has one.
-    pub(super) counter: Option<StackSlot>,
-    /// The task function, where some phase is cut into tasks, and what it is told.
-    pub(super) task: Option<u32>,
+    pub(super) counter: Option<Counter>,
+    /// What a task is told.
     pub(super) argument: Option<StackSlot>,
 }
 
-impl Driver<'_, '_> {
-    fn build(
-        index: u32,
-        (schedule, assignment): (&Schedule, &Assignment),
-        phases: &HashMap<(KernelId, usize), PhaseCode>,
-        target: &Target,
-        calls: &Calls,
-        task: Option<u32>,
+impl<'a> Driver<'a, '_> {
+    /// The entry; the parts that it calls are added to `parts`.
+    fn entry(around: Around<'a>, parts: &mut Parts) -> Result<Function> {
+        let block = around.schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
+        Driver::make(around, parts, false, &mut |driver| {
+            driver.prologue();
+            driver.block(block)
+        })
+    }
+
+    /// A function that does what `body` emits, and returns 0: the entry, or a part of it.
+    pub(super) fn make(
+        around: Around<'a>,
+        parts: &mut Parts,
+        is_part: bool,
+        body: &mut dyn FnMut(&mut Driver<'_, '_>) -> Result<()>,
     ) -> Result<Function> {
-        let mut function =
-            Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(4, true));
+        let own = signature(if is_part { PARAMETERS } else { PARAMETERS - 1 }, true);
+        let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, 0), own);
         let mut context = FunctionBuilderContext::new();
         let mut b = FunctionBuilder::new(&mut function, &mut context);
         let values = enter(&mut b);
-        let [parameters, results, workspace, context_pointer] = [0, 1, 2, 3].map(|i| values[i]);
-        let table = |b: &mut FunctionBuilder<'_>, base, n: usize, places: &[LeafPlace]| -> Vec<Value> {
-            let own = |i: usize| LeafPlace { leaf: i as u32, offset: 0 };
-            let places = (0..n).map(|i| places.get(i).copied().unwrap_or(own(i)));
-            let at = |p: LeafPlace| {
-                let start = b.ins().load(types::I64, flags(), base, 8 * p.leaf as i32);
-                if p.offset == 0 { start } else { b.ins().iadd_imm_s(start, p.offset as i64) }
-            };
-            places.map(at).collect()
-        };
-        let parameters = table(&mut b, parameters, schedule.parameters.len(), &schedule.parameter_places);
-        let results = table(&mut b, results, schedule.results.len(), &schedule.result_places);
+        let [parameters, results, workspace, context] = [0, 1, 2, 3].map(|i| values[i]);
+        let schedule = around.schedule;
+        let at_start = |n: usize| if is_part || n > MOST_LOADED { 0 } else { n };
+        let (p, r) = (at_start(schedule.parameters.len()), at_start(schedule.results.len()));
+        let parameters = Pointers::new(&mut b, parameters, &schedule.parameter_places, p);
+        let results = Pointers::new(&mut b, results, &schedule.result_places, r);
+        let counter = values.get(PARAMETERS - 1).filter(|_| around.calls.random).map(|&at| Counter::Pointer(at));
         let functions = HashMap::new();
-        let mut driver = Driver {
-            b,
-            schedule,
-            assignment,
-            phases,
-            target,
-            parameters,
-            results,
-            workspace,
-            context: context_pointer,
-            functions,
-            calls,
-            counter: None,
-            task,
-            argument: None,
-        };
-        driver.prologue();
-        let block = schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
-        driver.block(block)?;
+        let argument = None;
+        let mut driver =
+            Driver { b, around, parts, parameters, results, workspace, context, functions, counter, argument };
+        body(&mut driver)?;
         let ok = driver.b.ins().iconst(types::I32, 0);
         driver.b.ins().return_(&[ok]);
-        driver.b.finalize(target.isa.frontend_config());
+        driver.b.finalize(around.target.isa.frontend_config());
         Ok(function)
     }
+}
 
+impl Driver<'_, '_> {
     fn location(&self, v: ValueId) -> Result<Location> {
-        self.assignment.locations[v].ok_or_else(|| Error::Internal(format!("{v} has no location")))
+        self.around.assignment.locations[v].ok_or_else(|| Error::Internal(format!("{v} has no location")))
     }
 
     fn address(&mut self, location: Location) -> Value {
         match location {
-            Location::Parameter(n) => self.parameters[n as usize],
-            Location::Result(n) => self.results[n as usize],
+            Location::Parameter(n) => self.parameters.get(&mut self.b, n),
+            Location::Result(n) => self.results.get(&mut self.b, n),
             Location::Workspace(0) => self.workspace,
             Location::Workspace(offset) => self.b.ins().iadd_imm_s(self.workspace, offset as i64),
             Location::Constant(c) => self.data(c.as_u32()),
@@ -467,45 +514,30 @@ impl Driver<'_, '_> {
         self.b.ins().symbol_value(types::I64, global)
     }
 
-    fn copies(&mut self, copies: &[Copy]) {
-        for c in copies {
-            let (from, to) = (self.address(c.from), self.address(c.to));
-            if self.may_be_one(c) {
-                let (distinct, after) = (self.b.create_block(), self.b.create_block());
-                let same = self.b.ins().icmp(IntCC::Equal, from, to);
-                self.b.ins().brif(same, after, &[], distinct, &[]);
-                self.b.switch_to_block(distinct);
-                self.b.seal_block(distinct);
-                copy(&mut self.b, from, to, c.bytes);
-                self.b.ins().jump(after, &[]);
-                self.b.switch_to_block(after);
-                self.b.seal_block(after);
-            } else {
-                copy(&mut self.b, from, to, c.bytes);
-            }
+    pub(super) fn copy(&mut self, c: &Copy) {
+        let (from, to) = (self.address(c.from), self.address(c.to));
+        if !self.may_be_one(c) {
+            copy(&mut self.b, from, to, c.bytes);
+            return;
         }
+        let (distinct, after) = (self.b.create_block(), self.b.create_block());
+        let same = self.b.ins().icmp(IntCC::Equal, from, to);
+        self.b.ins().brif(same, after, &[], distinct, &[]);
+        self.b.switch_to_block(distinct);
+        self.b.seal_block(distinct);
+        copy(&mut self.b, from, to, c.bytes);
+        self.b.ins().jump(after, &[]);
+        self.b.switch_to_block(after);
+        self.b.seal_block(after);
     }
 
     /// Whether the caller may have made the two sides of a copy one.
     fn may_be_one(&self, c: &Copy) -> bool {
         let (Location::Parameter(p), Location::Result(r)) = (c.from, c.to) else { return false };
-        self.schedule.donated.iter().any(|&(parameter, result, _)| (parameter, result) == (p, r))
+        self.around.donated.contains(&(p, r))
     }
 
-    fn block(&mut self, id: BlockId) -> Result<()> {
-        let (schedule, assignment) = (self.schedule, self.assignment);
-        let copies = &assignment.copies[id];
-        for (i, step) in schedule.blocks[id].steps.iter().enumerate() {
-            if let Some(before) = copies.before.get(i) {
-                self.copies(before);
-            }
-            self.step(step)?;
-        }
-        self.copies(&copies.at_end);
-        Ok(())
-    }
-
-    fn step(&mut self, step: &Step) -> Result<()> {
+    pub(super) fn step(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Kernel { kernel, buffers } => self.kernel(*kernel, buffers),
             Step::While { condition, condition_result, body, .. } => {
@@ -560,7 +592,7 @@ impl Driver<'_, '_> {
     }
 
     fn kernel(&mut self, id: KernelId, buffers: &[ValueId]) -> Result<()> {
-        let schedule = self.schedule;
+        let schedule = self.around.schedule;
         let kernel = &schedule.kernels[id];
         let mut bases = Vec::new();
         for &v in buffers {
@@ -568,7 +600,7 @@ impl Driver<'_, '_> {
             bases.push(self.address(at));
         }
         // Row buffers lie behind the values.
-        let fixed = self.assignment.workspace.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
+        let fixed = self.around.assignment.workspace.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
         let scratch = self.b.ins().iadd_imm_s(self.workspace, fixed as i64);
         let mut arguments = None;
         for (p, phase) in kernel.phases.iter().enumerate() {
@@ -583,14 +615,14 @@ impl Driver<'_, '_> {
                 }
                 _ => {}
             }
-            if let Some(&PhaseCode::Function(index, points, tasks)) = self.phases.get(&(id, p)) {
+            if let Some(&PhaseCode::Function(index, points, tasks)) = self.around.phases.get(&(id, p)) {
                 let arguments = *arguments.get_or_insert_with(|| self_table(&mut self.b, &bases));
                 self.run_phase(index, arguments, scratch, points, tasks);
                 continue;
             }
             let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
             let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
-            emit_phase(&mut self.b, self.target, phase, &bases, (begin, end), scratch, None)?;
+            emit_phase(&mut self.b, self.around.target, phase, &bases, (begin, end), scratch, None)?;
         }
         Ok(())
     }

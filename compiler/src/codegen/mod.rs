@@ -3,7 +3,7 @@
 //! **Problem.** A schedule of kernels, with a place for every value, must become functions of a target machine: fast to
 //! compile, free of relocations where that is possible, and the same bytes however many threads compile.
 //!
-//! **Invariant.** One driver function a module, with native branches for control flow; a function for each phase of a
+//! **Invariant.** One driver a module, with native branches for control flow, cut into functions where it is large ([`parts`]); a function for each phase of a
 //! kernel, which is given pointers and a range of its parallel space. No CLIF is emitted that would become a library
 //! call: the object writer refuses such code. Every function is compiled on its own, so threads cannot change a byte.
 //!
@@ -18,6 +18,7 @@ mod flow;
 pub mod lanes;
 pub mod nest;
 mod parallel;
+mod parts;
 pub mod registers;
 pub mod selector;
 pub mod sort;

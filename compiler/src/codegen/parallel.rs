@@ -125,7 +125,7 @@ impl Driver<'_, '_> {
         points: i64,
         tasks: Option<Tasks>,
     ) {
-        let (Some(tasks), Some(task)) = (tasks, self.task) else {
+        let (Some(tasks), Some(task)) = (tasks, self.around.task) else {
             self.call_phase(function, buffers, scratch, points);
             return;
         };

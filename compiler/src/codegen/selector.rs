@@ -6,6 +6,7 @@ use super::lanes::flags;
 use super::target::Target;
 use crate::error::Result;
 use crate::object::{CompiledFunction, namespace};
+use cranelift_codegen::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     AbiParam, ExternalName, Function, GlobalValueData, InstBuilder, Signature, UserExternalName, UserFuncName, types,
@@ -71,5 +72,5 @@ pub fn selector(
     b.ins().return_(&[none]);
     b.seal_all_blocks();
     b.finalize(target.isa.frontend_config());
-    machine_code(symbol.to_owned(), true, function, target)
+    machine_code(symbol.to_owned(), true, function, target, &mut Context::new())
 }

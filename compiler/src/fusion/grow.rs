@@ -1,10 +1,15 @@
 //! Growing groups.
 
-use super::plan::{Analysis, Class, Group, GroupKind, INLINE_LIMIT, Step, is_call, own_cost, reduced_dims};
+use super::order::{Node, Order};
+use super::plan::{
+    Analysis, Class, ComputationPlan, Group, GroupKind, INLINE_LIMIT, Step, is_call, own_cost, reduced_dims,
+};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, Instruction, InstructionId, Opcode, resolve};
+use crate::hlo::{AttrKey, Instruction, InstructionId, Leaf, Opcode, resolve};
 use brolga_runtime::ArrayShape;
 use cranelift_entity::SecondaryMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
 
 /// A group takes no more members than this: code size and register pressure grow with it.
 const MAX_MEMBERS: usize = 256;
@@ -29,13 +34,20 @@ enum Follows {
 
 pub(super) struct Grower<'a> {
     a: &'a Analysis<'a>,
-    group_of: SecondaryMap<InstructionId, Option<u32>>,
+    order: Order<'a>,
     groups: Vec<Group>,
     /// Inlined cost and size of each instruction that has no group.
     cost: SecondaryMap<InstructionId, (u32, u32)>,
     /// The most reshapes that take an index apart on a way from each instruction to what is in memory.
     splits: SecondaryMap<InstructionId, u32>,
-    position: SecondaryMap<InstructionId, u32>,
+    /// How each instruction follows from the members of the group of that number.
+    follows: SecondaryMap<InstructionId, (u32, Follows)>,
+    /// Instructions that growing groups have looked at.
+    work: u64,
+}
+
+fn closed() -> Error {
+    Error::Internal("fusion closed a cycle".into())
 }
 
 fn array(inst: &Instruction) -> Option<&ArrayShape> {
@@ -47,13 +59,10 @@ fn elements(inst: &Instruction) -> i64 {
 }
 
 impl<'a> Grower<'a> {
-    pub(super) fn new(a: &'a Analysis<'a>) -> Self {
-        let mut position = SecondaryMap::new();
-        for (i, &id) in a.computation.order.iter().enumerate() {
-            position[id] = i as u32;
-        }
-        let (cost, splits) = (SecondaryMap::new(), SecondaryMap::new());
-        Grower { a, group_of: SecondaryMap::new(), groups: Vec::new(), cost, splits, position }
+    pub(super) fn new(a: &'a Analysis<'a>) -> Result<Self> {
+        let order = Order::new(a).ok_or_else(closed)?;
+        let (cost, splits, follows) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
+        Ok(Grower { a, order, groups: Vec::new(), cost, splits, follows, work: 0 })
     }
 
     fn inst(&self, id: InstructionId) -> &'a Instruction {
@@ -62,7 +71,7 @@ impl<'a> Grower<'a> {
 
     /// Decides about one instruction; its operands have been visited.
     pub(super) fn visit(&mut self, id: InstructionId) {
-        if self.group_of[id].is_some() {
+        if self.order.group_of(id).is_some() {
             return;
         }
         match self.a.class[id] {
@@ -87,7 +96,7 @@ impl<'a> Grower<'a> {
         let inst = self.inst(id);
         let mut total = (own_cost(inst), 1);
         for &o in &inst.operands {
-            if self.a.class[o] == Some(Class::Inline) && self.group_of[o].is_none() {
+            if self.a.class[o] == Some(Class::Inline) && self.order.group_of(o).is_none() {
                 total = (total.0.saturating_add(self.cost[o].0), total.1 + self.cost[o].1);
             }
         }
@@ -96,7 +105,8 @@ impl<'a> Grower<'a> {
 
     fn inlined_splits(&self, id: InstructionId) -> u32 {
         let inst = self.inst(id);
-        let inlined = |o: &&InstructionId| self.a.class[**o] == Some(Class::Inline) && self.group_of[**o].is_none();
+        let inlined =
+            |o: &&InstructionId| self.a.class[**o] == Some(Class::Inline) && self.order.group_of(**o).is_none();
         let below = inst.operands.iter().filter(inlined).map(|&o| self.splits[o]).max().unwrap_or(0);
         let splits = match inst.operands.first() {
             Some(&o) if inst.opcode == Opcode::Reshape => takes_apart(inst, self.inst(o)),
@@ -148,16 +158,11 @@ impl<'a> Grower<'a> {
         (suffix && row >= 2 && (outer >= 2 || row <= MAX_SINGLE_ROW)).then_some(first)
     }
 
-    fn new_group(&mut self, kind: GroupKind, members: Vec<InstructionId>) {
-        let index = self.groups.len() as u32;
-        members.iter().for_each(|&m| self.group_of[m] = Some(index));
-        self.groups.push(Group { kind, members, outputs: Vec::new() });
-        if self.groups[index as usize].members.len() > 1 && self.order().is_none() {
-            let group = &mut self.groups[index as usize];
-            for m in group.members.drain(1..) {
-                self.group_of[m] = None;
-            }
+    fn new_group(&mut self, kind: GroupKind, mut members: Vec<InstructionId>) {
+        if !self.order.add(&members) {
+            members.truncate(1);
         }
+        self.groups.push(Group { kind, members, outputs: Vec::new() });
     }
 
     /// A reduction, contraction, concatenation or padding, with the elementwise operations behind it where it has
@@ -204,7 +209,7 @@ impl<'a> Grower<'a> {
         let users = &self.a.users[last];
         let next = *users.first()?;
         let aligned = users.iter().all(|&u| u == next)
-            && self.group_of[next].is_none()
+            && self.order.group_of(next).is_none()
             && self.a.class[next] == Some(Class::Inline)
             && is_aligned_elementwise(self.inst(next), self.inst(last));
         aligned.then_some(next)
@@ -220,18 +225,24 @@ impl<'a> Grower<'a> {
         let mut dims = shape.dims.clone();
         let total = shape.elements() as i64;
         let mut split = split;
-        let mut follows: SecondaryMap<InstructionId, Follows> = SecondaryMap::new();
-        follows[seed] = if split.is_some() { Follows::Row } else { Follows::Full };
+        let group = self.groups.len() as u32 + 1;
+        let mut front = Front::new(group);
+        let state = if split.is_some() { Follows::Row } else { Follows::Full };
+        front.follow(self, seed, state);
         let mut members = vec![seed];
-        let order = &self.a.computation.order;
-        for &id in &order[self.position[seed] as usize + 1..] {
+        let mut states: Vec<Follows> = Vec::new();
+        while members.len() < MAX_MEMBERS
+            && let Some(id) = front.next(self)
+        {
             let inst = self.inst(id);
-            let states: Vec<Follows> = inst.operands.iter().map(|&o| follows[o]).collect();
-            if states.iter().all(|&s| s == Follows::Clean) {
+            if !self.may_join(id) {
+                front.follow(self, id, Follows::Tainted);
                 continue;
             }
-            follows[id] = Follows::Tainted;
-            if states.contains(&Follows::Tainted) || self.group_of[id].is_some() || members.len() >= MAX_MEMBERS {
+            states.clear();
+            states.extend(inst.operands.iter().map(|&o| front.state(self, o)));
+            if states.contains(&Follows::Tainted) {
+                front.follow(self, id, Follows::Tainted);
                 continue;
             }
             let rows: Option<i64> = split.map(|s| dims[..s].iter().product());
@@ -264,8 +275,10 @@ impl<'a> Grower<'a> {
                 _ => Follows::Tainted,
             };
             if state == Follows::Full || state == Follows::Row {
-                follows[id] = state;
+                front.follow(self, id, state);
                 members.push(id);
+            } else {
+                front.follow(self, id, Follows::Tainted);
             }
         }
         // Without a reduction the rows are the last dimension; loops are merged later.
@@ -343,60 +356,19 @@ impl<'a> Grower<'a> {
         }
     }
 
-    /// The groups and control steps in an order in which everything comes after what it needs; `None` where the groups
-    /// made so far close a cycle.
-    fn order(&self) -> Option<Vec<Node>> {
-        let order = &self.a.computation.order;
-        let node = |id: InstructionId| self.group_of[id].map_or(Node::Single(id), Node::Group);
-        // Kahn's algorithm, always taking the node that stands first in the text.
-        let mut pending: std::collections::HashMap<Node, usize> = std::collections::HashMap::new();
-        let mut after: std::collections::HashMap<Node, Vec<Node>> = std::collections::HashMap::new();
-        // What has an effect waits for all before it that has one.
-        let mut effect: Option<Node> = None;
-        for &id in order {
-            let me = node(id);
-            pending.entry(me).or_insert(0);
-            let inst = self.inst(id);
-            if self.a.effects[id] {
-                if let Some(before) = effect {
-                    *pending.entry(me).or_insert(0) += 1;
-                    after.entry(before).or_default().push(me);
-                }
-                effect = Some(me);
-            }
-            let control = inst.attrs.instructions(AttrKey::ControlPredecessors).unwrap_or(&[]);
-            for &o in inst.operands.iter().chain(control) {
-                let other = node(o);
-                if other != me {
-                    *pending.entry(me).or_insert(0) += 1;
-                    after.entry(other).or_default().push(me);
-                }
-            }
-        }
-        let first = |n: &Node| match n {
-            Node::Single(id) => self.position[*id],
-            Node::Group(g) => self.groups[*g as usize].members.iter().map(|&m| self.position[m]).max().unwrap_or(0),
+    /// Whether an instruction may become a member of a group that grows over it.
+    fn may_join(&self, id: InstructionId) -> bool {
+        let class = match self.a.class[id] {
+            Some(Class::Inline | Class::Reduce) => true,
+            Some(Class::Structural) => self.inst(id).opcode == Opcode::GetTupleElement,
+            _ => false,
         };
-        let mut ready: std::collections::BTreeSet<(u32, Node)> =
-            pending.iter().filter(|(_, c)| **c == 0).map(|(n, _)| (first(n), *n)).collect();
-        let mut out = Vec::with_capacity(pending.len());
-        while let Some((_, n)) = ready.pop_first() {
-            out.push(n);
-            for next in after.remove(&n).unwrap_or_default() {
-                if let Some(count) = pending.get_mut(&next) {
-                    *count -= 1;
-                    if *count == 0 {
-                        ready.insert((first(&next), next));
-                    }
-                }
-            }
-        }
-        (out.len() == pending.len()).then_some(out)
+        class && self.order.group_of(id).is_none()
     }
 
     /// The steps of the computation.
-    pub(super) fn finish(mut self) -> Result<Vec<Step>> {
-        let order = self.order().ok_or_else(|| Error::Internal("fusion closed a cycle".into()))?;
+    pub(super) fn finish(mut self) -> Result<ComputationPlan> {
+        let order = self.order.sorted().ok_or_else(closed)?;
         for index in 0..self.groups.len() {
             self.groups[index].outputs = self.outputs(index as u32);
         }
@@ -414,22 +386,24 @@ impl<'a> Grower<'a> {
                 Node::Single(_) => {}
             }
         }
-        Ok(steps)
+        Ok(ComputationPlan { steps, work: self.work + self.order.work() })
     }
 
     /// The leaves that somebody outside the group needs, under the names of the instructions that compute them.
-    fn outputs(&self, index: u32) -> Vec<(InstructionId, usize)> {
+    fn outputs(&self, index: u32) -> Vec<Leaf> {
         let mut out = Vec::new();
+        let mut seen: HashSet<Leaf> = HashSet::new();
         let call = matches!(self.groups[index as usize].kind, GroupKind::Call(_));
         for &m in &self.groups[index as usize].members {
             // A call writes all its results, wanted or not.
-            let wanted = call || self.a.escapes[m] || self.a.users[m].iter().any(|&u| self.group_of[u] != Some(index));
+            let outside = |&u: &InstructionId| self.order.group_of(u) != Some(index);
+            let wanted = call || self.a.escapes[m] || self.a.users[m].iter().any(outside);
             if !wanted {
                 continue;
             }
             for leaf in 0..self.inst(m).shape.leaf_count() {
                 let leaf = resolve(self.a.computation, (m, leaf));
-                if !out.contains(&leaf) {
+                if seen.insert(leaf) {
                     out.push(leaf);
                 }
             }
@@ -438,10 +412,58 @@ impl<'a> Grower<'a> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Node {
-    Single(InstructionId),
-    Group(u32),
+/// The instructions that follow from the members of a growing group, found in the order of the text and no further than
+/// one may still join: the users of each are a list, and those of all are merged.
+struct Front {
+    group: u32,
+    /// Where the next user of an instruction stands, and the number of the use.
+    uses: BinaryHeap<Reverse<(u32, InstructionId, u32)>>,
+    /// Nothing behind this place in the text can join.
+    last: u32,
+}
+
+impl Front {
+    fn new(group: u32) -> Front {
+        Front { group, uses: BinaryHeap::new(), last: 0 }
+    }
+
+    fn state(&self, grower: &Grower<'_>, id: InstructionId) -> Follows {
+        let (group, state) = grower.follows[id];
+        if group == self.group { state } else { Follows::Clean }
+    }
+
+    /// Says how an instruction follows.
+    fn follow(&mut self, grower: &mut Grower<'_>, id: InstructionId, state: Follows) {
+        grower.follows[id] = (self.group, state);
+        if state != Follows::Tainted {
+            let users = grower.a.users[id].iter().rev();
+            let furthest = users.copied().find(|&u| grower.may_join(u)).map_or(0, |u| grower.order.position[u]);
+            self.last = self.last.max(furthest);
+        }
+        self.push(grower, id, 0);
+    }
+
+    fn push(&mut self, grower: &Grower<'_>, id: InstructionId, n: u32) {
+        if let Some(&user) = grower.a.users[id].get(n as usize) {
+            self.uses.push(Reverse((grower.order.position[user], id, n)));
+        }
+    }
+
+    /// The next instruction that follows.
+    fn next(&mut self, grower: &mut Grower<'_>) -> Option<InstructionId> {
+        while let Some(Reverse((place, id, n))) = self.uses.pop() {
+            if place > self.last {
+                return None;
+            }
+            grower.work += 1;
+            self.push(grower, id, n + 1);
+            let user = grower.a.users[id][n as usize];
+            if self.state(grower, user) == Follows::Clean {
+                return Some(user);
+            }
+        }
+        None
+    }
 }
 
 /// Whether an index into a reshape's result is divided to make one into its operand: some run of dimensions that holds as

@@ -13,9 +13,11 @@
 //! already. The group then *grows* over the instructions behind it, which are classed by how they follow from the
 //! members: `Clean` (not at all), `Full` (element `k` follows from elements `k`), `Row` (the value of row `i`, once
 //! some reduction of a row has split the elements into rows), `Tainted` (any other way). What is full or row
-//! joins, so that softmax or a layer norm is one group. A group that would close a cycle shrinks to its seed.
+//! joins, so that softmax or a layer norm is one group. A group that would close a cycle shrinks to its seed; [`order`]
+//! finds that without looking at more than what lies between its members.
 
 mod grow;
+mod order;
 mod plan;
 
 pub use plan::{ComputationPlan, Group, GroupKind, Step, plan};

@@ -70,6 +70,8 @@ pub enum Step {
 pub struct ComputationPlan {
     /// What runs, in order.
     pub steps: Vec<Step>,
+    /// Instructions and edges that were looked at to find out: it should grow as the computation does.
+    pub work: u64,
 }
 
 /// How an instruction takes part.
@@ -248,12 +250,11 @@ impl<'a> Analysis<'a> {
 pub fn plan(module: &Module, id: ComputationId) -> Result<ComputationPlan> {
     let computation = &module.computations[id];
     let analysis = Analysis::new(module, computation)?;
-    let mut grower = Grower::new(&analysis);
+    let mut grower = Grower::new(&analysis)?;
     for &inst in &computation.order {
         grower.visit(inst);
     }
-    let steps = grower.finish()?;
-    Ok(ComputationPlan { steps })
+    grower.finish()
 }
 
 /// The dimensions that a reduce folds.

@@ -29,19 +29,18 @@ pub fn build(module: &Module, numerics: Numerics) -> Result<Schedule> {
     let entry = module.entry;
     let computation = &module.computations[entry];
     // Tokens are no part of the interface.
-    let is_token = |id, leaf: usize| {
-        let inst: &Instruction = &computation.instructions[id];
-        matches!(inst.shape.leaves().get(leaf), Some(Shape::Token))
-    };
+    let is_token = |leaf: Option<&&Shape>| matches!(leaf, Some(Shape::Token));
     let (mut arguments, mut parameters) = (Vec::new(), Vec::new());
     for p in computation.parameters() {
-        for leaf in 0..computation.instructions[p].shape.leaf_count() {
-            if is_token(p, leaf) {
+        let inst = &computation.instructions[p];
+        for leaf in inst.shape.leaves() {
+            if is_token(Some(&leaf)) {
                 arguments.push(builder.token((entry, p)));
                 continue;
             }
             let number = parameters.len() as u32;
-            let v = builder.value((entry, p), leaf, Definition::Parameter(number))?;
+            let shape = array_leaf(inst, Some(leaf))?;
+            let v = builder.push((entry, p), shape, Definition::Parameter(number));
             arguments.push(v);
             parameters.push(v);
         }
@@ -49,7 +48,8 @@ pub fn build(module: &Module, numerics: Numerics) -> Result<Schedule> {
     let (block, results) = builder.block(entry, &arguments, 0)?;
     let mut schedule = builder.schedule;
     schedule.parameters = parameters;
-    let results = results.into_iter().enumerate().filter(|(leaf, _)| !is_token(computation.root, *leaf));
+    let leaves = computation.result_shape().leaves();
+    let results = results.into_iter().enumerate().filter(|(leaf, _)| !is_token(leaves.get(*leaf)));
     schedule.results = results.map(|(_, v)| v).collect();
     schedule.donated = donated(module, &schedule);
     schedule.entry = Some(block);
@@ -118,9 +118,9 @@ struct Builder<'a> {
 }
 
 /// The array that a leaf is in memory, without layout: a token is an empty one.
-fn array_leaf(inst: &Instruction, leaf: usize) -> Result<ArrayShape> {
-    match inst.shape.leaves().get(leaf) {
-        Some(Shape::Array(a)) => Ok(ArrayShape { layout: None, ..(*a).clone() }),
+fn array_leaf(inst: &Instruction, leaf: Option<&Shape>) -> Result<ArrayShape> {
+    match leaf {
+        Some(Shape::Array(a)) => Ok(ArrayShape { layout: None, ..a.clone() }),
         Some(Shape::Token) => Ok(ArrayShape::new(ElementType::Pred, [0])),
         _ => {
             let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
@@ -136,8 +136,16 @@ impl Builder<'_> {
         leaf: usize,
         definition: Definition,
     ) -> Result<ValueId> {
-        let shape = array_leaf(self.module.instruction(computation, id), leaf)?;
-        Ok(self.schedule.values.push(Value { shape, definition, source: (computation, id) }))
+        let inst = self.module.instruction(computation, id);
+        let shape = match &inst.shape {
+            tuple @ Shape::Tuple(_) => array_leaf(inst, tuple.leaves().get(leaf).copied()),
+            one => array_leaf(inst, (leaf == 0).then_some(one)),
+        }?;
+        Ok(self.push((computation, id), shape, definition))
+    }
+
+    fn push(&mut self, source: (ComputationId, InstructionId), shape: ArrayShape, definition: Definition) -> ValueId {
+        self.schedule.values.push(Value { shape, definition, source })
     }
 
     /// The value of every token: nothing, known from the start.
@@ -190,8 +198,20 @@ impl Builder<'_> {
         values: &HashMap<Leaf, ValueId>,
         id: InstructionId,
     ) -> Result<Vec<ValueId>> {
-        let n = self.module.instruction(computation, id).shape.leaf_count();
-        (0..n).map(|leaf| self.find(computation, values, (id, leaf))).collect()
+        let mut out = Vec::new();
+        // A tuple's leaves are those of its operands, one after another.
+        let mut rest = vec![id];
+        while let Some(id) = rest.pop() {
+            let inst = self.module.instruction(computation, id);
+            if inst.opcode == Opcode::Tuple {
+                rest.extend(inst.operands.iter().rev());
+                continue;
+            }
+            for leaf in 0..inst.shape.leaf_count() {
+                out.push(self.find(computation, values, (id, leaf))?);
+            }
+        }
+        Ok(out)
     }
 
     /// Schedules a computation whose parameter leaves are given, and finds its result leaves.
@@ -273,8 +293,9 @@ impl Builder<'_> {
     }
 
     fn define_all(&mut self, at: (ComputationId, InstructionId), definition: Definition) -> Result<Vec<ValueId>> {
-        let n = self.module.instruction(at.0, at.1).shape.leaf_count();
-        (0..n).map(|leaf| self.value(at, leaf, definition)).collect()
+        let inst = self.module.instruction(at.0, at.1);
+        let leaves = inst.shape.leaves().into_iter();
+        leaves.map(|leaf| Ok(self.push(at, array_leaf(inst, Some(leaf))?, definition))).collect()
     }
 
     /// A loop in registers is one kernel: it loads the initial state and stores the final one.

@@ -77,7 +77,10 @@ pub(super) fn coalesce(flow: &Flow, ranges: &SecondaryMap<Variable, Ranges>) -> 
     for (g, group) in flow.groups.iter().enumerate() {
         for &(to, from) in &group.copies {
             if classes.of(to) != classes.of(from) {
-                read_by.entry(from).or_default().push(g);
+                let groups = read_by.entry(from).or_default();
+                if groups.last() != Some(&g) {
+                    groups.push(g);
+                }
             }
         }
     }

@@ -33,7 +33,7 @@ use super::storage;
 use crate::error::{Error, Result, Site};
 use crate::fusion::{Group, GroupKind, cumulative_window, is_splat};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar, Shape};
 use std::collections::{HashMap, HashSet};
 
 /// Choices that change the numbers a kernel computes.
@@ -158,6 +158,9 @@ impl<'a> Lowerer<'a> {
 
     fn leaf_shape(&self, leaf: Leaf) -> Result<&'a ArrayShape> {
         let inst = self.inst(leaf.0);
+        if let (Shape::Array(shape), 0) = (&inst.shape, leaf.1) {
+            return Ok(shape);
+        }
         let shapes = inst.shape.leaves();
         shapes.get(leaf.1).and_then(|s| s.as_array()).ok_or_else(|| internal(inst, "not an array"))
     }

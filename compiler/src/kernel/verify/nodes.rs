@@ -49,9 +49,18 @@ pub(super) fn check_body(body: &Body, roots: &[NodeId], leaves: &Leaves<'_>) -> 
     Ok(needed)
 }
 
+/// No operation takes more.
+const MOST_ARGUMENTS: usize = 3;
+
 /// The lane that a node yields by its operation and arguments; nothing where it names its own.
 fn lane_of(body: &Body, node: &Node, leaves: &Leaves<'_>) -> Check<Option<Lane>> {
-    let lanes: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
+    let mut lanes = [node.lane; MOST_ARGUMENTS];
+    require(node.args.len() <= lanes.len(), "kernel.arity", || {
+        format!("{:?} of {} arguments", node.op, node.args.len())
+    })?;
+    let lanes = &mut lanes[..node.args.len()];
+    lanes.iter_mut().zip(&node.args).for_each(|(lane, &a)| *lane = body.lane(a));
+    let lanes = &*lanes;
     let first = lanes.first().copied().unwrap_or(node.lane);
     let alike = lanes.iter().all(|&l| l == first);
     let is_int = |l: Lane| matches!(l, Lane::I32 | Lane::I64);

@@ -1,0 +1,343 @@
+//! The driver of a large program, cut into parts.
+//!
+//! **Problem.** A driver calls every kernel and copies every result. In one function of a hundred thousand calls the compiler
+//! of that function would take most of the time, for what it does grows faster than the function.
+//!
+//! **Invariant.** No function of a driver holds much more than [`MOST`] of what a driver does, whatever the program. A
+//! program that stays below is one function. How a driver is cut depends on the schedule alone.
+//!
+//! **Algorithm.** What a block does, steps and copies, is a list of items, each with a weight. A list that weighs too much is
+//! cut into sections, each of them a function of its own that is made in the same way; the list becomes the calls of
+//! these. Their status is 0 or ends the run. A long run of copies is one item: a table in constant data, and a call of
+//! the [`copier`].
+
+use super::driver::{Around, Driver, PhaseCode, import_function, signature};
+use super::flow::{Flow, enter};
+use super::lanes::flags;
+use super::target::Target;
+use crate::error::Result;
+use crate::kernel::ir::Phase;
+use crate::memory::schedule::{BlockId, Copy, LeafPlace, Location, Step};
+use crate::object::namespace;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    Function, InstBuilder, StackSlot, StackSlotData, StackSlotKind, UserFuncName, Value, types,
+};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+/// What the items of one function weigh at most: the call of a kernel weighs 2 and 1 for each buffer.
+const MOST: usize = 2048;
+/// So many copies and more, one after another, are a table.
+const TABLE: usize = 64;
+/// What the code of a copy, or of a loop's or branch's test, weighs.
+const SMALL: usize = 4;
+/// What a loop nest or a loop in registers weighs that is part of the driver.
+const INLINED: usize = 64;
+/// What the call of a service or of a function outside weighs besides its buffers.
+const CALL: usize = 16;
+/// So many nodes of a loop in registers weigh 1.
+const NODES: usize = 8;
+
+/// The functions and tables that a driver is made of besides the entry.
+#[derive(Default)]
+pub(super) struct Parts {
+    /// The number of the first function.
+    first_function: u32,
+    /// The number of the first table among the data objects.
+    first_table: u32,
+    /// What follows the program's name in a function's, and the function.
+    pub functions: Vec<(String, Function)>,
+    /// The tables of the copier.
+    pub tables: Vec<Vec<u8>>,
+    copier: Option<u32>,
+    sections: u32,
+}
+
+impl Parts {
+    /// Functions and data objects are numbered from here.
+    pub fn new(first_function: u32, first_table: u32) -> Parts {
+        Parts { first_function, first_table, ..Parts::default() }
+    }
+
+    fn push(&mut self, name: String, mut function: Function) -> u32 {
+        let index = self.first_function + self.functions.len() as u32;
+        function.name = UserFuncName::user(namespace::FUNCTION, index);
+        self.functions.push((name, function));
+        index
+    }
+}
+
+/// One thing that a block does.
+#[derive(Clone, Copy)]
+pub(super) enum Item<'s> {
+    /// A copy.
+    Copy(&'s Copy),
+    /// Many copies, one after another.
+    Copies(&'s [Copy]),
+    /// A step.
+    Step(&'s Step),
+}
+
+/// Where the next random number comes from.
+#[derive(Clone, Copy)]
+pub(super) enum Counter {
+    /// The entry's own.
+    Slot(StackSlot),
+    /// In a part: the entry's, too.
+    Pointer(Value),
+}
+
+/// What a block does, in order.
+fn items<'s>(around: Around<'s>, id: BlockId) -> Vec<Item<'s>> {
+    let copies = &around.assignment.copies[id];
+    let mut out = Vec::new();
+    for (i, step) in around.schedule.blocks[id].steps.iter().enumerate() {
+        if let Some(before) = copies.before.get(i) {
+            add_copies(before, &mut out);
+        }
+        out.push(Item::Step(step));
+    }
+    add_copies(&copies.at_end, &mut out);
+    out
+}
+
+/// Copies as items. Only the code knows where a constant lies: a table does not.
+fn add_copies<'s>(copies: &'s [Copy], out: &mut Vec<Item<'s>>) {
+    let constant = |c: &Copy| matches!(c.from, Location::Constant(_));
+    for run in copies.chunk_by(|a, b| constant(a) == constant(b)) {
+        match run {
+            [first, ..] if run.len() >= TABLE && !constant(first) => out.push(Item::Copies(run)),
+            _ => out.extend(run.iter().map(Item::Copy)),
+        }
+    }
+}
+
+fn weight(around: Around<'_>, item: Item<'_>) -> usize {
+    match item {
+        Item::Copy(_) | Item::Copies(_) => SMALL,
+        Item::Step(Step::Kernel { kernel, buffers }) => {
+            let phases = around.schedule.kernels[*kernel].phases.iter().enumerate();
+            let inlined = phases.map(|(p, phase)| match (phase, around.phases.get(&(*kernel, p))) {
+                (Phase::Registers(l), Some(PhaseCode::Inline)) => INLINED + l.body.0.nodes().len() / NODES,
+                (Phase::Nest(_), Some(PhaseCode::Inline)) => INLINED,
+                (Phase::Call(_), _) => CALL,
+                _ => 0,
+            });
+            2 + buffers.len() + inlined.sum::<usize>()
+        }
+        Item::Step(Step::While { condition, body, .. }) => {
+            SMALL + block_weight(around, *condition) + block_weight(around, *body)
+        }
+        Item::Step(Step::Conditional { branches, .. }) => {
+            branches.iter().map(|&(branch, _)| SMALL + block_weight(around, branch)).sum()
+        }
+    }
+}
+
+/// What a block weighs once it is cut.
+fn block_weight(around: Around<'_>, id: BlockId) -> usize {
+    let total: usize = items(around, id).into_iter().map(|item| weight(around, item)).sum();
+    if total <= MOST { total } else { SMALL * total.div_ceil(section(total)) }
+}
+
+/// What a section weighs of so much.
+fn section(total: usize) -> usize {
+    total.div_ceil(MOST / SMALL).max(MOST)
+}
+
+impl Driver<'_, '_> {
+    /// Emits what a block does.
+    pub(super) fn block(&mut self, id: BlockId) -> Result<()> {
+        let items = items(self.around, id);
+        self.items(&items)
+    }
+
+    fn items(&mut self, items: &[Item<'_>]) -> Result<()> {
+        let weights: Vec<usize> = items.iter().map(|&item| weight(self.around, item)).collect();
+        let total: usize = weights.iter().sum();
+        if total <= MOST || items.len() < 2 {
+            return items.iter().try_for_each(|&item| self.item(item));
+        }
+        let most = section(total);
+        let (mut first, mut sum) = (0, 0);
+        for (i, w) in weights.into_iter().enumerate() {
+            if sum + w > most && first < i {
+                self.part(&items[first..i])?;
+                (first, sum) = (i, 0);
+            }
+            sum += w;
+        }
+        self.part(&items[first..])
+    }
+
+    fn item(&mut self, item: Item<'_>) -> Result<()> {
+        match item {
+            Item::Copy(c) => {
+                self.copy(c);
+                Ok(())
+            }
+            Item::Copies(list) => {
+                self.copy_all(list);
+                Ok(())
+            }
+            Item::Step(step) => self.step(step),
+        }
+    }
+
+    /// Items in a function of their own, and its call.
+    fn part(&mut self, items: &[Item<'_>]) -> Result<()> {
+        let function = Driver::make(self.around, self.parts, true, &mut |part| part.items(items))?;
+        self.parts.sections += 1;
+        let name = format!("part{}", self.parts.sections);
+        let index = self.parts.push(name, function);
+        let signature = self.b.func.import_signature(signature(PARAMETERS, true));
+        let part = import_function(self.b.func, index, signature);
+        let counter = match self.counter {
+            Some(counter) => self.counter_address(counter),
+            None => self.b.ins().iconst(types::I64, 0),
+        };
+        let arguments = [self.parameters.base, self.results.base, self.workspace, self.context, counter];
+        let call = self.b.ins().call(part, &arguments);
+        let status = self.b.inst_results(call)[0];
+        let fine = self.b.ins().icmp_imm_s(IntCC::Equal, status, 0);
+        self.return_unless(fine, status);
+        Ok(())
+    }
+
+    /// Where the counter of the random number generator lies.
+    pub(super) fn counter_address(&mut self, counter: Counter) -> Value {
+        match counter {
+            Counter::Slot(slot) => self.b.ins().stack_addr(types::I64, slot, 0),
+            Counter::Pointer(pointer) => pointer,
+        }
+    }
+
+    /// Copies by way of a table.
+    fn copy_all(&mut self, copies: &[Copy]) {
+        let places = self.around.schedule;
+        let place =
+            |list: &[LeafPlace], n: u32| list.get(n as usize).copied().unwrap_or(LeafPlace { leaf: n, offset: 0 });
+        let side = |location: Location| match location {
+            Location::Parameter(n) => (Bases::PARAMETERS, place(&places.parameter_places, n)),
+            Location::Result(n) => (Bases::RESULTS, place(&places.result_places, n)),
+            Location::Workspace(offset) => (Bases::WORKSPACE, LeafPlace { leaf: 0, offset }),
+            Location::Constant(_) => (Bases::WORKSPACE, LeafPlace { leaf: 0, offset: 0 }),
+        };
+        let mut table = Vec::with_capacity(copies.len() * Row::SIZE as usize);
+        for c in copies {
+            let ((from, source), (to, target)) = (side(c.from), side(c.to));
+            let words = [from as u32, source.leaf, to as u32, target.leaf];
+            table.extend(words.into_iter().flat_map(u32::to_le_bytes));
+            table.extend([source.offset, target.offset, c.bytes].into_iter().flat_map(u64::to_le_bytes));
+        }
+        let data = self.parts.first_table + self.parts.tables.len() as u32;
+        self.parts.tables.push(table);
+        let copier = match self.parts.copier {
+            Some(index) => index,
+            None => {
+                let index = self.parts.push("copies".to_owned(), copier(self.around.target));
+                *self.parts.copier.insert(index)
+            }
+        };
+        let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, Bases::SIZE, 3);
+        let slot = self.b.create_sized_stack_slot(slot);
+        let workspace = self.b.ins().stack_addr(types::I64, slot, Bases::POINTER);
+        let words = [
+            (8 * Bases::PARAMETERS as i32, self.parameters.base),
+            (8 * Bases::RESULTS as i32, self.results.base),
+            (8 * Bases::WORKSPACE as i32, workspace),
+            (Bases::POINTER, self.workspace),
+        ];
+        for (offset, value) in words {
+            self.b.ins().stack_store(types::I64, value, slot, offset);
+        }
+        let bases = self.b.ins().stack_addr(types::I64, slot, 0);
+        let (table, count) = (self.data(data), self.b.ins().iconst(types::I64, copies.len() as i64));
+        let signature = self.b.func.import_signature(signature(3, false));
+        let copier = import_function(self.b.func, copier, signature);
+        self.b.ins().call(copier, &[table, count, bases]);
+    }
+}
+
+/// Parameters of a part: the entry's, and the address of the random state.
+pub(super) const PARAMETERS: usize = 5;
+
+/// Tables of pointers that a copy's two sides are found by: the caller's two, and one that holds the workspace.
+struct Bases;
+
+impl Bases {
+    const PARAMETERS: usize = 0;
+    const RESULTS: usize = 1;
+    const WORKSPACE: usize = 2;
+    /// Where the workspace's pointer itself lies, behind the three.
+    const POINTER: i32 = 24;
+    const SIZE: u32 = 32;
+}
+
+/// Byte offsets of a copy in a table.
+struct Row;
+
+impl Row {
+    const FROM_BASE: i32 = 0;
+    const FROM_LEAF: i32 = 4;
+    const TO_BASE: i32 = 8;
+    const TO_LEAF: i32 = 12;
+    const FROM_OFFSET: i32 = 16;
+    const TO_OFFSET: i32 = 24;
+    const BYTES: i32 = 32;
+    const SIZE: i64 = 40;
+}
+
+/// `fn(table: *const Row, count: i64, bases: *const *const *mut u8)`: makes the copies of a table, one after another; one
+/// between equal pointers is none.
+fn copier(target: &Target) -> Function {
+    let own = signature(3, false);
+    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, 0), own);
+    let mut context = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut function, &mut context);
+    let values = enter(&mut b);
+    let [table, count, bases] = [0, 1, 2].map(|i| values[i]);
+    let zero = b.iconst(0);
+    b.count(zero, count, 1, &mut |b, i| {
+        let row = b.element(table, i, Row::SIZE);
+        let [from, to] =
+            [(Row::FROM_BASE, Row::FROM_LEAF, Row::FROM_OFFSET), (Row::TO_BASE, Row::TO_LEAF, Row::TO_OFFSET)].map(
+                |(base, leaf, offset)| {
+                    let [base, leaf] = [base, leaf].map(|at| {
+                        let n = b.ins().load(types::I32, flags(), row, at);
+                        b.ins().uextend(types::I64, n)
+                    });
+                    let base = b.element(bases, base, 8);
+                    let base = b.ins().load(types::I64, flags(), base, 0);
+                    let leaf = b.element(base, leaf, 8);
+                    let leaf = b.ins().load(types::I64, flags(), leaf, 0);
+                    let offset = b.ins().load(types::I64, flags(), row, offset);
+                    b.ins().iadd(leaf, offset)
+                },
+            );
+        let bytes = b.ins().load(types::I64, flags(), row, Row::BYTES);
+        let apart = b.ins().icmp(IntCC::NotEqual, from, to);
+        b.when(apart, &mut |b| copy_bytes(b, from, to, bytes));
+    });
+    b.ins().return_(&[]);
+    b.finalize(target.isa.frontend_config());
+    function
+}
+
+/// Copies so many bytes: 64 at a time, then 8, then single ones.
+fn copy_bytes(b: &mut FunctionBuilder<'_>, from: Value, to: Value, bytes: Value) {
+    let mut start = b.iconst(0);
+    for (ty, size, unrolled) in [(types::I64, 8, 8), (types::I64, 8, 1), (types::I8, 1, 1)] {
+        let step = size * unrolled;
+        let end = b.ins().band_imm_s(bytes, -step);
+        b.count(start, end, step, &mut |b, at| {
+            let (source, target) = (b.ins().iadd(from, at), b.ins().iadd(to, at));
+            let offsets = (0..unrolled).map(|k| (size * k) as i32);
+            let words: Vec<(i32, Value)> = offsets.map(|k| (k, b.ins().load(ty, flags(), source, k))).collect();
+            for (k, word) in words {
+                b.ins().store(flags(), word, target, k);
+            }
+        });
+        start = end;
+    }
+}
