@@ -26,9 +26,13 @@ pub fn load_sizes(object: &[u8], strict: bool) -> Result<Sizes, Failure> {
 /// An object that cannot be used here.
 fn refused(error: &LoadError) -> Failure {
     match error {
-        LoadError::UndefinedSymbol(symbol) => Failure::Run(format!("{symbol}; {LIBRARY}")),
+        LoadError::UndefinedSymbol(symbol) => undefined(symbol),
         other => Failure::Run(other.to_string()),
     }
+}
+
+fn undefined(symbol: &UndefinedSymbol) -> Failure {
+    Failure::Run(format!("{symbol}; {LIBRARY}"))
 }
 
 /// The program for the size of the inputs, or of the shapes that the command line names.
@@ -74,7 +78,7 @@ pub fn wanted(open: &[OpenDimension], arguments: &[Option<Vec<i64>>]) -> Result<
 /// Says which custom calls lead nowhere; with `strict` the first of them is an error.
 pub fn report_undefined(symbols: &[UndefinedSymbol], strict: bool) -> Result<(), Failure> {
     match symbols.first() {
-        Some(symbol) if strict => Err(Failure::Run(format!("{symbol}; {LIBRARY}"))),
+        Some(symbol) if strict => Err(undefined(symbol)),
         _ => {
             for symbol in symbols {
                 eprintln!("warning: {symbol}; a run that comes to the call fails; {LIBRARY}");

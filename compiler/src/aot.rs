@@ -75,6 +75,14 @@ enum Source {
     Object(PathBuf),
 }
 
+impl Source {
+    fn path(&self) -> &Path {
+        match self {
+            Source::Module(path) | Source::Object(path) => path,
+        }
+    }
+}
+
 /// Precompiles one module. See the [module's page](self).
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
@@ -198,9 +206,7 @@ impl Builder {
     pub fn try_compile(&self) -> Result<Output, BuildError> {
         let missing = |what: &str| at(Path::new(""), what);
         let source = self.source.as_ref().ok_or_else(|| missing("no module was given: call `module` or `object`"))?;
-        let path = match source {
-            Source::Module(path) | Source::Object(path) => path,
-        };
+        let path = source.path();
         self.tell(format_args!("cargo:rerun-if-changed={}", path.display()));
         let target = self.target_options();
         let bytes = std::fs::read(path).map_err(|e| at(path, e))?;
@@ -324,18 +330,17 @@ impl Builder {
     /// Takes a name in a folder for this builder's program: another program of this process would overwrite its files.
     fn claim(&self, stem: PathBuf) -> Result<(), BuildError> {
         static CLAIMED: Mutex<BTreeMap<PathBuf, (String, PathBuf)>> = Mutex::new(BTreeMap::new());
-        let path = match &self.source {
-            Some(Source::Module(path) | Source::Object(path)) => path.clone(),
-            None => PathBuf::new(),
-        };
-        let this = (format!("{self:?}"), path);
+        let path = self.source.as_ref().map_or(Path::new(""), Source::path);
+        let this = (format!("{self:?}"), path.to_owned());
         let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
         match claimed.get(&stem) {
-            Some((other, path)) if *other != this.0 => {
+            Some((other, first)) if *other != this.0 => {
                 let name = stem.file_name().unwrap_or_default().display();
-                let message =
-                    format!("{} is called '{name}' already: give one of them another name with `name`", path.display());
-                Err(at(&this.1, message))
+                let message = format!(
+                    "{} is called '{name}' already: give one of them another name with `name`",
+                    first.display()
+                );
+                Err(at(path, message))
             }
             _ => {
                 claimed.insert(stem, this);

@@ -119,6 +119,25 @@ impl Shape {
         }
     }
 
+    /// The elements of a tuple shape; any other shape alone.
+    pub fn parts(&self) -> &[Shape] {
+        self.as_tuple().unwrap_or(std::slice::from_ref(self))
+    }
+
+    /// The leaf of that number, depth first, without a list of all.
+    pub fn leaf(&self, number: usize) -> Option<&Shape> {
+        let Shape::Tuple(elements) = self else { return (number == 0).then_some(self) };
+        let mut before = 0;
+        for element in elements {
+            let count = element.leaf_count();
+            if number < before + count {
+                return element.leaf(number - before);
+            }
+            before += count;
+        }
+        None
+    }
+
     /// The leaves, depth first: every shape that is not a tuple.
     pub fn leaves(&self) -> Vec<&Shape> {
         let mut out = Vec::new();

@@ -302,10 +302,9 @@ impl Emitter<'_, '_> {
     }
 
     fn nest(&mut self, nest: &Nest, bases: &[Value], (begin, end): (Value, Value)) {
-        let (x86, rounds) = (self.target.is_x86(), self.target.rounds());
         let scratch = self.scratch[0];
         let axes = self.axes.clone();
-        let lanes = Lanes { b: &mut self.b, x86, rounds, faults: self.faults };
+        let lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults };
         let wide = self.rows.as_deref_mut();
         NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest, wide }.run(begin, end);
     }
@@ -320,8 +319,7 @@ impl Emitter<'_, '_> {
 
     /// Address of the element that an index map gives for the current axes.
     fn address(&mut self, buffer: u32, ix: &Ix) -> Value {
-        let mut lanes =
-            Lanes { b: &mut self.b, x86: self.target.is_x86(), rounds: self.target.rounds(), faults: self.faults };
+        let mut lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults };
         let index = lanes.index(ix, None, Point { axes: &self.axes, values: &HashMap::new() });
         self.element(self.bases[buffer as usize], index, self.plan.mem.bytes())
     }

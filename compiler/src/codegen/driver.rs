@@ -368,7 +368,7 @@ fn emit_phase(
     wide: Option<&mut WideRows>,
 ) -> Result<()> {
     let faults = Faults::default();
-    let mut lanes = Lanes { b, x86: target.is_x86(), rounds: target.rounds(), faults: &faults };
+    let mut lanes = Lanes { b, target, faults: &faults };
     match phase {
         Phase::Nest(nest) => {
             let (axes, results) = (HashMap::new(), HashMap::new());
@@ -418,8 +418,13 @@ impl<'a> Pointers<'a> {
         pointers
     }
 
+    /// Where number `n` lies: in which of the caller's buffers, and how far in.
+    pub(super) fn place(&self, n: u32) -> LeafPlace {
+        self.places.get(n as usize).copied().unwrap_or(LeafPlace { leaf: n, offset: 0 })
+    }
+
     fn load(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
-        let place = self.places.get(n as usize).copied().unwrap_or(LeafPlace { leaf: n, offset: 0 });
+        let place = self.place(n);
         let start = b.ins().load(types::I64, flags(), self.base, 8 * place.leaf as i32);
         if place.offset == 0 { start } else { b.ins().iadd_imm_s(start, place.offset as i64) }
     }

@@ -5,6 +5,7 @@
 
 use super::fault::Faults;
 use super::flow::Flow;
+use super::target::Target;
 use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, Op};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Endianness, InstBuilder, InstructionData, MemFlagsData, Type, Value, ValueDef, types};
@@ -85,10 +86,8 @@ fn int_cc(c: IntCond) -> IntCC {
 pub struct Lanes<'f, 'b> {
     /// Where code goes.
     pub b: &'f mut FunctionBuilder<'b>,
-    /// Whether x86-only instructions may be used.
-    pub x86: bool,
-    /// Whether the machine rounds to integers; x86-64 without SSE4.1 does not.
-    pub rounds: bool,
+    /// The machine, which may have instructions of its own or lack some.
+    pub target: &'f Target,
     /// Where it is noted that something is missing.
     pub faults: &'f Faults,
 }
@@ -138,6 +137,14 @@ impl Lanes<'_, '_> {
         let data = self.b.func.dfg.constants.insert(bytes.into());
         let v = self.b.ins().vconst(vector_type(lane), data);
         if lane.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
+    }
+
+    /// A constant, one element or a block as `v` is.
+    fn constant_like(&mut self, v: Val, lane: Lane, bits: u64) -> Val {
+        match v {
+            Val::One(_) => Val::One(self.constant(lane, bits)),
+            Val::Four(_) | Val::Pair(_) => self.constant_block(lane, bits),
+        }
     }
 
     /// A scalar in every element of a block.
@@ -241,7 +248,7 @@ impl Lanes<'_, '_> {
             Op::FNeg => self.each(args, &mut |s, a| s.b.ins().fneg(a[0])),
             Op::FAbs => self.each(args, &mut |s, a| s.b.ins().fabs(a[0])),
             Op::Sqrt => self.each(args, &mut |s, a| s.b.ins().sqrt(a[0])),
-            Op::Floor | Op::Ceil | Op::Trunc | Op::Nearest if !self.rounds => self.rounded(op, args, lane),
+            Op::Floor | Op::Ceil | Op::Trunc | Op::Nearest if !self.target.rounds() => self.rounded(op, args, lane),
             Op::Floor => self.each(args, &mut |s, a| s.b.ins().floor(a[0])),
             Op::Ceil => self.each(args, &mut |s, a| s.b.ins().ceil(a[0])),
             Op::Trunc => self.each(args, &mut |s, a| s.b.ins().trunc(a[0])),
@@ -331,11 +338,6 @@ impl Lanes<'_, '_> {
     /// nearest integer, even where two are near. The other directions step back by one where that went too far. A greater
     /// magnitude is an integer or no number and stays; the sign is always the operand's, that of a zero included.
     fn rounded(&mut self, op: &Op, args: &[Val], lane: Lane) -> Val {
-        let node = |s: &mut Self, op: &Op, args: &[Val], from: &[Lane], to| s.node(op, args, from, to);
-        let constant = |s: &mut Self, bits: u64| match args.first() {
-            Some(Val::One(_)) | None => Val::One(s.constant(lane, bits)),
-            Some(_) => s.constant_block(lane, bits),
-        };
         let Some(&x) = args.first() else { return Val::One(self.missing(lane, format!("{op:?} without arguments"))) };
         let (power, one) = match lane {
             Lane::F32 => (u64::from(8_388_608f32.to_bits()), u64::from(1f32.to_bits())),
@@ -344,25 +346,21 @@ impl Lanes<'_, '_> {
                 return Val::One(self.missing(lane, format!("{op:?} of no float")));
             }
         };
-        let sign = 1u64 << (lane.bits() - 1);
         let (mask, integer) = (lane.mask(), lane.integer());
-        let (power, one) = (constant(self, power), constant(self, one));
+        let (power, one) = (self.constant_like(x, lane, power), self.constant_like(x, lane, one));
+        let sign = self.constant_like(x, integer, 1 << (lane.bits() - 1));
         let two = [lane, lane];
-        let magnitude = node(self, &Op::FAbs, &[x], &[lane], lane);
-        let up = node(self, &Op::FAdd, &[magnitude, power], &two, lane);
-        let nearest = node(self, &Op::FSub, &[up, power], &two, lane);
-        // The bits of the sign, put on a magnitude.
-        let bits = node(self, &Op::Bitcast, &[x], &[lane], integer);
-        let sign = match x {
-            Val::One(_) => Val::One(self.constant(integer, sign)),
-            _ => self.constant_block(integer, sign),
-        };
-        let sign = node(self, &Op::And, &[bits, sign], &[integer, integer], integer);
+        let magnitude = self.node(&Op::FAbs, &[x], &[lane], lane);
+        let up = self.node(&Op::FAdd, &[magnitude, power], &two, lane);
+        let nearest = self.node(&Op::FSub, &[up, power], &two, lane);
+        let bits = self.node(&Op::Bitcast, &[x], &[lane], integer);
+        let sign = self.node(&Op::And, &[bits, sign], &[integer, integer], integer);
+        // The operand's sign, put on a magnitude.
         let signed = |s: &mut Self, v: Val| {
-            let v = node(s, &Op::FAbs, &[v], &[lane], lane);
-            let v = node(s, &Op::Bitcast, &[v], &[lane], integer);
-            let v = node(s, &Op::Or, &[v, sign], &[integer, integer], integer);
-            node(s, &Op::Bitcast, &[v], &[integer], lane)
+            let v = s.node(&Op::FAbs, &[v], &[lane], lane);
+            let v = s.node(&Op::Bitcast, &[v], &[lane], integer);
+            let v = s.node(&Op::Or, &[v, sign], &[integer, integer], integer);
+            s.node(&Op::Bitcast, &[v], &[integer], lane)
         };
         let whole = match op {
             Op::Nearest => nearest,
@@ -377,8 +375,8 @@ impl Lanes<'_, '_> {
             }
         };
         let whole = signed(self, whole);
-        let small = node(self, &Op::FCmp(FloatCond::Lt), &[magnitude, power], &two, mask);
-        node(self, &Op::Select, &[small, whole, x], &[mask, lane, lane], lane)
+        let small = self.node(&Op::FCmp(FloatCond::Lt), &[magnitude, power], &two, mask);
+        self.node(&Op::Select, &[small, whole, x], &[mask, lane, lane], lane)
     }
 
     /// One step back from `rounded` where it compares to `exact` as it should not.
@@ -438,7 +436,9 @@ impl Lanes<'_, '_> {
             }
             (Op::SToF, Val::Pair(p)) => Val::Pair(p.map(|v| self.b.ins().fcvt_from_sint(types::F64X2, v))),
             (Op::UToF, Val::Pair(p)) => Val::Pair(p.map(|v| self.b.ins().fcvt_from_uint(types::F64X2, v))),
-            (Op::FToSFast, Val::Four(a)) if self.x86 => Val::Four(self.b.ins().x86_cvtt2dq(types::I32X4, a)),
+            (Op::FToSFast, Val::Four(a)) if self.target.is_x86() => {
+                Val::Four(self.b.ins().x86_cvtt2dq(types::I32X4, a))
+            }
             (Op::FToS | Op::FToSFast, Val::Four(a)) => Val::Four(self.b.ins().fcvt_to_sint_sat(types::I32X4, a)),
             (Op::FToU, Val::Four(a)) => Val::Four(self.b.ins().fcvt_to_uint_sat(types::I32X4, a)),
             (Op::Promote, Val::Four(a)) => {

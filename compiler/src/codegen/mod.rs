@@ -3,9 +3,10 @@
 //! **Problem.** A schedule of kernels, with a place for every value, must become functions of a target machine: fast to
 //! compile, free of relocations where that is possible, and the same bytes however many threads compile.
 //!
-//! **Invariant.** One driver a module, with native branches for control flow, cut into functions where it is large ([`parts`]); a function for each phase of a
-//! kernel, which is given pointers and a range of its parallel space. No CLIF is emitted that would become a library
-//! call: the object writer refuses such code. Every function is compiled on its own, so threads cannot change a byte.
+//! **Invariant.** One driver a module, with native branches for control flow, cut into functions where it is large
+//! ([`parts`]); a function for each phase of a kernel, which is given pointers and a range of its parallel space. No CLIF
+//! is emitted that would become a library call: the object writer refuses such code. Every function is compiled on its
+//! own, so threads cannot change a byte.
 //!
 //! **Algorithm.** [`driver`] builds the driver; [`nest`], [`contraction`] and [`sort`] build phases out of blocks of
 //! [`lanes`] and of register [`tile`]s; rows worth it are machine code of our own ([`wide`]); [`target`] finds the machine.

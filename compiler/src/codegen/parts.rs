@@ -15,7 +15,7 @@ use super::driver::{Around, Driver, PhaseCode, import_function, signature};
 use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::target::Target;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
 use crate::memory::schedule::{BlockId, Copy, LeafPlace, Location, Step};
 use crate::object::namespace;
@@ -176,10 +176,7 @@ impl Driver<'_, '_> {
                 self.copy(c);
                 Ok(())
             }
-            Item::Copies(list) => {
-                self.copy_all(list);
-                Ok(())
-            }
+            Item::Copies(list) => self.copy_all(list),
             Item::Step(step) => self.step(step),
         }
     }
@@ -213,19 +210,16 @@ impl Driver<'_, '_> {
     }
 
     /// Copies by way of a table.
-    fn copy_all(&mut self, copies: &[Copy]) {
-        let places = self.around.schedule;
-        let place =
-            |list: &[LeafPlace], n: u32| list.get(n as usize).copied().unwrap_or(LeafPlace { leaf: n, offset: 0 });
+    fn copy_all(&mut self, copies: &[Copy]) -> Result<()> {
         let side = |location: Location| match location {
-            Location::Parameter(n) => (Bases::PARAMETERS, place(&places.parameter_places, n)),
-            Location::Result(n) => (Bases::RESULTS, place(&places.result_places, n)),
-            Location::Workspace(offset) => (Bases::WORKSPACE, LeafPlace { leaf: 0, offset }),
-            Location::Constant(_) => (Bases::WORKSPACE, LeafPlace { leaf: 0, offset: 0 }),
+            Location::Parameter(n) => Ok((Bases::PARAMETERS, self.parameters.place(n))),
+            Location::Result(n) => Ok((Bases::RESULTS, self.results.place(n))),
+            Location::Workspace(offset) => Ok((Bases::WORKSPACE, LeafPlace { leaf: 0, offset })),
+            Location::Constant(c) => Err(Error::Internal(format!("{c} in a table of copies"))),
         };
         let mut table = Vec::with_capacity(copies.len() * Row::SIZE as usize);
         for c in copies {
-            let ((from, source), (to, target)) = (side(c.from), side(c.to));
+            let ((from, source), (to, target)) = (side(c.from)?, side(c.to)?);
             let words = [from as u32, source.leaf, to as u32, target.leaf];
             table.extend(words.into_iter().flat_map(u32::to_le_bytes));
             table.extend([source.offset, target.offset, c.bytes].into_iter().flat_map(u64::to_le_bytes));
@@ -256,6 +250,7 @@ impl Driver<'_, '_> {
         let signature = self.b.func.import_signature(signature(3, false));
         let copier = import_function(self.b.func, copier, signature);
         self.b.ins().call(copier, &[table, count, bases]);
+        Ok(())
     }
 }
 

@@ -25,8 +25,11 @@ pub use top_k::top_k_call;
 /// What neither engine can run: a `constant({...})`.
 pub(crate) const ELIDED_CONSTANT: &str = "a constant whose value the text leaves out";
 
-/// What to do about [`ELIDED_CONSTANT`].
-pub(crate) const ELIDED_REMEDY: &str = "print the program with its constants, in JAX with compiler_ir(dialect=\"hlo\").as_hlo_text(print_large_constants=True)";
+/// [`ELIDED_CONSTANT`], and what to do about it.
+pub(crate) fn elided_constant() -> String {
+    let remedy = "compiler_ir(dialect=\"hlo\").as_hlo_text(print_large_constants=True)";
+    format!("{ELIDED_CONSTANT}; print the program with its constants, in JAX with {remedy}")
+}
 
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{PrimaryMap, entity_impl};

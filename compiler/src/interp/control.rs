@@ -26,8 +26,7 @@ pub(super) fn step(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -
     }
     match inst.opcode {
         Opcode::Constant => {
-            let missing =
-                || unsupported(inst, format!("{}; {}", crate::hlo::ELIDED_CONSTANT, crate::hlo::ELIDED_REMEDY));
+            let missing = || unsupported(inst, crate::hlo::elided_constant());
             inst.literal().map(Value::from_shared).ok_or_else(missing)
         }
         Opcode::Parameter => Err(invalid(inst, "a parameter has no value of its own")),

@@ -29,12 +29,11 @@ pub fn build(module: &Module, numerics: Numerics) -> Result<Schedule> {
     let entry = module.entry;
     let computation = &module.computations[entry];
     // Tokens are no part of the interface.
-    let is_token = |leaf: Option<&&Shape>| matches!(leaf, Some(Shape::Token));
     let (mut arguments, mut parameters) = (Vec::new(), Vec::new());
     for p in computation.parameters() {
         let inst = &computation.instructions[p];
         for leaf in inst.shape.leaves() {
-            if is_token(Some(&leaf)) {
+            if *leaf == Shape::Token {
                 arguments.push(builder.token((entry, p)));
                 continue;
             }
@@ -48,9 +47,8 @@ pub fn build(module: &Module, numerics: Numerics) -> Result<Schedule> {
     let (block, results) = builder.block(entry, &arguments, 0)?;
     let mut schedule = builder.schedule;
     schedule.parameters = parameters;
-    let leaves = computation.result_shape().leaves();
-    let results = results.into_iter().enumerate().filter(|(leaf, _)| !is_token(leaves.get(*leaf)));
-    schedule.results = results.map(|(_, v)| v).collect();
+    let results = results.into_iter().zip(computation.result_shape().leaves());
+    schedule.results = results.filter(|(_, leaf)| **leaf != Shape::Token).map(|(v, _)| v).collect();
     schedule.donated = donated(module, &schedule);
     schedule.entry = Some(block);
     if let Some((parameters, result)) = &module.config.abi {
@@ -137,10 +135,7 @@ impl Builder<'_> {
         definition: Definition,
     ) -> Result<ValueId> {
         let inst = self.module.instruction(computation, id);
-        let shape = match &inst.shape {
-            tuple @ Shape::Tuple(_) => array_leaf(inst, tuple.leaves().get(leaf).copied()),
-            one => array_leaf(inst, (leaf == 0).then_some(one)),
-        }?;
+        let shape = array_leaf(inst, inst.shape.leaf(leaf))?;
         Ok(self.push((computation, id), shape, definition))
     }
 
@@ -184,10 +179,7 @@ impl Builder<'_> {
         }
         if inst.opcode == Opcode::Constant {
             let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
-            return Err(Error::Unsupported {
-                site,
-                feature: format!("{}; {}", crate::hlo::ELIDED_CONSTANT, crate::hlo::ELIDED_REMEDY),
-            });
+            return Err(Error::Unsupported { site, feature: crate::hlo::elided_constant() });
         }
         Err(Error::Internal(format!("'{}' ({}) was never computed", inst.name, inst.opcode)))
     }

@@ -61,28 +61,34 @@ pub(super) fn lower(
         (Opcode::Atan2, &[y, x]) => math::atan2(b, v, y, x),
         (Opcode::Power, &[x, y]) => math::pow(b, v, x, y),
         (Opcode::Remainder, &[x, y]) => math::remainder(b, v, x, y),
-        (Opcode::ReducePrecision, &[x]) => reduce_precision(b, attrs, ty, x),
+        (Opcode::ReducePrecision, &[x]) => {
+            let format = precise(ty).ok_or_else(|| unsupported(opcode, ty))?;
+            reduce_precision(b, attrs, format, x)
+        }
         _ => return Err(unsupported(opcode, ty)),
     })
 }
 
 /// The type in whose code precision is reduced, its exponent bits and its mantissa bits: numbers below 16 bits are
 /// `f16`, but for the exponents of `f8e8m0fnu`, which only `f32` has.
-fn precise(ty: ElementType) -> (ElementType, i64, i64) {
-    match ty {
+fn precise(ty: ElementType) -> Option<(ElementType, i64, i64)> {
+    Some(match ty {
         ElementType::F64 => (ty, 11, 52),
         ElementType::F32 | ElementType::F8E8M0Fnu => (ElementType::F32, 8, 23),
         ElementType::BF16 => (ty, 8, 7),
         narrow if narrow.is_narrow_float() => (ElementType::F16, 5, 10),
-        // No float: what the type has is what there is.
-        other => (other, i64::from(other.bits()), i64::from(other.bits())),
-    }
+        _ => return None,
+    })
 }
 
 /// Rounds to a format of so many exponent and mantissa bits: past its range to infinity, below its normal numbers to
 /// zero. All on a code, so that subnormal numbers of that type keep fewer digits.
-fn reduce_precision(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId) -> NodeId {
-    let (ty, type_exponent, type_mantissa) = precise(ty);
+fn reduce_precision(
+    b: &mut Body,
+    attrs: &Attrs,
+    (ty, type_exponent, type_mantissa): (ElementType, i64, i64),
+    x: NodeId,
+) -> NodeId {
     let exponent = attrs.int(AttrKey::ExponentBits).unwrap_or(type_exponent).clamp(1, 64);
     let mantissa = attrs.int(AttrKey::MantissaBits).unwrap_or(type_mantissa).clamp(0, 64);
     let lane = b.lane(x);

@@ -54,14 +54,14 @@ pub(super) fn lower(b: &mut Body, opcode: Opcode, ty: ElementType, operands: &[N
             leading_zeros(b, ty.bits(), x)
         }
         (Opcode::Mulhi, &[x, y]) => multiply_high(b, ty, x, y),
-        (Opcode::ShiftLeft, &[x, by]) => shift(b, &Op::Shl, ty, x, by),
+        (Opcode::ShiftLeft, &[x, by]) => shift(b, (Op::Shl, Op::ShlImm), ty, x, by),
         (Opcode::ShiftRightLogical, &[x, by]) => {
             let x = unsigned(b, ty, x);
-            shift(b, &Op::LShr, ty, x, by)
+            shift(b, (Op::LShr, Op::LShrImm), ty, x, by)
         }
         (Opcode::ShiftRightArithmetic, &[x, by]) => {
             let x = sign_extended(b, ty, x);
-            shift(b, &Op::AShr, ty, x, by)
+            shift(b, (Op::AShr, Op::AShrImm), ty, x, by)
         }
         (Opcode::Power, &[x, y]) => power(b, ty, x, y),
         (Opcode::RoundNearestAfz | Opcode::RoundNearestEven | Opcode::Floor | Opcode::Ceil, &[x]) => return Ok(x),
@@ -158,25 +158,16 @@ fn remainder(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
 }
 
 /// A shift by any amount, taken as an unsigned number: past the width nothing is left but, of an arithmetic shift,
-/// the sign.
-fn shift(b: &mut Body, op: &Op, ty: ElementType, x: NodeId, by: NodeId) -> NodeId {
+/// the sign. `op` shifts by a node, `immediate` by a number.
+fn shift(b: &mut Body, (op, immediate): (Op, fn(u8) -> Op), ty: ElementType, x: NodeId, by: NodeId) -> NodeId {
     let lane = b.lane(x);
     let width = i64::from(ty.bits());
     let last = b.int(lane, width - 1);
-    let arithmetic = *op == Op::AShr;
+    let arithmetic = op == Op::AShr;
     let amount = b.umin(by, last);
     let shifted = match b.constant_bits(amount) {
-        Some(n) => {
-            let n = n as u8;
-            let op = match op {
-                Op::Shl => Op::ShlImm(n),
-                Op::LShr => Op::LShrImm(n),
-                Op::AShr => Op::AShrImm(n),
-                other => return b.push(other.clone(), &[x, amount], lane),
-            };
-            b.push(op, &[x], lane)
-        }
-        None => b.push(op.clone(), &[x, amount], lane),
+        Some(n) => b.push(immediate(n as u8), &[x], lane),
+        None => b.push(op, &[x, amount], lane),
     };
     if arithmetic {
         return shifted;

@@ -158,11 +158,7 @@ impl<'a> Lowerer<'a> {
 
     fn leaf_shape(&self, leaf: Leaf) -> Result<&'a ArrayShape> {
         let inst = self.inst(leaf.0);
-        if let (Shape::Array(shape), 0) = (&inst.shape, leaf.1) {
-            return Ok(shape);
-        }
-        let shapes = inst.shape.leaves();
-        shapes.get(leaf.1).and_then(|s| s.as_array()).ok_or_else(|| internal(inst, "not an array"))
+        inst.shape.leaf(leaf.1).and_then(Shape::as_array).ok_or_else(|| internal(inst, "not an array"))
     }
 
     fn new_loop(&mut self, extent: i64) -> Loop {

@@ -138,29 +138,18 @@ fn sum_to_be_converted(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Optio
 pub fn run_dynamic(module: &mut Module) -> Result<Stats> {
     let mut sums = batch_norm::Sums::default();
     let marked = |shape: &Shape| shape.leaves().iter().any(|s| s.as_array().is_some_and(ArrayShape::is_dynamic));
-    each(module, |rw, i| {
+    // Asked of what has a rule alone: to look for marks in a large tuple for each of its elements would take too long.
+    let is_dynamic = |rw: &Rewriter<'_>, i| {
         let instruction = rw.instruction(i);
-        // To look for marks in a large tuple for each of its elements would take too long.
-        let rule = matches!(
-            instruction.opcode,
-            Opcode::BatchNormTraining
-                | Opcode::BatchNormGrad
-                | Opcode::SelectAndScatter
-                | Opcode::Scan
-                | Opcode::Scatter
-        );
-        if !rule {
-            return Ok(None);
-        }
-        if !marked(&instruction.shape) && !instruction.operands.iter().any(|&o| marked(rw.shape(o))) {
-            return Ok(None);
-        }
+        marked(&instruction.shape) || instruction.operands.iter().any(|&o| marked(rw.shape(o)))
+    };
+    each(module, |rw, i| {
         Ok(match rw.opcode(i) {
-            Opcode::BatchNormTraining => batch_norm::training(rw, i, &mut sums)?,
-            Opcode::BatchNormGrad => batch_norm::grad(rw, i, &mut sums)?,
-            Opcode::SelectAndScatter => select_and_scatter::select_and_scatter(rw, i)?,
-            Opcode::Scan => scan::scan(rw, i)?,
-            Opcode::Scatter => flat_scatter::dynamic(rw, i),
+            Opcode::BatchNormTraining if is_dynamic(rw, i) => batch_norm::training(rw, i, &mut sums)?,
+            Opcode::BatchNormGrad if is_dynamic(rw, i) => batch_norm::grad(rw, i, &mut sums)?,
+            Opcode::SelectAndScatter if is_dynamic(rw, i) => select_and_scatter::select_and_scatter(rw, i)?,
+            Opcode::Scan if is_dynamic(rw, i) => scan::scan(rw, i)?,
+            Opcode::Scatter if is_dynamic(rw, i) => flat_scatter::dynamic(rw, i),
             _ => None,
         })
     })

@@ -94,10 +94,10 @@ pub(super) fn layout(shape: &Shape) -> std::result::Result<Attribute, String> {
     }
 }
 
-/// `mhlo.sharding` and `mhlo.frontend_attributes`.
-pub(super) fn discardable(instruction: &Instruction) -> Result<Dictionary> {
+/// `mhlo.sharding`, where there is one, and `mhlo.frontend_attributes`.
+pub(super) fn discardable(instruction: &Instruction, sharding: Option<&str>) -> Result<Dictionary> {
     let mut out = Dictionary::new();
-    if let Some(sharding) = instruction.attrs.raw(AttrKey::Sharding) {
+    if let Some(sharding) = sharding {
         out.set("mhlo.sharding", Attribute::string(sharding));
     }
     if let Some(text) = instruction.attrs.raw(AttrKey::FrontendAttributes) {
@@ -114,10 +114,10 @@ pub(super) fn discardable(instruction: &Instruction) -> Result<Dictionary> {
     Ok(out)
 }
 
-/// `mhlo.sharding` of each result, where the root says it.
-pub(super) fn result_shardings(root: &Instruction, count: usize) -> Vec<Dictionary> {
+/// `mhlo.sharding` of each result, of the root's.
+pub(super) fn result_shardings(root: &Instruction, sharding: Option<&str>, count: usize) -> Vec<Dictionary> {
     let mut out = vec![Dictionary::new(); count];
-    let Some(text) = root.attrs.raw(AttrKey::Sharding) else { return out };
+    let Some(text) = sharding else { return out };
     let each = match root.shape {
         Shape::Tuple(_) => split(text),
         _ => vec![text],

@@ -188,7 +188,7 @@ impl<'e, 'm> Body<'e, 'm> {
             let instruction = &computation.instructions[id];
             let around = (self.location, std::mem::take(&mut self.carried));
             self.location = self.emitter.location(instruction);
-            self.carried = self.emitter.discardable(instruction)?;
+            self.carried = attributes::discardable(instruction, self.emitter.sharding(instruction))?;
             attributes::check(instruction)?;
             check_control(self.emitter, computation, instruction)?;
             let value = self.instruction(&frame, instruction)?;
@@ -308,15 +308,10 @@ impl<'e, 'm> Body<'e, 'm> {
         attributes: Dictionary,
         regions: Vec<Region>,
     ) -> Result<Repr> {
-        let types = match &instruction.shape {
-            Shape::Tuple(parts) => parts.iter().map(|p| self.type_of(instruction, p)).collect::<Result<Vec<_>>>()?,
-            one => vec![self.type_of(instruction, one)?],
-        };
+        let shapes = instruction.shape.parts().iter();
+        let types = shapes.map(|part| self.type_of(instruction, part)).collect::<Result<Vec<_>>>()?;
         let results = self.add(name, operands, attributes, regions, types);
-        match &instruction.shape {
-            Shape::Tuple(_) => Ok(Repr::Tuple(results.into_iter().map(Repr::Value).collect())),
-            _ => only(&results).map(Repr::Value),
-        }
+        joined(&instruction.shape, &results)
     }
 
     /// Adds an operation that applies its last region to elements: its results have the types that the region yields, and are
@@ -331,12 +326,8 @@ impl<'e, 'm> Body<'e, 'm> {
     ) -> Result<Repr> {
         let yielded = regions.last().and_then(|r| r.body.last()).map(|end| end.operands.clone()).unwrap_or_default();
         let yielded: Vec<Option<ElementType>> = yielded.into_iter().map(|v| self.element_type(v)).collect();
-        let shapes = match &instruction.shape {
-            Shape::Tuple(parts) => parts.as_slice(),
-            one => std::slice::from_ref(one),
-        };
         let (mut types, mut elements) = (Vec::new(), Vec::new());
-        for (k, shape) in shapes.iter().enumerate() {
+        for (k, shape) in instruction.shape.parts().iter().enumerate() {
             let mut ty = self.type_of(instruction, shape)?;
             elements.push(shape.as_array().map(|a| a.ty));
             // One region may serve every operand.
@@ -352,10 +343,7 @@ impl<'e, 'm> Body<'e, 'm> {
                 *result = self.rounded(*result, element)?;
             }
         }
-        match &instruction.shape {
-            Shape::Tuple(_) => Ok(Repr::Tuple(results.into_iter().map(Repr::Value).collect())),
-            _ => only(&results).map(Repr::Value),
-        }
+        joined(&instruction.shape, &results)
     }
 
     /// Adds an operation whose results are the leaves of the instruction's.
@@ -426,6 +414,14 @@ impl<'e, 'm> Body<'e, 'm> {
         let root = &computation.instructions[computation.root];
         let attributes = dictionary([("callee", Attribute::Symbol(vec![name.into()]))]);
         self.flat(root, "func.call", operands, attributes, Vec::new())
+    }
+}
+
+/// What an instruction of this shape yields, from a value for each part of it.
+pub(super) fn joined(shape: &Shape, results: &[Value]) -> Result<Repr> {
+    match shape {
+        Shape::Tuple(_) => Ok(Repr::Tuple(results.iter().copied().map(Repr::Value).collect())),
+        _ => only(results).map(Repr::Value),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Operations in which several devices take part.
 
-use super::body::{Body, Frame, Repr, dictionary};
+use super::body::{Body, Frame, Repr, dictionary, joined};
 use super::{attributes, callee, only, unsupported};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Instruction};
@@ -87,10 +87,7 @@ impl Body<'_, '_> {
     /// Each operand by itself: StableHLO's operation has one.
     fn each(&mut self, frame: &Frame<'_>, i: &Instruction, name: &str, attributes: &Dictionary) -> Result<Repr> {
         let operands = self.all_leaves(frame, i)?;
-        let shapes = match &i.shape {
-            Shape::Tuple(parts) => parts.as_slice(),
-            one => std::slice::from_ref(one),
-        };
+        let shapes = i.shape.parts();
         if shapes.len() != operands.len() {
             return Err(unsupported(i, "a result in place"));
         }
@@ -99,10 +96,7 @@ impl Body<'_, '_> {
             let ty = self.type_of(i, shape)?;
             results.push(only(&self.add(name, vec![operand], attributes.clone(), Vec::new(), vec![ty]))?);
         }
-        match &i.shape {
-            Shape::Tuple(_) => Ok(Repr::Tuple(results.into_iter().map(Repr::Value).collect())),
-            _ => only(&results).map(Repr::Value),
-        }
+        joined(&i.shape, &results)
     }
 
     pub fn collective_broadcast(&mut self, frame: &Frame<'_>, i: &Instruction) -> Result<Repr> {

@@ -123,19 +123,11 @@ impl<'m> Emitter<'m> {
         self.in_regions.insert(id) || computation.order.len() <= SMALL && !calls()
     }
 
-    /// Whether the module is what one of several partitions runs. Its shardings tell how the arrays were divided; in StableHLO they
-    /// would ask to divide them again.
-    fn is_divided(&self) -> bool {
-        self.module.config.num_partitions.is_some_and(|count| count > 1)
-    }
-
-    /// The attributes that an instruction carries through: its sharding and those of frontends.
-    fn discardable(&self, instruction: &Instruction) -> Result<Dictionary> {
-        let mut out = attributes::discardable(instruction)?;
-        if self.is_divided() {
-            out.remove("mhlo.sharding");
-        }
-        Ok(out)
+    /// The sharding that StableHLO should have of an instruction. In a module that one of several partitions runs it tells how the
+    /// arrays were divided, and would ask to divide them again.
+    fn sharding<'i>(&self, instruction: &'i Instruction) -> Option<&'i str> {
+        let is_divided = self.module.config.num_partitions.is_some_and(|count| count > 1);
+        instruction.attrs.raw(AttrKey::Sharding).filter(|_| !is_divided)
     }
 
     /// `@main`. Its arguments are the parameters, tuples as tuples; its results the parts of the result.
@@ -151,7 +143,9 @@ impl<'m> Emitter<'m> {
             let name = Location::Name { name: parameter.name.as_str().into(), child: None };
             body.function.values[value].location = Some(body.emitter.program.locations.push(name));
             body.function.arguments.push(ty);
-            body.function.argument_attributes.push(body.emitter.discardable(parameter)?);
+            body.function
+                .argument_attributes
+                .push(attributes::discardable(parameter, body.emitter.sharding(parameter))?);
             arguments.push(value);
         }
         let parameters = arguments.iter().map(|&v| body::Repr::Value(v)).collect();
@@ -168,9 +162,8 @@ impl<'m> Emitter<'m> {
             }
             _ => vec![body.packed(&result)?],
         };
-        let shardings = attributes::result_shardings(root, results.len());
-        body.function.result_attributes =
-            if body.emitter.is_divided() { vec![Dictionary::new(); results.len()] } else { shardings };
+        let sharding = body.emitter.sharding(root);
+        body.function.result_attributes = attributes::result_shardings(root, sharding, results.len());
         body.function.name = "main".to_owned();
         body.finish(arguments, results);
         self.aliases()?;
@@ -229,10 +222,7 @@ impl<'m> Emitter<'m> {
     /// Layouts that callers see and that are not row-major.
     fn layouts(&mut self) -> Result<()> {
         let Some((parameters, result)) = &self.module.config.entry_layout else { return Ok(()) };
-        let results = match result {
-            Shape::Tuple(parts) => parts.as_slice(),
-            one => std::slice::from_ref(one),
-        };
+        let results = result.parts();
         let of = |shapes: &[Shape], what: &str| {
             let list: std::result::Result<Vec<_>, String> = shapes.iter().map(attributes::layout).collect();
             list.map_err(|layout| {

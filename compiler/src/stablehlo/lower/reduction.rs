@@ -81,12 +81,9 @@ impl<'p> Body<'_, 'p> {
     /// The sizes that results are declared with and the types that their reducer yields: HLO, which infers, takes the types of the
     /// initial values. `None` where a size is open.
     fn yielded_shape(&self, op: &Operation, reducer: ComputationId) -> Result<Option<Shape>> {
-        let yielded = match self.lowering.module.computations[reducer].result_shape() {
-            Shape::Tuple(parts) => parts.as_slice(),
-            one => std::slice::from_ref(one),
-        };
+        let yielded = self.lowering.module.computations[reducer].result_shape();
         let mut shapes = Vec::new();
-        for (k, yielded) in yielded.iter().enumerate() {
+        for (k, yielded) in yielded.parts().iter().enumerate() {
             match (self.declared(op, k)?, yielded.as_array()) {
                 (Some(Shape::Array(a)), Some(yielded)) => shapes.push(Shape::Array(a.with_type(yielded.ty))),
                 _ => return Ok(None),
