@@ -5,6 +5,7 @@
 
 pub mod abi;
 pub mod custom_call;
+pub mod devices;
 mod element_type;
 pub mod feed;
 mod layout;

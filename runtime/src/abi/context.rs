@@ -1,6 +1,7 @@
 //! The context: what the caller lends to a program for the time of one call.
 
 use super::{ABI_VERSION, ReportFn, Service, ServiceFn};
+use crate::devices::Device;
 use crate::feed::Feeds;
 use crate::tiles::Gemm;
 use std::ffi::c_void;
@@ -18,6 +19,10 @@ pub type ParallelFor = unsafe extern "C" fn(host: *mut c_void, tasks: i64, body:
 pub struct Resources {
     /// The queues of infeeds and outfeeds.
     pub feeds: Feeds,
+    /// Which device of several the run is.
+    pub device: Option<Device>,
+    /// The hash of the program, by which devices know that they run the same.
+    pub program: [u8; 16],
 }
 
 /// `brolga_context`: the services and settings of one call. Grows at the end only; a program reads nothing beyond

@@ -1,8 +1,9 @@
 //! Reading a descriptor: every offset, size, name and shape is checked, nothing panics.
 
 use super::descriptor::{
-    ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DescriptorInfo, HASH_OFFSET,
-    HEADER_SIZE, LEAF_SIZE, Leaf, MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
+    ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DescriptorInfo,
+    FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_SIZE, Leaf, MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant,
+    OPEN_SIZE, OpenDimension, Services,
 };
 use super::{ABI_VERSION, IsaFeatures, leaf_byte_size, storage_bits};
 use crate::{ArrayShape, ElementType, Layout};
@@ -128,7 +129,7 @@ impl DescriptorInfo {
             return Err(DescriptorError::AbiVersion { found });
         }
         let size = head.size(0)?;
-        if size < HEADER_SIZE || head.size(12)? < HEADER_SIZE {
+        if size < FIRST_HEADER_SIZE || head.size(12)? < FIRST_HEADER_SIZE {
             return bad("it is too short");
         }
         let r = Reader(head.bytes(0, size)?);
@@ -171,6 +172,11 @@ impl DescriptorInfo {
             }
             open.push(dimension);
         }
+        // A header of the first size is that of a program for one device.
+        let devices = if head.size(12)? < HEADER_SIZE { [1, 1] } else { [r.u32(136)?, r.u32(140)?] };
+        if devices.contains(&0) {
+            return bad("it is for no device");
+        }
         let workspace_per_worker = r.u64(64)?;
         if workspace_per_worker % 64 != 0 {
             return bad("the workspace of a worker is not a multiple of 64");
@@ -191,6 +197,7 @@ impl DescriptorInfo {
             optional_services: Services(r.u64(48)?),
             custom_calls,
             open,
+            devices,
         })
     }
 
@@ -237,6 +244,7 @@ mod tests {
         d.workspace_fixed = 100;
         d.workspace_per_worker = 64;
         d.hash = [7; 16];
+        d.devices = [2, 4];
         d.custom_calls =
             vec![CustomCallInfo { symbol: "my_call".into(), abi: CustomCallAbi::StatusReturning, line: 12 }];
         d.open = vec![OpenDimension { parameter: 0, dimension: 1 }, OpenDimension { parameter: 1, dimension: 0 }];
@@ -274,6 +282,13 @@ mod tests {
                 assert!(d.encode().is_some());
             }
         }
+    }
+
+    #[test]
+    fn a_header_of_the_first_size_is_of_one_device() {
+        let mut blob = sample().encode().unwrap();
+        blob[12..16].copy_from_slice(&(FIRST_HEADER_SIZE as u32).to_le_bytes());
+        assert_eq!(DescriptorInfo::decode(&blob).unwrap(), DescriptorInfo { devices: [1, 1], ..sample() });
     }
 
     #[test]

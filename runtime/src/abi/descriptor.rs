@@ -10,7 +10,9 @@ use std::fmt;
 /// The third word of every descriptor: `BRLG`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"BRLG");
 /// Bytes of the descriptor's fixed header in this version.
-pub const HEADER_SIZE: usize = 136;
+pub const HEADER_SIZE: usize = 144;
+/// Bytes of the header before programs for several devices were compiled.
+pub(super) const FIRST_HEADER_SIZE: usize = 136;
 /// Offset of the content hash in a descriptor.
 pub const HASH_OFFSET: usize = 16;
 /// Bytes of the content hash.
@@ -281,6 +283,8 @@ pub struct DescriptorInfo {
     /// Of an object for several sizes: the dimensions whose sizes tell its entries apart, in order. Empty for a program
     /// of one size.
     pub open: Vec<OpenDimension>,
+    /// How many replicas, and partitions of each, the program was compiled for.
+    pub devices: [u32; 2],
 }
 
 impl DescriptorInfo {
@@ -302,6 +306,7 @@ impl DescriptorInfo {
             optional_services: Services::NONE,
             custom_calls: Vec::new(),
             open: Vec::new(),
+            devices: [1, 1],
         }
     }
 
@@ -365,6 +370,7 @@ impl DescriptorInfo {
     /// | 112 | u32 x 2 | module name: offset, length (a zero byte follows) |
     /// | 120 | u32 x 2 | entry symbol |
     /// | 128 | u32 x 2 | open dimensions, zero where there are none |
+    /// | 136 | u32 x 2 | replicas, partitions |
     ///
     /// A leaf is `u32 element type, u32 rank, u64 bytes, u32 offset of the dimensions (i64 each), u32 offset of the
     /// dynamic flags (u8 each), u32 offset of minor-to-major (u32 each), u32 flags (1 dynamic, 2 row-major), u32 bits
@@ -430,6 +436,8 @@ impl DescriptorInfo {
         blob.u64(64, self.workspace_per_worker);
         blob.u32(72, self.architecture as u32);
         blob.u32(76, self.variant as u32);
+        blob.u32(136, self.devices[0]);
+        blob.u32(140, self.devices[1]);
         blob.reserve(0, 8);
         blob.u32(0, u32::try_from(blob.bytes.len()).ok()?);
         Some(blob.bytes)

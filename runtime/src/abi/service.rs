@@ -61,6 +61,8 @@ services! {
     CustomCall custom_call "custom calls with a status or a call frame";
     Infeed infeed "the next value of the infeed queue";
     Outfeed outfeed "a value for the outfeed queue";
+    Collective collective "exchanges with the other devices, and their numbers";
+    Transfer transfer "values sent to another device and received from one";
 }
 
 impl Service {

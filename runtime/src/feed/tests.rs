@@ -139,7 +139,7 @@ fn call(feeds: &Feeds, infeed: bool, shape: &ArrayShape, bytes: &mut [u8]) -> (i
     attributes.extend(order.iter().map(|&d| d as i64));
     let arrays: (&[&ArrayShape], &[&ArrayShape]) = if infeed { (&[], &[shape]) } else { (&[shape], &[]) };
     let words = encode_call(&attributes, arrays.0, arrays.1);
-    let resources = Resources { feeds: feeds.clone() };
+    let resources = Resources { feeds: feeds.clone(), ..Resources::default() };
     let mut message = String::new();
     let host = (&raw mut message).cast();
     let cx = Context { host, report: Some(report), resources: (&raw const resources).cast(), ..Context::new(0) };

@@ -126,6 +126,17 @@ pub enum RunError {
         /// Its size according to the program.
         size: i32,
     },
+    /// The program, or what was given with it, does not fit the devices that run it.
+    #[error("{0}")]
+    Devices(String),
+    /// The run failed on one of several devices.
+    #[error("device {device}: {error}")]
+    Device {
+        /// The device that failed first.
+        device: usize,
+        /// Why.
+        error: Box<RunError>,
+    },
     /// The program returned a status other than 0.
     #[error("the program failed with status {code}{}", status_text(*code))]
     Status {

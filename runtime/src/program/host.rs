@@ -1,6 +1,6 @@
 //! The services of a call: what the context's function pointers lead to.
 
-use super::{Library, RunError, RunOptions};
+use super::{Library, Program, RunError, RunOptions};
 use crate::abi::{Context, ParallelBody, Resources, Services};
 use crate::pool::{Executor, MAX_WORKERS, parallel_for};
 use crate::tiles;
@@ -21,11 +21,12 @@ impl Host {
     /// The services that this runtime offers.
     pub(crate) const OFFERED: Services = Services::PARALLEL_FOR.union(Services::GEMM_F32).union(Services::GEMM_F64);
 
-    pub(crate) fn new(options: &RunOptions) -> Host {
+    pub(crate) fn new(program: &Program, options: &RunOptions) -> Host {
         let executor = options.executor();
         // Asked once: the workspace is sized by this number.
         let workers = executor.workers().clamp(1, MAX_WORKERS) as u32;
-        let resources = Resources { feeds: options.feeds.clone() };
+        let (feeds, device) = (options.feeds.clone(), options.device.clone());
+        let resources = Resources { feeds, device, program: program.descriptor().hash };
         Host { executor, workers, own_tiles: options.own_tiles, resources, message: Mutex::new(None) }
     }
 
@@ -48,8 +49,25 @@ impl Host {
         }
     }
 
-    /// What a program's status says, with the message of the service that failed.
+    /// Whether something must be done after each call.
+    pub(crate) fn is_one_of_several(&self) -> bool {
+        self.resources.device.is_some()
+    }
+
+    /// What a program's status says, with the message of the service that failed. No other device uses the program's buffers
+    /// afterwards.
     pub(crate) fn outcome(&self, code: i32) -> Result<(), RunError> {
+        let outcome = self.status(code);
+        if let Some(device) = &self.resources.device {
+            device.settle();
+            if let Err(error) = &outcome {
+                device.fail(&error.to_string());
+            }
+        }
+        outcome
+    }
+
+    fn status(&self, code: i32) -> Result<(), RunError> {
         let message = self.message.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (code, message) {
             (0, _) => Ok(()),

@@ -19,6 +19,7 @@ use crate::ArrayLiteral;
 use crate::abi::{
     Context, DescriptorInfo, EntryFn, Implementation, IsaFeatures, Service, ServiceFn, Services, host_architecture,
 };
+use crate::devices::Device;
 use crate::feed::Feeds;
 use crate::pool::{Executor, Pool, Serial};
 use host::Host;
@@ -60,6 +61,8 @@ pub struct RunOptions {
     /// Contractions use the register tile that the program carries even where the runtime has a wider one. The results
     /// are the same.
     pub own_tiles: bool,
+    /// Which device of several this run is. A program that was compiled for several devices runs on no other.
+    pub device: Option<Device>,
 }
 
 impl RunOptions {
@@ -232,6 +235,7 @@ impl Program {
         if arguments.len() != descriptor.parameters.len() {
             return Err(RunError::Count { expected: descriptor.parameters.len(), found: arguments.len() });
         }
+        self.check_devices(options)?;
         // A parameter that a result must share gets a copy, for the program writes to it.
         let shared: Vec<Option<usize>> = (0..descriptor.results.len()).map(|r| self.must_alias(r)).collect();
         let mut copies: Vec<Option<AlignedBytes>> = Vec::with_capacity(arguments.len());
@@ -264,7 +268,7 @@ impl Program {
                 ResultSlot::Parameter(p) => parameters.get(*p).map_or(std::ptr::null_mut(), |p| p.cast_mut()),
             })
             .collect();
-        let host = Host::new(options);
+        let host = Host::new(self, options);
         let workspace = self.workspace(host.workers())?;
         let context = host.context(options.seed, &self.inner.library);
         // SAFETY: each pointer leads to a live buffer of its leaf's size and alignment (literals are 8-byte aligned),
@@ -313,6 +317,23 @@ impl Program {
         debug_assert_eq!(results.len(), self.descriptor().results.len());
         // SAFETY: the caller promises what the function needs.
         unsafe { (self.inner.entry)(parameters.as_ptr(), results.as_ptr(), workspace, context) }
+    }
+
+    /// A program computes with the number of devices it was compiled for.
+    fn check_devices(&self, options: &RunOptions) -> Result<(), RunError> {
+        let [replicas, partitions] = self.descriptor().devices.map(|n| n as usize);
+        let given = options.device.as_ref().map(Device::place);
+        let found = given.map_or((1, 1), |place| (place.replicas, place.partitions));
+        if found == (replicas, partitions) {
+            return Ok(());
+        }
+        let found = match given {
+            Some(place) => format!("{} x {}", place.replicas, place.partitions),
+            None => "one device alone".to_owned(),
+        };
+        Err(RunError::Devices(format!(
+            "the program was compiled for {replicas} replicas of {partitions} partitions, and runs on {found}"
+        )))
     }
 
     /// The parameter whose buffer the result must share.

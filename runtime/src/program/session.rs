@@ -27,7 +27,8 @@ impl Caller {
     /// # Errors
     /// Where memory is exhausted.
     pub fn new(program: &Program, options: &RunOptions) -> Result<Caller, RunError> {
-        let host = Box::new(Host::new(options));
+        program.check_devices(options)?;
+        let host = Box::new(Host::new(program, options));
         let workspace = program.workspace(host.workers())?;
         let context = host.context(options.seed, program.library());
         Ok(Caller { program: program.clone(), entry: program.entry(), workspace, context, host })
@@ -57,7 +58,7 @@ impl Caller {
         let code = unsafe {
             (self.entry)(parameters.as_ptr(), results.as_ptr(), self.workspace.as_ptr().cast(), &self.context)
         };
-        if code == 0 { Ok(()) } else { self.host.outcome(code) }
+        if code == 0 && !self.host.is_one_of_several() { Ok(()) } else { self.host.outcome(code) }
     }
 }
 

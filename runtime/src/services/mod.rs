@@ -6,6 +6,7 @@
 //! [`Failure`] or nothing, made a [`ServiceFn`] by the macro `service`; panics end there. [`builtin`] finds
 //! them for the in-memory loader; generated bindings name each constant themselves, so that a linker drops the others.
 
+pub mod collective;
 mod feed;
 #[cfg(feature = "fft")]
 mod fft;
@@ -13,6 +14,7 @@ mod fft;
 pub mod linalg;
 
 pub use crate::custom_call::CUSTOM_CALL;
+pub use collective::{COLLECTIVE, TRANSFER};
 pub use feed::{INFEED, OUTFEED};
 #[cfg(feature = "fft")]
 pub use fft::FFT;
@@ -26,7 +28,8 @@ use crate::{ArrayShape, ElementType};
 use std::ffi::c_void;
 
 /// Why a service failed: what the run's error will say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Failure {
     /// The status that the program returns.
     pub code: i32,
@@ -248,6 +251,8 @@ pub(crate) fn builtin(service: Service) -> Option<ServiceFn> {
         Service::CustomCall => CUSTOM_CALL,
         Service::Infeed => INFEED,
         Service::Outfeed => OUTFEED,
+        Service::Collective => COLLECTIVE,
+        Service::Transfer => TRANSFER,
         #[cfg(feature = "fft")]
         Service::Fft => FFT,
         #[cfg(feature = "linalg")]
