@@ -7,6 +7,7 @@ use brolga_runtime::Shape;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use regex_lite::Regex;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Compiles XLA HLO to native code, and runs it.
 ///
@@ -146,6 +147,12 @@ pub struct CompileArgs {
     /// Symbol of the compiled function; made from the module's name where absent
     #[arg(long, value_name = "SYMBOL")]
     pub name: Option<String>,
+    /// Replicas that the program runs on; what the module says, or its groups name, where absent
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub replicas: Option<u32>,
+    /// Partitions of each replica
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub partitions: Option<u32>,
     /// Threads that the compiler uses, 0 for one a processor; the object does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     pub jobs: usize,
@@ -224,6 +231,16 @@ pub struct RunArgs {
     /// Partitions of the program
     #[arg(long, value_name = "P", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub partitions: u32,
+    /// With several devices, how long one may wait for the others before the run is given up
+    #[arg(long, value_name = "SECONDS")]
+    pub device_timeout: Option<f64>,
+}
+
+impl RunArgs {
+    /// How long a device may wait for the others.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.device_timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
 }
 
 /// `brolga parse`.

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::source::{SizedModules, load_module, load_sizes};
 use brolga_compiler::codegen::target::TargetOptions;
+use brolga_compiler::collective::Grid;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::object::{c_header, rust_bindings};
 use brolga_compiler::{Artifact, CompileOptions, compile_sizes_with, compile_with, stablehlo, text};
@@ -84,6 +85,13 @@ pub fn options(target: &TargetArgs) -> CompileOptions {
     }
 }
 
+/// The devices that the command line names.
+fn grid(args: &CompileArgs) -> Option<Grid> {
+    let count = |n: Option<u32>| n.map_or(1, |n| n as usize);
+    let named = args.replicas.is_some() || args.partitions.is_some();
+    named.then(|| Grid { replicas: count(args.replicas), partitions: count(args.partitions) })
+}
+
 /// `brolga compile`.
 pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let sizes = args.shapes.sizes();
@@ -109,6 +117,7 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         name: args.name.clone(),
         threads: args.jobs,
         strict_rounding: args.strict_rounding,
+        devices: grid(args),
         keep_texts: args.dump_to.is_some() || emits.iter().any(|e| matches!(e.kind, Kind::Clif | Kind::Asm)),
         ..options(&args.target)
     };

@@ -8,6 +8,7 @@
 mod args;
 mod bench;
 mod compile;
+mod devices;
 mod diagnostic;
 mod failure;
 mod feeds;

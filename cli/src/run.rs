@@ -2,8 +2,9 @@
 
 use crate::args::{Engine, RunArgs};
 use crate::failure::Failure;
-use crate::source::{Input, SizedModules, Source, load, load_module, load_sizes};
-use crate::{feeds, input, npy, output, program};
+use crate::source::{Input, SizedModules, Source, load, load_sizes};
+use crate::{devices, feeds, input, npy, output, program};
+use brolga_compiler::collective::Grid;
 use brolga_compiler::front::ReadOptions;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, compile_sizes, interp, size_of, text};
@@ -19,7 +20,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let devices = args.replicas as usize * args.partitions as usize;
     if devices > 1 {
-        return run_devices(args, devices);
+        return devices::run(args, devices);
     }
     let options = RunOptions {
         threads: args.threads as usize,
@@ -44,34 +45,6 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
-/// Runs a module on several devices, which the interpreter alone can do.
-fn run_devices(args: &RunArgs, devices: usize) -> Result<(), Failure> {
-    match args.engine {
-        Engine::Interp => {}
-        Engine::Auto => eprintln!("note: interpreted, because compiled code does not run on several devices yet"),
-        Engine::Jit | Engine::Aot => {
-            return Err(Failure::Unsupported("compiled code on several devices".to_owned()));
-        }
-    }
-    let (module, source) = load_module(&args.module, &args.shapes.with_inputs(&args.input)?)?;
-    let shapes = parameter_shapes(&module);
-    // Inputs come device by device; a device without parameters still needs its empty list.
-    let every: Vec<Shape> = (0..devices).flat_map(|_| shapes.iter().cloned()).collect();
-    let mut all = input::gather_or(&args.input, &every, source.inputs())?.into_iter();
-    let inputs: Vec<Vec<Literal>> = (0..devices).map(|_| all.by_ref().take(shapes.len()).collect()).collect();
-    let (replicas, partitions) = (args.replicas as usize, args.partitions as usize);
-    let feeds = feeds::feeds(args, devices)?;
-    let results = interp::run_devices_fed(&module, &inputs, replicas, partitions, &interp::Options::default(), &feeds)
-        .map_err(|e| Failure::program(e, &source))?;
-    for (device, result) in results.iter().enumerate() {
-        match &args.output_dir {
-            Some(dir) => write_outputs(dir, &format!("out{device}_"), result)?,
-            None => output::print(&format!("device {device}\n{}", show(result)?))?,
-        }
-    }
-    Ok(())
-}
-
 /// The shapes of the entry parameters.
 pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
     let entry = module.entry();
@@ -79,9 +52,10 @@ pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
 }
 
 /// Options of the compiler for a run.
-fn compile_options(args: &RunArgs) -> CompileOptions {
+pub fn compile_options(args: &RunArgs) -> CompileOptions {
     let (parallel_grain, wide_work) = (args.parallel_grain, args.wide_work);
-    CompileOptions { parallel_grain, wide_work, ..CompileOptions::default() }
+    let devices = Some(Grid { replicas: args.replicas as usize, partitions: args.partitions as usize });
+    CompileOptions { parallel_grain, wide_work, devices, ..CompileOptions::default() }
 }
 
 /// Runs the size of a program that the inputs have, from the object of all sizes where it is compiled.
@@ -113,7 +87,7 @@ fn run_sizes(args: &RunArgs, options: &RunOptions, sizes: &[ReadOptions]) -> Res
 }
 
 /// Whether a program that the compiler refused is interpreted instead; says so.
-fn note_refusal(args: &RunArgs, error: Error, source: &Arc<Source>) -> Result<(), Failure> {
+pub fn note_refusal(args: &RunArgs, error: Error, source: &Arc<Source>) -> Result<(), Failure> {
     match error {
         Error::Unsupported { .. } if args.engine == Engine::Auto => {
             eprintln!("note: interpreted, because the compiler refused: {error}");
@@ -173,7 +147,7 @@ fn run_compiled(
 }
 
 /// Writes an object to a file and reads it back.
-fn by_disk(object: &[u8]) -> Result<Vec<u8>, Failure> {
+pub fn by_disk(object: &[u8]) -> Result<Vec<u8>, Failure> {
     let path = std::env::temp_dir().join(format!("brolga-{}.o", std::process::id()));
     let result = std::fs::write(&path, object).and_then(|()| std::fs::read(&path));
     let _ = std::fs::remove_file(&path);
@@ -200,7 +174,7 @@ fn call(program: &Program, inputs: &[Literal], options: &RunOptions) -> Result<V
     program.run_with(&leaves, options).map_err(|e| Failure::Run(e.to_string()))
 }
 
-fn write_outputs(dir: &Path, stem: &str, result: &Literal) -> Result<(), Failure> {
+pub fn write_outputs(dir: &Path, stem: &str, result: &Literal) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, e))?;
     for (k, leaf) in result.arrays().into_iter().enumerate() {
         // The file is put together in memory.
@@ -215,7 +189,7 @@ fn write_outputs(dir: &Path, stem: &str, result: &Literal) -> Result<(), Failure
 const TEXT_BYTES: u64 = 32;
 
 /// `f32[2] {1, 2}`, one line for each element of a tuple result.
-fn show(result: &Literal) -> Result<String, Failure> {
+pub fn show(result: &Literal) -> Result<String, Failure> {
     let elements: u64 = result.arrays().iter().map(|a| a.elements() as u64).sum();
     room_for(elements.saturating_mul(TEXT_BYTES))
         .map_err(|e| Failure::Run(format!("the result is too large to print: {e} (--output-dir writes files)")))?;

@@ -4,6 +4,7 @@ use crate::codegen::DEFAULT_GRAIN;
 use crate::codegen::driver::{CodegenOptions, WIDE_WORK, compile as generate};
 use crate::codegen::selector::selector;
 use crate::codegen::target::{Target, TargetOptions};
+use crate::collective::Grid;
 use crate::error::{Error, Result, Site};
 use crate::hlo::Module;
 use crate::kernel::body::Variant;
@@ -40,6 +41,9 @@ pub struct CompileOptions {
     pub wide_work: Option<u64>,
     /// Round 16-bit and 8-bit floats after every operation.
     pub strict_rounding: bool,
+    /// How many replicas the program runs on, and partitions of each; `None` for what the module says, or where its groups
+    /// and pairs name more, as many as they name.
+    pub devices: Option<Grid>,
     /// Keep CLIF and assembly as text.
     pub keep_texts: bool,
 }
@@ -222,6 +226,10 @@ fn translate(
     let target = Target::new(&options.target)?;
     lap("target");
     let mut module = module.clone();
+    let grid = options.devices.unwrap_or_else(|| Grid::needed(&module)).check()?;
+    // From here on the module says it.
+    module.config.replica_count = Some(grid.replicas as i64);
+    module.config.num_partitions = Some(grid.partitions as i64);
     let pass_stats = passes::optimize_with(&mut module, &options.passes, observe)?;
     lap("passes");
     let numerics = Numerics { variant: target.variant, strict_rounding: options.strict_rounding };
@@ -231,7 +239,7 @@ fn translate(
     memory::check(&schedule, &assignment)?;
     lap("memory");
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&module.name));
-    let interface = Interface { symbol, module_name: module.name.clone(), leaves: leaves(&module) };
+    let interface = Interface { symbol, module_name: module.name.clone(), leaves: leaves(&module), grid };
     let emitted = emit(interface, &schedule, &assignment, &target, options, &mut lap)?;
     let Emitted { input, clif } = emitted;
     let descriptor = input.descriptors.first().cloned();
@@ -255,7 +263,8 @@ pub fn compile_kernel(kernel: &Kernel, options: &CompileOptions) -> Result<(Sche
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&kernel.name));
     let leaf = |v: &ValueId| Leaf::new(schedule.values[*v].shape.clone());
     let leaves = (schedule.parameters.iter().map(leaf).collect(), schedule.results.iter().map(leaf).collect());
-    let interface = Interface { symbol, module_name: kernel.name.clone(), leaves };
+    let grid = Grid { replicas: 1, partitions: 1 };
+    let interface = Interface { symbol, module_name: kernel.name.clone(), leaves, grid };
     let emitted = emit(interface, &schedule, &assignment, &target, options, &mut |_| {})?;
     let object = object::write(&emitted.input, &*target.isa)?;
     Ok((schedule, object))
@@ -267,6 +276,8 @@ struct Interface {
     module_name: String,
     /// Parameters and results.
     leaves: (Vec<Leaf>, Vec<Leaf>),
+    /// The devices that it runs on.
+    grid: Grid,
 }
 
 /// A schedule as machine code with its descriptor, and its CLIF where texts were asked for.
@@ -294,6 +305,8 @@ fn emit(
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&interface.symbol, object::architecture(&*target.isa)?);
     descriptor.module_name = interface.module_name;
+    // `Grid::check` bounds both.
+    descriptor.devices = [interface.grid.replicas as u32, interface.grid.partitions as u32];
     descriptor.features =
         target.features.iter().filter_map(|f| IsaFeatures::from_name(f)).fold(IsaFeatures::NONE, IsaFeatures::union);
     descriptor.variant = match target.variant {

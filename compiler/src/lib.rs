@@ -13,6 +13,7 @@ pub mod builder;
 pub mod hlo;
 pub mod shape;
 
+pub mod collective;
 pub mod custom_call;
 pub mod interp;
 pub mod passes;

@@ -106,6 +106,7 @@ pub(super) fn classify(inst: &Instruction) -> Result<Class> {
         Sort | TopK => Class::Anchor,
         Broadcast | Copy | Iota | Reshape | Reverse | Slice | Transpose => Class::Inline,
         BitcastConvert | DynamicSlice | Gather => Class::Inline,
+        SendDone => Class::Structural,
         op if is_call(op) => Class::Anchor,
         op if op.category() == Category::Elementwise => Class::Inline,
         op => return Err(unsupported(inst, format!("compiling '{op}'"))),
@@ -115,7 +116,8 @@ pub(super) fn classify(inst: &Instruction) -> Result<Class> {
 /// Whether an operation is a call in compiled code, not a loop nest.
 pub(super) fn is_call(op: Opcode) -> bool {
     use Opcode::*;
-    matches!(op, Fft | Cholesky | TriangularSolve | CustomCall | RngGetAndUpdateState | Infeed | Outfeed)
+    let calls = matches!(op, Fft | Cholesky | TriangularSolve | CustomCall | RngGetAndUpdateState | Infeed | Outfeed);
+    calls || matches!(op, Send | Recv | RecvDone) || op.category() == Category::Collective
 }
 
 /// Whether an instruction, or one in a computation that it calls, does something besides computing its results.

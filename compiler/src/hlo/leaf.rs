@@ -37,6 +37,10 @@ pub fn resolve(computation: &Computation, mut leaf: Leaf) -> Leaf {
                 }
             }
             Opcode::OptimizationBarrier if inst.operands.len() == 1 => leaf = (inst.operands[0], leaf.1),
+            // A send hands its value on beside its context.
+            Opcode::Send if leaf.1 < computation.instructions[inst.operands[0]].shape.leaf_count() => {
+                leaf = (inst.operands[0], leaf.1);
+            }
             Opcode::AddDependency | Opcode::Domain => leaf = (inst.operands[0], leaf.1),
             _ => return leaf,
         }

@@ -15,6 +15,7 @@ use cranelift_entity::SecondaryMap;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// How deep calls may nest. Each level costs Rust stack, of which a thread may have as little as 2 MiB.
 pub const MAX_CALL_DEPTH: usize = 128;
@@ -29,6 +30,8 @@ pub struct Options {
     pub seed: u64,
     /// How many instructions may run before the program is given up; `None` for no limit.
     pub fuel: Option<u64>,
+    /// How long one of several devices may wait for the others; `None` for as long as they compute.
+    pub timeout: Option<Duration>,
 }
 
 /// What a program may ask of the world around it. Every method has a default that refuses or stands alone.

@@ -1,26 +1,19 @@
-//! Several devices: a thread each, meeting at collectives.
+//! Several devices, interpreted: each on a thread of [`brolga_runtime::devices`].
 //!
-//! Problem: collectives have a meaning only among replicas and partitions that run the same program. Invariant: a
-//! device passes a collective when every member of its group has brought its operands, and a meeting that can never
-//! happen is an error, not a hang. Algorithm: a board under one lock; a device posts its operands under the
-//! instruction, how often it has come there, and its group, then waits for the rest. What is sent over channels lies on
-//! the board too ([`super::transfers`]). Whoever starts to wait when everybody else waits or is done, no meeting is
-//! complete and nothing that is waited for was sent, has found a deadlock.
+//! Problem: collectives have a meaning only among replicas and partitions that run the same program. Invariant: what an
+//! operation means is said here as plainly as it can be, apart from the runtime that compiled code uses; only the meeting
+//! of the devices is the runtime's. Algorithm: members of a group give each other all their operands, and each computes its
+//! own result from them.
 
 use super::context::{Context, Host, NoHost, Options};
 use super::feeds::Fed;
-use super::transfers::{Request, Route, Transfers, channel, pairs};
 use super::{accepts, collective, elementwise, execution, invalid, movement, run_with, unsupported};
+use crate::collective::{Grid, describe, transfer};
 use crate::hlo::{AttrKey, Instruction, Module, Opcode};
-use crate::shape::{parse_replica_groups, parse_source_target_pairs};
 use crate::{Error, Result, Site};
+use brolga_runtime::devices::{Collective, Device, DeviceError, Devices, Message, Operation, Route};
 use brolga_runtime::feed::Feeds;
-use brolga_runtime::{ArrayLiteral, Literal, Scalar};
-use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-
-/// How many devices may run at once: each is a thread.
-pub const MAX_DEVICES: usize = 256;
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar, Shape};
 
 /// Runs a module on `replicas * partitions` devices. Arguments and results are by device, whose number is
 /// `replica * partitions + partition`.
@@ -44,188 +37,52 @@ pub fn run_devices_fed(
     feeds: &[Feeds],
 ) -> Result<Vec<Literal>> {
     let fail = |message: String| Error::Execution { site: Site::default(), message };
-    let devices = replicas.checked_mul(partitions).filter(|&n| n > 0 && n <= MAX_DEVICES);
-    let devices = devices.ok_or_else(|| fail(format!("expected 1 to {MAX_DEVICES} devices")))?;
-    if args.len() != devices {
-        return Err(fail(format!("expected arguments for {devices} devices, found {}", args.len())));
+    let devices = Devices::local(replicas, partitions).map_err(|e| fail(e.to_string()))?;
+    let devices = options.timeout.map_or(devices.clone(), |limit| devices.with_timeout(limit));
+    if args.len() != devices.count() {
+        return Err(fail(format!("expected arguments for {} devices, found {}", devices.count(), args.len())));
     }
-    let board = Board { state: Mutex::new(State::new(devices)), changed: Condvar::new() };
-    let results: Vec<Result<Literal>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = args
-            .iter()
-            .enumerate()
-            .map(|(number, args)| {
-                let board = &board;
-                scope.spawn(move || {
-                    let (visits, requests) = (HashMap::new(), Vec::new());
-                    let mut device = Device { module, number, replicas, partitions, board, visits, requests };
-                    match feeds.get(number) {
-                        Some(feeds) => run_with(module, args, options, &mut Fed { feeds, host: &mut device }),
-                        None => run_with(module, args, options, &mut device),
-                    }
-                })
-            })
-            .collect();
-        let lost = || Err(Error::Internal("a device's thread panicked".to_owned()));
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| lost())).collect()
+    let grid = Grid { replicas, partitions };
+    let outcome = devices.run_each(|device| {
+        let number = device.place().device;
+        let args = args.get(number).map_or(&[][..], Vec::as_slice);
+        let mut host = Member { module, device, number, grid, requests: Vec::new() };
+        match feeds.get(number) {
+            Some(feeds) => run_with(module, args, options, &mut Fed { feeds, host: &mut host }),
+            None => run_with(module, args, options, &mut host),
+        }
     });
-    // A device that failed by itself says more than those that waited for it in vain.
-    let stranded = |r: &Result<Literal>| matches!(r, Err(Error::Execution { message, .. }) if message == NO_MEETING || message == NO_SENDER);
-    match results.iter().find(|r| r.is_err() && !stranded(r)) {
-        Some(Err(error)) => Err(error.clone()),
-        _ => results.into_iter().collect(),
-    }
-}
-
-const NO_MEETING: &str = "some device of the group never comes to this collective";
-const NO_SENDER: &str = "no device ever sends what is to be received here";
-
-/// An instruction, how often a device has come to it, and the devices that meet there.
-type Meeting = (usize, u64, Vec<usize>);
-
-/// What the devices of a meeting have brought, and how many have left it.
-#[derive(Default)]
-struct Posts {
-    operands: HashMap<usize, Arc<Vec<Literal>>>,
-    left: usize,
-}
-
-struct State {
-    meetings: HashMap<Meeting, Posts>,
-    done: Vec<bool>,
-    transfers: Transfers,
-    waiting: usize,
-    deadlock: bool,
-}
-
-impl State {
-    fn new(devices: usize) -> State {
-        State {
-            meetings: HashMap::new(),
-            done: vec![false; devices],
-            transfers: Transfers::default(),
-            waiting: 0,
-            deadlock: false,
-        }
-    }
-
-    fn stuck(&self) -> bool {
-        let done = self.done.iter().filter(|&&d| d).count();
-        self.waiting + done == self.done.len()
-            && self.meetings.iter().all(|(meeting, posts)| posts.operands.len() < meeting.2.len())
-            && !self.transfers.has_arrived()
-    }
-}
-
-struct Board {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl Board {
-    /// A device that panicked leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Brings operands to a meeting; everybody's, in the group's order.
-    fn meet(
-        &self,
-        inst: &Instruction,
-        device: usize,
-        meeting: &Meeting,
-        own: Vec<Literal>,
-    ) -> Result<Vec<Arc<Vec<Literal>>>> {
-        let mut state = self.lock();
-        state.meetings.entry(meeting.clone()).or_default().operands.insert(device, Arc::new(own));
-        self.changed.notify_all();
-        loop {
-            let group = &meeting.2;
-            let posts = state.meetings.entry(meeting.clone()).or_default();
-            if posts.operands.len() == group.len() {
-                let all = group.iter().filter_map(|d| posts.operands.get(d).cloned()).collect();
-                posts.left += 1;
-                if posts.left == group.len() {
-                    state.meetings.remove(meeting);
-                }
-                return Ok(all);
-            }
-            state = self.pause(state);
-            if state.deadlock {
-                return Err(execution(inst, NO_MEETING));
-            }
-        }
-    }
-
-    /// Waits until something changes, or finds that nothing will.
-    fn pause<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        state.waiting += 1;
-        if state.stuck() {
-            state.deadlock = true;
-            self.changed.notify_all();
-        }
-        if !state.deadlock {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.waiting -= 1;
-        state
-    }
-
-    /// Puts a value on its way.
-    fn send(&self, inst: &Instruction, device: usize, route: Route, value: Literal) -> Result<()> {
-        self.lock().transfers.send(inst, device, route, value)?;
-        self.changed.notify_all();
-        Ok(())
-    }
-
-    /// What answers a request.
-    fn receive(&self, inst: &Instruction, device: usize, request: &Request) -> Result<Literal> {
-        let mut state = self.lock();
-        loop {
-            if let Some(value) = state.transfers.take(request) {
-                return Ok(value);
-            }
-            state.transfers.wait(device, Some(request.clone()));
-            state = self.pause(state);
-            state.transfers.wait(device, None);
-            if state.deadlock {
-                return Err(execution(inst, NO_SENDER));
-            }
-        }
-    }
+    outcome.map_err(|error| match error {
+        DeviceError::Failed { error, .. } => error,
+        DeviceError::Panicked { .. } => Error::Internal(error.to_string()),
+    })
 }
 
 /// One device's view.
-struct Device<'a> {
+struct Member<'a> {
     module: &'a Module,
+    device: &'a Device,
     number: usize,
-    replicas: usize,
-    partitions: usize,
-    board: &'a Board,
-    /// How often each collective was reached.
-    visits: HashMap<usize, u64>,
+    grid: Grid,
     /// What each `recv` waits for; nothing where nobody sends to this device.
-    requests: Vec<Option<Request>>,
+    requests: Vec<Option<(Route, u64)>>,
 }
 
-impl Drop for Device<'_> {
-    fn drop(&mut self) {
-        let mut state = self.board.lock();
-        state.done[self.number] = true;
-        if state.stuck() {
-            state.deadlock = state.waiting > 0;
-        }
-        self.board.changed.notify_all();
-    }
+/// The routes of a transfer on which a device is at an end, 0 to send and 1 to receive.
+fn routes(inst: &Instruction, grid: Grid, device: usize, end: usize) -> Result<Vec<Route>> {
+    let (channel, pairs) = transfer(inst, grid)?;
+    let Some(pairs) = pairs else { return Ok(vec![Route::Channel(channel)]) };
+    let own = pairs.iter().filter(|pair| pair.get(end) == Some(&device));
+    Ok(own.filter_map(|pair| Some(Route::Pair(channel, *pair.first()?, *pair.get(1)?))).collect())
 }
 
-impl Host for Device<'_> {
+impl Host for Member<'_> {
     fn replica_id(&self) -> u32 {
-        (self.number / self.partitions) as u32
+        self.device.place().replica() as u32
     }
 
     fn partition_id(&self) -> u32 {
-        (self.number % self.partitions) as u32
+        self.device.place().partition() as u32
     }
 
     fn collective(&mut self, inst: &Instruction, operands: &[&Literal]) -> Option<Result<Literal>> {
@@ -233,35 +90,19 @@ impl Host for Device<'_> {
     }
 
     fn send(&mut self, inst: &Instruction, value: &Literal) -> Result<()> {
-        let channel = channel(inst)?;
-        let Some(pairs) = pairs(inst)? else {
-            return self.board.send(inst, self.number, Route::Channel(channel), value.clone());
-        };
-        for (source, target) in pairs {
-            if self.device_of(inst, source)? == self.number {
-                let route = Route::Pair(channel, self.number, self.device_of(inst, target)?);
-                self.board.send(inst, self.number, route, value.clone())?;
-            }
+        let arrays = value.arrays();
+        let shapes = arrays.iter().map(|a| a.shape().clone()).collect();
+        let message = Message { shapes, bytes: arrays.iter().flat_map(|a| a.bytes()).copied().collect() };
+        for route in routes(inst, self.grid, self.number, 0)? {
+            self.device.send(route, message.clone()).map_err(|e| execution(inst, e.message))?;
         }
         Ok(())
     }
 
     fn begin_recv(&mut self, inst: &Instruction) -> Result<u32> {
-        let channel = channel(inst)?;
-        let route = match pairs(inst)? {
-            None => Some(Route::Channel(channel)),
-            Some(pairs) => {
-                let mut from = None;
-                for (source, target) in pairs {
-                    if self.device_of(inst, target)? == self.number {
-                        from = Some(Route::Pair(channel, self.device_of(inst, source)?, self.number));
-                    }
-                }
-                from
-            }
-        };
-        let mut state = self.board.lock();
-        self.requests.push(route.map(|route| state.transfers.request(inst, self.number, route)).transpose()?);
+        let route = routes(inst, self.grid, self.number, 1)?.pop();
+        let request = route.map(|route| Ok((route, self.device.request(route)?))).transpose();
+        self.requests.push(request.map_err(|e: brolga_runtime::services::Failure| execution(inst, e.message))?);
         u32::try_from(self.requests.len() - 1).map_err(|_| unsupported(inst, "so many transfers"))
     }
 
@@ -270,118 +111,36 @@ impl Host for Device<'_> {
         let request = request.ok_or_else(|| invalid(inst, "a transfer that no recv began"))?.take();
         let shape =
             inst.shape.as_tuple().and_then(|t| t.first()).ok_or_else(|| invalid(inst, "a transfer of nothing"))?;
-        let value = match request {
-            Some(request) => self.board.receive(inst, self.number, &request)?,
-            None => Literal::zeros(shape).ok_or_else(|| unsupported(inst, "this value over a channel"))?,
+        let Some((route, number)) = request else {
+            return Literal::zeros(shape).ok_or_else(|| unsupported(inst, "this value over a channel"));
         };
-        if !accepts(shape, &value) {
-            return Err(execution(inst, format!("expected to receive {shape:#}, found {}", value.shape())));
+        let message = self.device.receive(route, number).map_err(|e| execution(inst, e.message))?;
+        let mut rest = message.bytes.as_slice();
+        let mut arrays = Vec::with_capacity(message.shapes.len());
+        for shape in &message.shapes {
+            let (own, after) = rest.split_at_checked(shape.byte_size()).unwrap_or((&[], &[]));
+            let array = ArrayLiteral::from_bytes(shape, own);
+            arrays.push(array.ok_or_else(|| execution(inst, "a value that is not of its shape's size"))?);
+            rest = after;
         }
-        Ok(value)
+        let sent: Vec<Shape> = message.shapes.into_iter().map(Shape::Array).collect();
+        let value = Literal::from_arrays(shape, &mut arrays.into_iter());
+        value.filter(|value| accepts(shape, value)).ok_or_else(|| {
+            let sent: Vec<String> = sent.iter().map(|s| format!("{s:#}")).collect();
+            execution(inst, format!("expected to receive {shape:#}, found {}", sent.join(", ")))
+        })
     }
 }
 
-/// What the numbers in groups and pairs count.
-#[derive(Clone, Copy)]
-enum Numbering {
-    /// Replicas, within one partition.
-    Replica,
-    /// Partitions, within one replica.
-    Partition,
-    /// Replicas with all their partitions.
-    ReplicaWithPartitions,
-    /// Devices.
-    Device,
-}
-
-impl Device<'_> {
-    fn numbering(&self, inst: &Instruction) -> Numbering {
-        let channel = inst.attrs.int(AttrKey::ChannelId).is_some_and(|c| c > 0);
-        let global = inst.attrs.bool(AttrKey::UseGlobalDeviceIds).unwrap_or(false);
-        let reduces_or_gathers = matches!(
-            inst.opcode,
-            Opcode::AllReduce
-                | Opcode::AllReduceStart
-                | Opcode::AllGather
-                | Opcode::AllGatherStart
-                | Opcode::ReduceScatter
-        );
-        match (channel, global) {
-            (_, true) => Numbering::Device,
-            (false, false) => Numbering::Replica,
-            (true, false) if reduces_or_gathers => Numbering::ReplicaWithPartitions,
-            (true, false) => Numbering::Partition,
-        }
-    }
-
-    /// The devices that a number stands for, as seen from this device.
-    fn devices(&self, numbering: Numbering, number: usize) -> Vec<usize> {
-        let (replica, partition) = (self.number / self.partitions, self.number % self.partitions);
-        match numbering {
-            Numbering::Replica => vec![number * self.partitions + partition],
-            Numbering::Partition => vec![replica * self.partitions + number],
-            Numbering::ReplicaWithPartitions => (0..self.partitions).map(|p| number * self.partitions + p).collect(),
-            Numbering::Device => vec![number],
-        }
-    }
-
-    /// How many numbers there are.
-    fn numbers(&self, numbering: Numbering) -> usize {
-        match numbering {
-            Numbering::Replica | Numbering::ReplicaWithPartitions => self.replicas,
-            Numbering::Partition => self.partitions,
-            Numbering::Device => self.replicas * self.partitions,
-        }
-    }
-
-    /// A number of the text, where it counts something that runs.
-    fn number_of(&self, numbering: Numbering, number: i64) -> Option<usize> {
-        usize::try_from(number).ok().filter(|&n| n < self.numbers(numbering))
-    }
-
-    /// The device that a number in the pairs of a transfer stands for: a partition of this replica where there are several,
-    /// a replica else.
-    fn device_of(&self, inst: &Instruction, number: i64) -> Result<usize> {
-        let numbering = if self.partitions > 1 { Numbering::Partition } else { Numbering::Replica };
-        let device = self.number_of(numbering, number).and_then(|n| self.devices(numbering, n).first().copied());
-        device.ok_or_else(|| execution(inst, format!("source_target_pairs name device {number}, which does not run")))
-    }
-
-    /// The devices of this device's group, in order; itself alone where a broadcast leaves it out.
-    fn group(&self, inst: &Instruction) -> Result<Vec<usize>> {
-        let numbering = self.numbering(inst);
-        let text = inst.attrs.raw(AttrKey::ReplicaGroups).unwrap_or("{}");
-        let mut groups = parse_replica_groups(text).map_err(|e| invalid(inst, e.message))?;
-        if groups.is_empty() {
-            groups.push((0..self.numbers(numbering) as i64).collect());
-        }
-        for numbers in groups {
-            let numbers: Option<Vec<usize>> = numbers.iter().map(|&n| self.number_of(numbering, n)).collect();
-            let Some(numbers) = numbers else {
-                return Err(execution(inst, format!("replica_groups={text} name devices that do not run")));
-            };
-            let devices: Vec<usize> = numbers.iter().flat_map(|&n| self.devices(numbering, n)).collect();
-            if devices.contains(&self.number) {
-                return Ok(devices);
-            }
-        }
-        if inst.opcode == Opcode::CollectiveBroadcast {
-            return Ok(vec![self.number]);
-        }
-        Err(execution(inst, format!("replica_groups={text} leave out device {}", self.number)))
-    }
-
+impl Member<'_> {
     fn exchange(&mut self, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
-        let permutes = matches!(inst.opcode, Opcode::CollectivePermute | Opcode::CollectivePermuteStart);
-        // In a permutation everybody may send to everybody.
-        let group = if permutes { (0..self.replicas * self.partitions).collect() } else { self.group(inst)? };
-        let place = std::ptr::from_ref(inst).addr();
-        let visits = self.visits.entry(place).or_default();
-        *visits += 1;
-        let meeting = (place, *visits, group);
-        let own: Vec<Literal> = operands.iter().map(|&o| o.clone()).collect();
-        let all = self.board.meet(inst, self.number, &meeting, own)?;
-        let me = meeting.2.iter().position(|&d| d == self.number).unwrap_or(0);
+        let collective = describe(inst, self.grid, None)?;
+        let devices = self.grid.devices();
+        let Some((group, me)) = collective.group_of(self.number, devices) else {
+            let text = inst.attrs.raw(AttrKey::ReplicaGroups).unwrap_or("{}");
+            return Err(execution(inst, format!("replica_groups={text} leave out device {}", self.number)));
+        };
+        let all = self.gather(inst, &collective, &group, operands)?;
         let mut results = Vec::with_capacity(operands.len());
         match inst.opcode {
             Opcode::AllReduce | Opcode::AllReduceStart => {
@@ -416,7 +175,7 @@ impl Device<'_> {
                 }
             }
             Opcode::CollectiveBroadcast => results = all.first().map(|o| o.to_vec()).unwrap_or_default(),
-            Opcode::CollectivePermute | Opcode::CollectivePermuteStart => match self.sender(inst)? {
+            Opcode::CollectivePermute | Opcode::CollectivePermuteStart => match collective.sender(self.number) {
                 Some(source) => results = all.get(source).map(|o| o.to_vec()).unwrap_or_default(),
                 None => {
                     for o in operands {
@@ -424,6 +183,7 @@ impl Device<'_> {
                     }
                 }
             },
+            Opcode::RaggedAllToAll => results.push(Literal::Array(ragged(inst, &all, me)?)),
             opcode => return Err(unsupported(inst, format!("'{opcode}' among several devices"))),
         }
         let shape = collective::result_shape(inst);
@@ -436,21 +196,48 @@ impl Device<'_> {
         Ok(result)
     }
 
-    /// The device that sends to this one.
-    fn sender(&self, inst: &Instruction) -> Result<Option<usize>> {
-        let numbering = match self.numbering(inst) {
-            Numbering::ReplicaWithPartitions => Numbering::Replica,
-            other => other,
+    /// The operands of every member, in the group's order.
+    fn gather(
+        &self,
+        inst: &Instruction,
+        collective: &Collective,
+        group: &[usize],
+        operands: &[&Literal],
+    ) -> Result<Vec<Vec<Literal>>> {
+        let arrays: Option<Vec<&ArrayLiteral>> = operands.iter().map(|o| o.as_array()).collect();
+        let arrays = arrays.ok_or_else(|| invalid(inst, "operands must be arrays"))?;
+        // True sizes go along, which tell dynamic arrays of one bound apart.
+        let sizes = arrays.iter().flat_map(|a| a.dims()).flat_map(|d| d.to_ne_bytes());
+        let own: Vec<u8> = sizes.chain(arrays.iter().flat_map(|a| a.bytes()).copied()).collect();
+        let one = ArrayShape::new(ElementType::U8, [own.len() as i64]);
+        let every = ArrayShape::new(ElementType::U8, [(own.len() * group.len()) as i64]);
+        let mut bytes = vec![0; every.byte_size()];
+        let gather = Collective {
+            operation: Operation::AllGather,
+            reduction: None,
+            dimension: 0,
+            groups: vec![group.to_vec()],
+            ..collective.clone()
         };
-        let text = inst.attrs.raw(AttrKey::SourceTargetPairs).unwrap_or("{}");
-        for (source, target) in parse_source_target_pairs(text).map_err(|e| invalid(inst, e.message))? {
-            let to_here = self.number_of(numbering, target).map(|n| self.devices(numbering, n).contains(&self.number));
-            if to_here == Some(true) {
-                let source = self.number_of(numbering, source);
-                return Ok(source.and_then(|n| self.devices(numbering, n).first().copied()));
+        let met = self.device.exchange(&gather, &[(&one, &own)], &mut [(&every, &mut bytes)]);
+        met.map_err(|e| execution(inst, e.message))?;
+        let head = 8 * arrays.iter().map(|a| a.dims().len()).sum::<usize>();
+        let member = |theirs: &[u8]| -> Option<Vec<Literal>> {
+            let (sizes, mut rest) = theirs.split_at_checked(head)?;
+            if sizes != own.get(..head)? {
+                return None;
             }
-        }
-        Ok(None)
+            let mut out = Vec::with_capacity(arrays.len());
+            for array in &arrays {
+                let (bytes, after) = rest.split_at_checked(array.bytes().len())?;
+                out.push(Literal::Array(ArrayLiteral::from_bytes(&array.shape(), bytes)?));
+                rest = after;
+            }
+            Some(out)
+        };
+        let members = bytes.chunks(own.len().max(1)).map(member).collect::<Option<Vec<_>>>();
+        let members = members.ok_or_else(|| execution(inst, "the devices bring different shapes"))?;
+        Ok(if own.is_empty() { vec![operands.iter().map(|&o| o.clone()).collect(); group.len()] } else { members })
     }
 
     /// The arrays combined element by element, in the group's order.
@@ -479,13 +266,45 @@ impl Device<'_> {
 }
 
 /// Operand `k` of every device, arrays of one shape.
-fn arrays<'a>(inst: &Instruction, all: &'a [Arc<Vec<Literal>>], k: usize) -> Result<Vec<&'a ArrayLiteral>> {
+fn arrays<'a>(inst: &Instruction, all: &'a [Vec<Literal>], k: usize) -> Result<Vec<&'a ArrayLiteral>> {
     let list: Option<Vec<_>> = all.iter().map(|o| o.get(k)?.as_array()).collect();
     let list = list.ok_or_else(|| invalid(inst, format!("operand {k} must be an array")))?;
     if list.windows(2).any(|w| w[0].shape() != w[1].shape()) {
         return Err(execution(inst, "the devices bring different shapes"));
     }
     Ok(list)
+}
+
+/// The output of member `me`: its second operand, with the rows that the members' lists send there.
+fn ragged(inst: &Instruction, all: &[Vec<Literal>], me: usize) -> Result<ArrayLiteral> {
+    let arrays = |member: &[Literal]| -> Option<Vec<ArrayLiteral>> {
+        member.iter().map(|o| o.as_array().cloned()).collect::<Option<Vec<_>>>().filter(|list| list.len() == 6)
+    };
+    let members: Option<Vec<_>> = all.iter().map(|m| arrays(m)).collect();
+    let members = members.ok_or_else(|| invalid(inst, "expected six arrays"))?;
+    let wrong = || execution(inst, "rows that lie outside their arrays");
+    let mut out = members.get(me).map(|own| own[1].clone()).ok_or_else(wrong)?;
+    let row = |a: &ArrayLiteral| a.dims().iter().skip(1).product::<i64>() as usize;
+    for theirs in &members {
+        let [input, _, from, count, to, _] = &theirs[..] else { return Err(wrong()) };
+        let (width, slices) = (row(input), from.elements() / members.len());
+        if width != row(&out) || input.ty() != out.ty() {
+            return Err(invalid(inst, "rows must agree"));
+        }
+        for i in me * slices..(me + 1) * slices {
+            let [from, count, to] = [from, count, to].map(|list| list.get(i).as_i64());
+            let inside = |start: i64, a: &ArrayLiteral| {
+                start >= 0 && start.checked_add(count).is_some_and(|end| end <= a.dims().first().copied().unwrap_or(0))
+            };
+            if count < 0 || !inside(from, input) || !inside(to, &out) {
+                return Err(wrong());
+            }
+            for k in 0..count as usize * width {
+                out.set(to as usize * width + k, input.get(from as usize * width + k));
+            }
+        }
+    }
+    Ok(out)
 }
 
 fn dimension(inst: &Instruction) -> Result<usize> {

@@ -38,11 +38,10 @@ mod region;
 mod sort;
 #[cfg(test)]
 mod tests;
-mod transfers;
 mod value;
 
 pub use context::{Host, MAX_CALL_DEPTH, MAX_VALUE_BYTES, NoHost, Options};
-pub use devices::{MAX_DEVICES, run_devices, run_devices_fed};
+pub use devices::{run_devices, run_devices_fed};
 pub use feeds::Fed;
 pub use host::{RegistryHost, undefined_symbols};
 

@@ -14,6 +14,7 @@ pub mod dynamic;
 pub mod expand;
 pub mod feeds;
 pub mod fold;
+pub mod gathered;
 pub mod inline;
 pub mod layout;
 pub mod loops;
@@ -165,6 +166,7 @@ const PREPARE: &[(&str, Pass)] = &[
     ("one-tuples", |m, _| one_tuples::run(m)),
     ("async-to-sync", |m, _| async_to_sync::run(m)),
     ("one-device", |m, _| one_device::run(m)),
+    ("gathered", |m, _| gathered::run(m)),
     ("feeds", |m, _| feeds::run(m)),
     ("inline", |m, s| inline::run_within(m, &mut s.inline_budget)),
     ("expand-dynamic", |m, _| expand::run_dynamic(m)),

@@ -1,6 +1,6 @@
 //! Collectives and transfers: [`crate::devices`] behind the interface of services.
 //!
-//! The first attribute of a collective says which part of it is meant ([`Phase`]). Of an exchange, and of one that is
+//! The first attribute of a collective says which part of it is meant ([`CollectivePhase`]). Of an exchange, and of one that is
 //! started, the words of [`Collective::encode`] follow; operands and results are the collective's. Of one that is done, the
 //! number of the collective's operands follows: these come first, then the results as they were given to the start, and the
 //! results again where they are to be. The numbers of a device are one `u32`.
@@ -40,7 +40,7 @@ macro_rules! phases {
 
 phases! {
     /// Which part of a collective a call is.
-    Phase {
+    CollectivePhase {
         /// All of it.
         Exchange = 0,
         /// Its beginning.
@@ -78,15 +78,15 @@ fn collective(call: &mut Call<'_>, _: Option<&Context>) -> Result<(), Failure> {
     let device = device(call)?;
     let place = device.place();
     let (&phase, words) = call.attributes().split_first().ok_or_else(malformed)?;
-    match Phase::from_code(phase).ok_or_else(malformed)? {
-        Phase::ReplicaId => number(call, place.replica() as u32),
-        Phase::PartitionId => number(call, place.partition() as u32),
-        Phase::Exchange => {
+    match CollectivePhase::from_code(phase).ok_or_else(malformed)? {
+        CollectivePhase::ReplicaId => number(call, place.replica() as u32),
+        CollectivePhase::PartitionId => number(call, place.partition() as u32),
+        CollectivePhase::Exchange => {
             let key = start(call, device, words)?;
             device.finish(key)
         }
-        Phase::Start => start(call, device, words).map(|_| ()),
-        Phase::Done => done(call, device, words),
+        CollectivePhase::Start => start(call, device, words).map(|_| ()),
+        CollectivePhase::Done => done(call, device, words),
     }
 }
 

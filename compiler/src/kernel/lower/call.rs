@@ -4,20 +4,24 @@
 //! operation's attributes; what they mean for each service is said at its function in `brolga_runtime::services`.
 
 use super::{Lowered, internal, site, unsupported};
+use crate::collective::{self as devices, Grid};
 use crate::custom_call::{describe, is_marker};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, Computation, Instruction, InstructionId, Leaf, Opcode, lapack, resolve};
+use crate::hlo::{AttrKey, Category, Computation, Instruction, InstructionId, Leaf, Module, Opcode, lapack, resolve};
 use crate::kernel::ir::{Buffer, Callee, HostCall, Kernel, Phase, Role};
 use brolga_runtime::abi::{Service, encode_call};
 use brolga_runtime::custom_call::Description;
+use brolga_runtime::services::collective::{CollectivePhase, TransferPhase};
 use brolga_runtime::services::linalg::{self, Routine};
-use brolga_runtime::{ArrayShape, Shape};
+use brolga_runtime::{ArrayShape, ElementType, Shape};
 
 /// Lowers one call.
-pub(super) fn call(c: &Computation, id: InstructionId) -> Result<Lowered> {
+pub(super) fn call(module: &Module, c: &Computation, id: InstructionId) -> Result<Lowered> {
     let inst = &c.instructions[id];
-    let inputs: Vec<(Leaf, &ArrayShape)> = inst.operands.iter().flat_map(|&o| arrays(c, o)).collect();
-    let outputs = arrays(c, id);
+    let (inputs, outputs) = match inst.opcode {
+        Opcode::Send | Opcode::Recv | Opcode::RecvDone => transferred(c, id)?,
+        _ => (inst.operands.iter().flat_map(|&o| arrays(c, o)).collect(), arrays(c, id)),
+    };
     let operands: Vec<&ArrayShape> = inputs.iter().map(|i| i.1).collect();
     let results: Vec<&ArrayShape> = outputs.iter().map(|o| o.1).collect();
     let mut in_place = Vec::new();
@@ -37,6 +41,12 @@ pub(super) fn call(c: &Computation, id: InstructionId) -> Result<Lowered> {
                         }
                     }
                     (callee, description.encode())
+                }
+                Opcode::Send | Opcode::Recv | Opcode::RecvDone => {
+                    (Callee::Service(Service::Transfer), transfer(module, c, inst)?)
+                }
+                op if op.category() == Category::Collective => {
+                    (Callee::Service(Service::Collective), collective(module, inst)?)
                 }
                 _ => callee(c, inst, &operands, &results)?,
             };
@@ -78,6 +88,71 @@ fn feed(inst: &Instruction, value: Option<&Shape>) -> Result<Vec<i64>> {
         }
     }
     Ok(attributes)
+}
+
+/// What a collective's service is told.
+fn collective(module: &Module, inst: &Instruction) -> Result<Vec<i64>> {
+    let reduction = inst.attrs.computation(AttrKey::ToApply).and_then(|c| devices::reduction(module, c));
+    Ok(match inst.opcode {
+        Opcode::ReplicaId => vec![CollectivePhase::ReplicaId as i64],
+        Opcode::PartitionId => vec![CollectivePhase::PartitionId as i64],
+        _ => {
+            let collective = devices::describe(inst, Grid::of(&module.config), reduction)?;
+            if collective.operation.reduces() && collective.reduction.is_none() {
+                return Err(internal(inst, "a reduction that the runtime does not know"));
+            }
+            let mut words = vec![CollectivePhase::Exchange as i64];
+            words.extend(collective.encode());
+            words
+        }
+    })
+}
+
+/// The `recv` that a `recv-done` ends: its operand, for what a loop or a call hands on has no channel.
+fn received(c: &Computation, inst: &Instruction) -> Result<InstructionId> {
+    let recv = inst.operands.first().copied().filter(|&o| c.instructions[o].opcode == Opcode::Recv);
+    recv.ok_or_else(|| unsupported(inst, "compiling a recv-done apart from its recv"))
+}
+
+/// What a transfer reads and writes: of a `recv` there is its request alone, until it is done.
+#[allow(clippy::type_complexity)]
+fn transferred(c: &Computation, id: InstructionId) -> Result<(Vec<(Leaf, &ArrayShape)>, Vec<(Leaf, &ArrayShape)>)> {
+    let inst = &c.instructions[id];
+    let request = |of: InstructionId| -> Result<(Leaf, &ArrayShape)> {
+        let last = arrays(c, of).pop().filter(|(_, s)| s.ty == ElementType::U32 && s.rank() == 0);
+        last.ok_or_else(|| internal(inst, "a transfer without a context"))
+    };
+    Ok(match inst.opcode {
+        Opcode::Send => {
+            let value = inst.operands.first().map_or_else(Vec::new, |&o| arrays(c, o));
+            (value, vec![request(id)?])
+        }
+        Opcode::Recv => {
+            let early = |i: &&InstructionId| {
+                let user = &c.instructions[**i];
+                user.operands.contains(&id) && user.opcode != Opcode::RecvDone
+            };
+            if c.root == id || c.order.iter().any(|i| early(&i)) {
+                return Err(unsupported(inst, "compiling a recv that is handed on before it is done"));
+            }
+            (Vec::new(), vec![request(id)?])
+        }
+        _ => (vec![request(received(c, inst)?)?], arrays(c, id)),
+    })
+}
+
+/// What a transfer's service is told.
+fn transfer(module: &Module, c: &Computation, inst: &Instruction) -> Result<Vec<i64>> {
+    let (phase, said) = match inst.opcode {
+        Opcode::Send => (TransferPhase::Send, inst),
+        Opcode::Recv => (TransferPhase::Recv, inst),
+        _ => (TransferPhase::RecvDone, &c.instructions[received(c, inst)?]),
+    };
+    let (channel, pairs) = devices::transfer(said, Grid::of(&module.config))?;
+    let count = pairs.as_ref().map_or(-1, |pairs| pairs.len() as i64);
+    let mut words = vec![phase as i64, i64::from(inst.location.line), channel, count];
+    words.extend(pairs.into_iter().flatten().flatten().map(|d| d as i64));
+    Ok(words)
 }
 
 /// A function of the user and what it is told.

@@ -69,7 +69,7 @@ pub fn lower(
 ) -> Result<Lowered> {
     let c = &module.computations[computation];
     if let GroupKind::Call(id) = group.kind {
-        return call::call(c, id);
+        return call::call(module, c, id);
     }
     let mut l = Lowerer {
         module,

@@ -1,0 +1,116 @@
+//! `brolga run` on several devices: a thread each.
+
+use crate::args::{Engine, RunArgs};
+use crate::failure::Failure;
+use crate::run::{by_disk, compile_options, note_refusal, parameter_shapes, show, write_outputs};
+use crate::source::{Input, Source, load};
+use crate::{feeds, input, output, program};
+use brolga_compiler::hlo::Module;
+use brolga_compiler::interp;
+use brolga_runtime::devices::{DeviceError, Devices};
+use brolga_runtime::{ArrayLiteral, Literal, Program, RunError, RunOptions, Shape};
+use std::sync::Arc;
+
+/// Runs a module, or the object of one, on `devices` devices. Inputs come device by device, and so do results.
+pub fn run(args: &RunArgs, devices: usize) -> Result<(), Failure> {
+    let results = match load(&args.module, &args.shapes.with_inputs(&args.input)?)? {
+        Input::Module(module, source) => {
+            let inputs = inputs(args, devices, &parameter_shapes(&module), source.inputs())?;
+            run_module(args, devices, &module, &source, &inputs)?
+        }
+        Input::Object(_) if args.engine == Engine::Interp => {
+            return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
+        }
+        Input::Object(bytes) => {
+            let program =
+                program::choose(&program::load_sizes(&bytes, args.strict_symbols)?, &args.shapes, &args.input)?;
+            let leaves = &program.descriptor().parameters;
+            let parameters: Vec<Shape> = leaves.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
+            let inputs = inputs(args, devices, &parameters, &[])?;
+            // An object knows the leaves of its results only, so several come as one flat tuple.
+            let tuple = |mut list: Vec<Literal>| if list.len() == 1 { list.remove(0) } else { Literal::Tuple(list) };
+            let results = call(args, devices, &program, &inputs)?;
+            results.into_iter().map(|r| tuple(r.into_iter().map(Literal::Array).collect())).collect()
+        }
+    };
+    for (device, result) in results.iter().enumerate() {
+        match &args.output_dir {
+            Some(dir) => write_outputs(dir, &format!("out{device}_"), result)?,
+            None => output::print(&format!("device {device}\n{}", show(result)?))?,
+        }
+    }
+    Ok(())
+}
+
+/// The arguments of each device. A device without parameters still needs its empty list.
+fn inputs(
+    args: &RunArgs,
+    devices: usize,
+    shapes: &[Shape],
+    own: &[Literal],
+) -> Result<Vec<Vec<Literal>>, Failure> {
+    let every: Vec<Shape> = (0..devices).flat_map(|_| shapes.iter().cloned()).collect();
+    let mut all = input::gather_or(&args.input, &every, own)?.into_iter();
+    Ok((0..devices).map(|_| all.by_ref().take(shapes.len()).collect()).collect())
+}
+
+fn run_module(
+    args: &RunArgs,
+    devices: usize,
+    module: &Module,
+    source: &Arc<Source>,
+    inputs: &[Vec<Literal>],
+) -> Result<Vec<Literal>, Failure> {
+    if args.engine != Engine::Interp {
+        match brolga_compiler::compile(module, &compile_options(args)) {
+            Ok(artifact) => {
+                let object = if args.engine == Engine::Aot { by_disk(&artifact.object)? } else { artifact.object };
+                let program = program::load(&object, args.strict_symbols)?;
+                let shape = module.entry().result_shape();
+                let whole = |leaves: Vec<ArrayLiteral>| {
+                    Literal::from_arrays(shape, &mut leaves.into_iter()).ok_or_else(|| {
+                        Failure::Run("the compiled program has other results than the module".to_owned())
+                    })
+                };
+                return call(args, devices, &program, inputs)?.into_iter().map(whole).collect();
+            }
+            Err(error) => note_refusal(args, error, source)?,
+        }
+    }
+    let (replicas, partitions) = (args.replicas as usize, args.partitions as usize);
+    let options = interp::Options { timeout: args.timeout(), ..interp::Options::default() };
+    let feeds = feeds::feeds(args, devices)?;
+    interp::run_devices_fed(module, inputs, replicas, partitions, &options, &feeds)
+        .map_err(|e| Failure::program(e, source))
+}
+
+/// Calls a compiled program on each device.
+fn call(
+    args: &RunArgs,
+    devices: usize,
+    program: &Program,
+    inputs: &[Vec<Literal>],
+) -> Result<Vec<Vec<ArrayLiteral>>, Failure> {
+    program::report_undefined(program.undefined_symbols(), args.strict_symbols)?;
+    let mut all = Devices::local(args.replicas as usize, args.partitions as usize).map_err(failed)?;
+    if let Some(limit) = args.timeout() {
+        all = all.with_timeout(limit);
+    }
+    let feeds = feeds::feeds(args, devices)?;
+    let outcome = all.run_each(|device| {
+        let number = device.place().device;
+        let leaves: Vec<&ArrayLiteral> = inputs.get(number).into_iter().flatten().flat_map(Literal::arrays).collect();
+        let options = RunOptions {
+            threads: args.threads as usize,
+            feeds: feeds.get(number).cloned().unwrap_or_default(),
+            device: Some(device.clone()),
+            ..RunOptions::default()
+        };
+        program.run_with(&leaves, &options)
+    });
+    outcome.map_err(|e: DeviceError<RunError>| Failure::Run(e.to_string()))
+}
+
+fn failed(error: RunError) -> Failure {
+    Failure::Run(error.to_string())
+}
