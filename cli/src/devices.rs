@@ -43,12 +43,7 @@ pub fn run(args: &RunArgs, devices: usize) -> Result<(), Failure> {
 }
 
 /// The arguments of each device. A device without parameters still needs its empty list.
-fn inputs(
-    args: &RunArgs,
-    devices: usize,
-    shapes: &[Shape],
-    own: &[Literal],
-) -> Result<Vec<Vec<Literal>>, Failure> {
+fn inputs(args: &RunArgs, devices: usize, shapes: &[Shape], own: &[Literal]) -> Result<Vec<Vec<Literal>>, Failure> {
     let every: Vec<Shape> = (0..devices).flat_map(|_| shapes.iter().cloned()).collect();
     let mut all = input::gather_or(&args.input, &every, own)?.into_iter();
     Ok((0..devices).map(|_| all.by_ref().take(shapes.len()).collect()).collect())

@@ -8,6 +8,7 @@
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, Module, ModuleConfig, Opcode};
 use crate::shape::{parse_replica_groups, parse_source_target_pairs};
 use crate::{Error, Result, Site};
+use brolga_runtime::ArrayShape;
 use brolga_runtime::devices::{Collective, MAX_DEVICES, Operation, Reduction};
 
 /// How many replicas there are, and partitions of each.
@@ -75,6 +76,9 @@ fn numbering(inst: &Instruction) -> Numbering {
 }
 
 impl Grid {
+    /// One device alone.
+    pub const ONE: Grid = Grid { replicas: 1, partitions: 1 };
+
     /// What a module says of itself: 1 where it says nothing.
     pub fn of(config: &ModuleConfig) -> Grid {
         let count = |n: Option<i64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
@@ -91,9 +95,9 @@ impl Grid {
         let mut grid = Grid::of(&module.config);
         let instructions = module.order.iter().flat_map(|&c| {
             let computation = &module.computations[c];
-            computation.order.iter().map(|&i| &computation.instructions[i])
+            computation.order.iter().map(move |&i| (computation, &computation.instructions[i]))
         });
-        for inst in instructions {
+        for (computation, inst) in instructions {
             let (numbering, named) = match inst.opcode {
                 Opcode::Send | Opcode::Recv => match transfer_pairs(inst) {
                     Ok(Some(pairs)) => {
@@ -104,7 +108,8 @@ impl Grid {
                 },
                 op if exchanges(op) => {
                     let listed = groups(inst).unwrap_or_default();
-                    (numbering(inst), listed.into_iter().flatten().max())
+                    let everyone = listed.is_empty().then(|| everyone(computation, inst)).flatten();
+                    (numbering(inst), listed.into_iter().flatten().max().or(everyone.map(|n| n - 1)))
                 }
                 _ => continue,
             };
@@ -177,6 +182,20 @@ impl Grid {
     }
 }
 
+/// How many members one group of everyone has, by the shapes of operand and result.
+fn everyone(computation: &Computation, inst: &Instruction) -> Option<i64> {
+    let operand = computation.instructions[*inst.operands.first()?].shape.as_array()?;
+    let result = inst.shape.leaves().last().copied()?.as_array()?;
+    let d = usize::try_from(*inst.attrs.ints_or_empty(AttrKey::Dimensions).first()?).ok()?;
+    let (from, to) = (*operand.dims.get(d)?, *result.dims.get(d)?);
+    let (small, large) = match inst.opcode {
+        Opcode::AllGather => (from, to),
+        Opcode::ReduceScatter => (to, from),
+        _ => return None,
+    };
+    (small > 0 && large % small == 0).then(|| large / small)
+}
+
 /// The groups or pairs of an instruction, as numbers.
 fn groups(inst: &Instruction) -> Result<Vec<Vec<i64>>> {
     let wrong = |e: crate::shape::RuleError| invalid(inst, e.constraint, e.message);
@@ -214,6 +233,34 @@ pub fn describe(inst: &Instruction, grid: Grid, reduction: Option<Reduction>) ->
     let channel = inst.attrs.int(AttrKey::ChannelId).unwrap_or(0).max(0);
     let (dimension, line) = (dimension.unwrap_or(0), inst.location.line);
     Ok(Collective { operation, reduction: reduction.filter(|_| operation.reduces()), dimension, channel, line, groups })
+}
+
+/// Whether results are what groups of this size make of operands; what is wrong, in words.
+pub fn check_shapes(
+    collective: &Collective,
+    operands: &[&ArrayShape],
+    results: &[&ArrayShape],
+) -> std::result::Result<(), String> {
+    let size = |a: &ArrayShape| a.dims.get(collective.dimension).copied();
+    for members in collective.groups.iter().map(Vec::len) {
+        let n = members as i64;
+        let fits = match collective.operation {
+            Operation::AllGather => operands.iter().zip(results).all(|(a, r)| size(a).map(|s| s * n) == size(r)),
+            Operation::ReduceScatter => operands.iter().zip(results).all(|(a, r)| size(r).map(|s| s * n) == size(a)),
+            Operation::AllToAll => operands.iter().all(|a| size(a).is_some_and(|s| s % n == 0)),
+            Operation::AllToAllTuple => operands.len() == members,
+            _ => true,
+        };
+        if !fits {
+            let text = |list: &[&ArrayShape]| list.iter().map(|a| a.to_string()).collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "expected operands and results that fit groups of {members} devices, found {} and {}",
+                text(operands),
+                text(results)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The reduction that a computation is, where it is nothing but one operation on its two parameters.

@@ -263,7 +263,7 @@ pub fn compile_kernel(kernel: &Kernel, options: &CompileOptions) -> Result<(Sche
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&kernel.name));
     let leaf = |v: &ValueId| Leaf::new(schedule.values[*v].shape.clone());
     let leaves = (schedule.parameters.iter().map(leaf).collect(), schedule.results.iter().map(leaf).collect());
-    let grid = Grid { replicas: 1, partitions: 1 };
+    let grid = Grid::ONE;
     let interface = Interface { symbol, module_name: kernel.name.clone(), leaves, grid };
     let emitted = emit(interface, &schedule, &assignment, &target, options, &mut |_| {})?;
     let object = object::write(&emitted.input, &*target.isa)?;

@@ -2,7 +2,7 @@
 
 use super::order::{Node, Order};
 use super::plan::{
-    Analysis, Class, ComputationPlan, Group, GroupKind, INLINE_LIMIT, Step, is_call, own_cost, reduced_dims,
+    Analysis, Class, ComputationPlan, Group, GroupKind, INLINE_LIMIT, Step, is_call, own_cost, reduced_dims, written,
 };
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Instruction, InstructionId, Leaf, Opcode, resolve};
@@ -123,6 +123,9 @@ impl<'a> Grower<'a> {
         if users.len() > 1 && cost > CHEAP {
             return true;
         }
+        if cost > CHEAP && users.iter().any(|&u| self.a.epoch[u] != self.a.epoch[id]) {
+            return true;
+        }
         // A sort reads an element for its record, and again for its place in the sorted row.
         if cost > CHEAP && users.iter().any(|&u| matches!(self.inst(u).opcode, Opcode::Sort | Opcode::TopK)) {
             return true;
@@ -211,6 +214,7 @@ impl<'a> Grower<'a> {
         let aligned = users.iter().all(|&u| u == next)
             && self.order.group_of(next).is_none()
             && self.a.class[next] == Some(Class::Inline)
+            && self.a.epoch[next] == self.a.epoch[last]
             && is_aligned_elementwise(self.inst(next), self.inst(last));
         aligned.then_some(next)
     }
@@ -235,7 +239,7 @@ impl<'a> Grower<'a> {
             && let Some(id) = front.next(self)
         {
             let inst = self.inst(id);
-            if !self.may_join(id) {
+            if !self.may_join(id) || self.a.epoch[id] != self.a.epoch[seed] {
                 front.follow(self, id, Follows::Tainted);
                 continue;
             }
@@ -393,11 +397,13 @@ impl<'a> Grower<'a> {
     fn outputs(&self, index: u32) -> Vec<Leaf> {
         let mut out = Vec::new();
         let mut seen: HashSet<Leaf> = HashSet::new();
-        let call = matches!(self.groups[index as usize].kind, GroupKind::Call(_));
+        // A call writes all its results, wanted or not.
+        if let GroupKind::Call(id) = self.groups[index as usize].kind {
+            return written(self.a.computation, id);
+        }
         for &m in &self.groups[index as usize].members {
-            // A call writes all its results, wanted or not.
             let outside = |&u: &InstructionId| self.order.group_of(u) != Some(index);
-            let wanted = call || self.a.escapes[m] || self.a.users[m].iter().any(outside);
+            let wanted = self.a.escapes[m] || self.a.users[m].iter().any(outside);
             if !wanted {
                 continue;
             }

@@ -3,7 +3,7 @@
 use super::grow::Grower;
 use crate::error::{Error, Result, Site};
 use crate::hlo::{AttrKey, Category};
-use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use brolga_runtime::{ArrayLiteral, Shape};
 use cranelift_entity::SecondaryMap;
 use std::collections::HashSet;
@@ -117,7 +117,38 @@ pub(super) fn classify(inst: &Instruction) -> Result<Class> {
 pub(super) fn is_call(op: Opcode) -> bool {
     use Opcode::*;
     let calls = matches!(op, Fft | Cholesky | TriangularSolve | CustomCall | RngGetAndUpdateState | Infeed | Outfeed);
-    calls || matches!(op, Send | Recv | RecvDone) || op.category() == Category::Collective
+    calls || starts(op) || ends(op) || matches!(op, Send | Recv | RecvDone) || op.category() == Category::Collective
+}
+
+/// Whether an operation begins an exchange that another one ends.
+pub(crate) fn starts(op: Opcode) -> bool {
+    matches!(op, Opcode::AllReduceStart | Opcode::AllGatherStart | Opcode::CollectivePermuteStart)
+}
+
+/// Whether an operation ends an exchange that another one began.
+pub(crate) fn ends(op: Opcode) -> bool {
+    matches!(op, Opcode::AllReduceDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone)
+}
+
+/// The leaves that a call writes, in order, tokens included: of the state of an exchange or a transfer, what its end takes.
+pub(crate) fn written(c: &Computation, id: InstructionId) -> Vec<Leaf> {
+    let inst = &c.instructions[id];
+    let all = 0..inst.shape.leaf_count();
+    let leaves = match (inst.opcode, inst.shape.as_tuple()) {
+        // The context stands between the value and the token.
+        (Opcode::Send | Opcode::Recv, Some([value, ..])) => value.leaf_count()..value.leaf_count() + 1,
+        (op, Some([operands, results, ..])) if starts(op) && keeps_operands(inst) => {
+            operands.leaf_count()..operands.leaf_count() + results.leaf_count()
+        }
+        _ => all,
+    };
+    leaves.map(|leaf| resolve(c, (id, leaf))).collect()
+}
+
+/// Whether the state of a start holds its operands before its results: an `all-reduce-start` may be its results alone.
+fn keeps_operands(inst: &Instruction) -> bool {
+    let pair = inst.operands.len() == 1 && inst.shape.as_tuple().is_some_and(|t| t.len() == 2);
+    inst.opcode != Opcode::AllReduceStart || pair
 }
 
 /// Whether an instruction, or one in a computation that it calls, does something besides computing its results.
@@ -171,6 +202,9 @@ pub(super) struct Analysis<'a> {
     pub operand_of_dot: SecondaryMap<InstructionId, bool>,
     /// Does something besides computing its results: it runs exactly once, in the order of the text.
     pub effects: SecondaryMap<InstructionId, bool>,
+    /// How many exchanges have ended before it. What stands between the start and the end of one is computed there: it joins
+    /// nothing that stands behind the end, or it would wait for the other devices.
+    pub epoch: SecondaryMap<InstructionId, u32>,
 }
 
 impl<'a> Analysis<'a> {
@@ -182,9 +216,13 @@ impl<'a> Analysis<'a> {
             escapes: SecondaryMap::new(),
             operand_of_dot: SecondaryMap::new(),
             effects: SecondaryMap::new(),
+            epoch: SecondaryMap::new(),
         };
+        let mut epoch = 0;
         for &id in &computation.order {
             let inst = &computation.instructions[id];
+            epoch += u32::from(ends(inst.opcode));
+            a.epoch[id] = epoch;
             a.class[id] = Some(classify(inst)?);
             a.effects[id] = has_effect(module, inst);
             for leaf in inst.shape.leaves() {

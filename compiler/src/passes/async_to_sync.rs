@@ -1,22 +1,31 @@
 //! Asynchronous forms become what they do.
 //!
 //! Problem: scheduled modules split an operation into start, update and done; one native function runs them in order
-//! anyway. Invariant: the effect happens where the start stands, exactly once, and every value keeps its shape, so
+//! anyway. Only exchanges with other devices gain by it: those whose done is the one user of their start stay, so that the
+//! program computes while the others come. Invariant: the effect happens where the start stands, exactly once, and every value keeps its shape, so
 //! that a start's state may travel through tuples, loops and calls. Algorithm: a start becomes its operation followed
 //! by a tuple of the state's shape (operands, result, zeros for contexts); an update hands the state on; a done takes
 //! the result out of it. Simplification then removes the tuples.
 
 use super::Stats;
 use super::rewrite::{Rewriter, rewrite, sort_computations};
+use crate::collective::{Grid, reduction};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, Attrs, InstructionId, Module, Opcode};
+use crate::hlo::{AttrKey, Attrs, ComputationId, InstructionId, Module, Opcode};
+use brolga_runtime::devices::supports;
 use brolga_runtime::{Literal, Shape};
+use std::collections::HashSet;
 
 /// Rewrites every asynchronous form.
 pub fn run(module: &mut Module) -> Result<Stats> {
     let mut stats = Stats::default();
+    let several = Grid::of(&module.config).devices() > 1;
     for id in module.order.clone() {
+        let kept = if several { overlapping(module, id) } else { HashSet::new() };
         rewrite(module, id, |rw, i| {
+            if kept.contains(&i) {
+                return Ok(None);
+            }
             let new = match rw.opcode(i) {
                 Opcode::AsyncStart => {
                     let Some(callee) = rw.instruction(i).attrs.computation(AttrKey::Calls) else {
@@ -80,6 +89,34 @@ pub fn run(module: &mut Module) -> Result<Stats> {
     }
     sort_computations(module)?;
     Ok(stats)
+}
+
+/// The starts and dones that compiled code has: a done that is the one user of its start, static arrays, and a reduction that
+/// the runtime knows.
+fn overlapping(module: &Module, id: ComputationId) -> HashSet<InstructionId> {
+    let computation = &module.computations[id];
+    let users = computation.users();
+    let mut kept = HashSet::new();
+    for &done in &computation.order {
+        let instruction = &computation.instructions[done];
+        let ends =
+            matches!(instruction.opcode, Opcode::AllReduceDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone);
+        let Some(&start) = instruction.operands.first().filter(|_| ends) else { continue };
+        let begins = &computation.instructions[start];
+        let callee = begins.attrs.computation(AttrKey::ToApply);
+        let reduction = callee.and_then(|c| reduction(module, c));
+        let fits = |&o: &InstructionId| {
+            let array = computation.instructions[o].shape.as_array().filter(|a| !a.is_dynamic());
+            array.is_some_and(|a| callee.is_none() || reduction.is_some_and(|r| supports(r, a.ty)))
+        };
+        let starts =
+            matches!(begins.opcode, Opcode::AllReduceStart | Opcode::AllGatherStart | Opcode::CollectivePermuteStart);
+        let plain = begins.attrs.get(AttrKey::SliceSizesPerDevice).is_none() && begins.operands.iter().all(fits);
+        if starts && plain && users[start][..] == [done] && computation.root != start {
+            kept.extend([start, done]);
+        }
+    }
+    kept
 }
 
 fn malformed(rw: &Rewriter<'_>, id: InstructionId, expected: &str) -> Error {

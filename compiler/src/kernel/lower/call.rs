@@ -7,20 +7,29 @@ use super::{Lowered, internal, site, unsupported};
 use crate::collective::{self as devices, Grid};
 use crate::custom_call::{describe, is_marker};
 use crate::error::{Error, Result};
+use crate::fusion::{ends, starts, written};
 use crate::hlo::{AttrKey, Category, Computation, Instruction, InstructionId, Leaf, Module, Opcode, lapack, resolve};
 use crate::kernel::ir::{Buffer, Callee, HostCall, Kernel, Phase, Role};
 use brolga_runtime::abi::{Service, encode_call};
 use brolga_runtime::custom_call::Description;
 use brolga_runtime::services::collective::{CollectivePhase, TransferPhase};
 use brolga_runtime::services::linalg::{self, Routine};
-use brolga_runtime::{ArrayShape, ElementType, Shape};
+use brolga_runtime::{ArrayShape, Shape};
 
 /// Lowers one call.
 pub(super) fn call(module: &Module, c: &Computation, id: InstructionId) -> Result<Lowered> {
     let inst = &c.instructions[id];
     let (inputs, outputs) = match inst.opcode {
         Opcode::Send | Opcode::Recv | Opcode::RecvDone => transferred(c, id)?,
-        _ => (inst.operands.iter().flat_map(|&o| arrays(c, o)).collect(), arrays(c, id)),
+        op if ends(op) => {
+            let start = inst.operands.first().copied().filter(|&o| starts(c.instructions[o].opcode));
+            let start = start.ok_or_else(|| unsupported(inst, format!("compiling '{op}' apart from its start")))?;
+            // The operands are read until the exchange ends.
+            let mut inputs = operand_arrays(c, &c.instructions[start]);
+            inputs.extend(outputs(c, start));
+            (inputs, outputs(c, id))
+        }
+        _ => (operand_arrays(c, inst), outputs(c, id)),
     };
     let operands: Vec<&ArrayShape> = inputs.iter().map(|i| i.1).collect();
     let results: Vec<&ArrayShape> = outputs.iter().map(|o| o.1).collect();
@@ -45,8 +54,14 @@ pub(super) fn call(module: &Module, c: &Computation, id: InstructionId) -> Resul
                 Opcode::Send | Opcode::Recv | Opcode::RecvDone => {
                     (Callee::Service(Service::Transfer), transfer(module, c, inst)?)
                 }
-                op if op.category() == Category::Collective => {
-                    (Callee::Service(Service::Collective), collective(module, inst)?)
+                op if ends(op) => {
+                    let before = operands.len().checked_sub(results.len());
+                    let before = before.ok_or_else(|| internal(inst, "an exchange without operands"))?;
+                    in_place.extend((0..results.len()).map(|i| ((operands.len() + i) as u32, (before + i) as u32)));
+                    (Callee::Service(Service::Collective), vec![CollectivePhase::Done as i64, before as i64])
+                }
+                op if starts(op) || op.category() == Category::Collective => {
+                    (Callee::Service(Service::Collective), collective(module, inst, &operands, &results)?)
                 }
                 _ => callee(c, inst, &operands, &results)?,
             };
@@ -90,8 +105,27 @@ fn feed(inst: &Instruction, value: Option<&Shape>) -> Result<Vec<i64>> {
     Ok(attributes)
 }
 
+/// The array leaves of all operands.
+fn operand_arrays<'a>(c: &'a Computation, inst: &Instruction) -> Vec<(Leaf, &'a ArrayShape)> {
+    inst.operands.iter().flat_map(|&o| arrays(c, o)).collect()
+}
+
+/// The array leaves that a call writes.
+fn outputs(c: &Computation, id: InstructionId) -> Vec<(Leaf, &ArrayShape)> {
+    let leaf = |leaf: Leaf| match c.instructions[leaf.0].shape.leaves().get(leaf.1) {
+        Some(Shape::Array(s) | Shape::Buffer(s)) => Some((leaf, s)),
+        _ => None,
+    };
+    written(c, id).into_iter().filter_map(leaf).collect()
+}
+
 /// What a collective's service is told.
-fn collective(module: &Module, inst: &Instruction) -> Result<Vec<i64>> {
+fn collective(
+    module: &Module,
+    inst: &Instruction,
+    operands: &[&ArrayShape],
+    results: &[&ArrayShape],
+) -> Result<Vec<i64>> {
     let reduction = inst.attrs.computation(AttrKey::ToApply).and_then(|c| devices::reduction(module, c));
     Ok(match inst.opcode {
         Opcode::ReplicaId => vec![CollectivePhase::ReplicaId as i64],
@@ -101,7 +135,11 @@ fn collective(module: &Module, inst: &Instruction) -> Result<Vec<i64>> {
             if collective.operation.reduces() && collective.reduction.is_none() {
                 return Err(internal(inst, "a reduction that the runtime does not know"));
             }
-            let mut words = vec![CollectivePhase::Exchange as i64];
+            if let Err(message) = devices::check_shapes(&collective, operands, results) {
+                return Err(Error::Invalid { site: site(inst), constraint: "collective.devices", message });
+            }
+            let phase = if starts(inst.opcode) { CollectivePhase::Start } else { CollectivePhase::Exchange };
+            let mut words = vec![phase as i64];
             words.extend(collective.encode());
             words
         }
@@ -114,18 +152,16 @@ fn received(c: &Computation, inst: &Instruction) -> Result<InstructionId> {
     recv.ok_or_else(|| unsupported(inst, "compiling a recv-done apart from its recv"))
 }
 
+/// Leaves and their shapes.
+type Arrays<'a> = Vec<(Leaf, &'a ArrayShape)>;
+
 /// What a transfer reads and writes: of a `recv` there is its request alone, until it is done.
-#[allow(clippy::type_complexity)]
 fn transferred(c: &Computation, id: InstructionId) -> Result<(Vec<(Leaf, &ArrayShape)>, Vec<(Leaf, &ArrayShape)>)> {
     let inst = &c.instructions[id];
-    let request = |of: InstructionId| -> Result<(Leaf, &ArrayShape)> {
-        let last = arrays(c, of).pop().filter(|(_, s)| s.ty == ElementType::U32 && s.rank() == 0);
-        last.ok_or_else(|| internal(inst, "a transfer without a context"))
-    };
     Ok(match inst.opcode {
         Opcode::Send => {
             let value = inst.operands.first().map_or_else(Vec::new, |&o| arrays(c, o));
-            (value, vec![request(id)?])
+            (value, outputs(c, id))
         }
         Opcode::Recv => {
             let early = |i: &&InstructionId| {
@@ -135,9 +171,9 @@ fn transferred(c: &Computation, id: InstructionId) -> Result<(Vec<(Leaf, &ArrayS
             if c.root == id || c.order.iter().any(|i| early(&i)) {
                 return Err(unsupported(inst, "compiling a recv that is handed on before it is done"));
             }
-            (Vec::new(), vec![request(id)?])
+            (Vec::new(), outputs(c, id))
         }
-        _ => (vec![request(received(c, inst)?)?], arrays(c, id)),
+        _ => (outputs(c, received(c, inst)?), outputs(c, id)),
     })
 }
 

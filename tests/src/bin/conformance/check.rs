@@ -1,6 +1,7 @@
 //! One case.
 
 use brolga_cli::npy;
+use brolga_compiler::collective::Grid;
 use brolga_compiler::{CompileOptions, shape, text};
 use brolga_runtime::{ElementType, Literal, Shape};
 use brolga_tests::compare::compare;
@@ -244,7 +245,12 @@ fn run_kernels(case: &Case) -> Result<(Status, String), String> {
     let inputs: Option<Vec<Literal>> = shapes.iter().map(|s| Literal::from_arrays(s, &mut arrays)).collect();
     let inputs = inputs.ok_or("an input is missing")?;
     for wide_work in [0, u64::MAX] {
-        let options = CompileOptions { wide_work: Some(wide_work), threads: 1, ..CompileOptions::default() };
+        let options = CompileOptions {
+            wide_work: Some(wide_work),
+            threads: 1,
+            devices: Some(Grid::ONE),
+            ..CompileOptions::default()
+        };
         match brolga_tests::kernels::check(&module, &inputs, &options) {
             brolga_tests::kernels::Outcome::Agrees => {}
             brolga_tests::kernels::Outcome::Unsupported(what) => return Ok((Status::Unsupported, what)),
