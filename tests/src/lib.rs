@@ -4,6 +4,7 @@
 pub mod compare;
 pub mod corpus;
 pub mod damage;
+pub mod devices;
 pub mod growth;
 pub mod kernels;
 pub mod operations;

@@ -16,6 +16,9 @@ use brolga_runtime::services::collective::{CollectivePhase, TransferPhase};
 use brolga_runtime::services::linalg::{self, Routine};
 use brolga_runtime::{ArrayShape, Shape};
 
+/// Leaves and their shapes.
+type Arrays<'a> = Vec<(Leaf, &'a ArrayShape)>;
+
 /// Lowers one call.
 pub(super) fn call(module: &Module, c: &Computation, id: InstructionId) -> Result<Lowered> {
     let inst = &c.instructions[id];
@@ -73,12 +76,12 @@ pub(super) fn call(module: &Module, c: &Computation, id: InstructionId) -> Resul
     buffers.extend(results.iter().map(buffer(Role::Output)));
     let (name, line) = (inst.name.clone(), inst.location.line);
     let kernel = Kernel { name, buffers, phases: vec![phase], in_place, line };
-    let leaves = |list: Vec<(Leaf, &ArrayShape)>| list.into_iter().map(|l| l.0).collect();
+    let leaves = |list: Arrays<'_>| list.into_iter().map(|l| l.0).collect();
     Ok(Lowered { kernel, inputs: leaves(inputs), outputs: leaves(outputs) })
 }
 
 /// The array leaves of an instruction's result, each under the name of the instruction that computes it.
-fn arrays(c: &Computation, id: InstructionId) -> Vec<(Leaf, &ArrayShape)> {
+fn arrays(c: &Computation, id: InstructionId) -> Arrays<'_> {
     let leaves = c.instructions[id].shape.leaves().into_iter().enumerate();
     leaves
         .filter_map(|(k, shape)| match shape {
@@ -106,12 +109,12 @@ fn feed(inst: &Instruction, value: Option<&Shape>) -> Result<Vec<i64>> {
 }
 
 /// The array leaves of all operands.
-fn operand_arrays<'a>(c: &'a Computation, inst: &Instruction) -> Vec<(Leaf, &'a ArrayShape)> {
+fn operand_arrays<'a>(c: &'a Computation, inst: &Instruction) -> Arrays<'a> {
     inst.operands.iter().flat_map(|&o| arrays(c, o)).collect()
 }
 
 /// The array leaves that a call writes.
-fn outputs(c: &Computation, id: InstructionId) -> Vec<(Leaf, &ArrayShape)> {
+fn outputs(c: &Computation, id: InstructionId) -> Arrays<'_> {
     let leaf = |leaf: Leaf| match c.instructions[leaf.0].shape.leaves().get(leaf.1) {
         Some(Shape::Array(s) | Shape::Buffer(s)) => Some((leaf, s)),
         _ => None,
@@ -152,11 +155,8 @@ fn received(c: &Computation, inst: &Instruction) -> Result<InstructionId> {
     recv.ok_or_else(|| unsupported(inst, "compiling a recv-done apart from its recv"))
 }
 
-/// Leaves and their shapes.
-type Arrays<'a> = Vec<(Leaf, &'a ArrayShape)>;
-
 /// What a transfer reads and writes: of a `recv` there is its request alone, until it is done.
-fn transferred(c: &Computation, id: InstructionId) -> Result<(Vec<(Leaf, &ArrayShape)>, Vec<(Leaf, &ArrayShape)>)> {
+fn transferred(c: &Computation, id: InstructionId) -> Result<(Arrays<'_>, Arrays<'_>)> {
     let inst = &c.instructions[id];
     Ok(match inst.opcode {
         Opcode::Send => {
