@@ -15,11 +15,16 @@ use std::time::Duration;
 pub enum Outcome {
     /// The same bits on every device, or both fail.
     Agrees,
+    /// The interpreter ran for too long.
+    Endless,
     /// There is no compiled form.
     Unsupported(String),
     /// Anything else.
     Differs(String),
 }
+
+/// Instructions that a device may run.
+const FUEL: u64 = 100_000;
 
 /// Nobody computes for so long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -62,8 +67,11 @@ pub fn check(module: &Module, grid: Grid, seed: u64, options: &CompileOptions) -
     let Some(arguments) = (0..grid.devices()).map(|_| one(&mut rng)).collect::<Option<Vec<_>>>() else {
         return Outcome::Unsupported("an opaque parameter".to_owned());
     };
-    let limited = interp::Options { timeout: Some(LIMIT), ..interp::Options::default() };
+    let limited = interp::Options { timeout: Some(LIMIT), fuel: Some(FUEL), ..interp::Options::default() };
     let want = interp::run_devices(module, &arguments, grid.replicas, grid.partitions, &limited);
+    if matches!(&want, Err(Error::Unsupported { feature, .. }) if feature == "a program that runs this long") {
+        return Outcome::Endless;
+    }
     let options = CompileOptions { devices: Some(grid), threads: 1, ..options.clone() };
     let artifact = match compile(module, &options) {
         Ok(artifact) => artifact,
@@ -109,7 +117,9 @@ fn difference(got: &[Vec<ArrayLiteral>], want: &[Literal]) -> Option<String> {
         for (k, (got, want)) in got.iter().zip(want).enumerate() {
             if let Some(i) = first_other_bits(got, want) {
                 let (got, want) = (got.get(i), want.get(i));
-                return Some(format!("device {device}, result {k}, element {i}: {got:?}, the interpreter has {want:?}"));
+                return Some(format!(
+                    "device {device}, result {k}, element {i}: {got:?}, the interpreter has {want:?}"
+                ));
             }
         }
     }
@@ -219,7 +229,8 @@ impl Writer {
 
     /// Ends what has been open for long enough.
     fn close(&mut self) {
-        let (ready, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open).into_iter().partition(|(left, ..)| *left == 0);
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.open).into_iter().partition(|(left, ..)| *left == 0);
         self.open = rest.into_iter().map(|(left, text, value)| (left - 1, text, value)).collect();
         for (_, text, value) in ready {
             self.line(&text);
@@ -324,7 +335,11 @@ impl Writer {
                 let reducer = self.reducer(x.ty);
                 if self.rng.chance(1, 3) {
                     let start = self.name();
-                    self.line(&format!("{start} = {} all-reduce-start({}), {who}, to_apply={reducer}", x.shape(), x.name));
+                    self.line(&format!(
+                        "{start} = {} all-reduce-start({}), {who}, to_apply={reducer}",
+                        x.shape(),
+                        x.name
+                    ));
                     let value = Value { name: self.name(), ..x };
                     let done = format!("{} = {} all-reduce-done({start})", value.name, value.shape());
                     let left = self.rng.below(4);
@@ -362,7 +377,10 @@ impl Writer {
                 if self.rng.chance(1, 3) {
                     let start = self.name();
                     let (from, to) = (x.shape(), value.shape());
-                    self.line(&format!("{start} = ({from}, {to}) all-gather-start({}), {who}, dimensions={{{d}}}", x.name));
+                    self.line(&format!(
+                        "{start} = ({from}, {to}) all-gather-start({}), {who}, dimensions={{{d}}}",
+                        x.name
+                    ));
                     let done = format!("{} = {to} all-gather-done({start})", value.name);
                     let left = self.rng.below(4);
                     self.open.push((left, done, value));
@@ -384,7 +402,11 @@ impl Writer {
                 let mut dims = x.dims.clone();
                 dims[d] /= size as i64;
                 let reducer = self.reducer(x.ty);
-                self.emit(x.ty, dims, &format!("reduce-scatter({}), {who}, dimensions={{{d}}}, to_apply={reducer}", x.name));
+                self.emit(
+                    x.ty,
+                    dims,
+                    &format!("reduce-scatter({}), {who}, dimensions={{{d}}}, to_apply={reducer}", x.name),
+                );
             }
             8 => {
                 let (who, size) = self.members(true);
@@ -406,7 +428,8 @@ impl Writer {
             }
             10 => {
                 let Grid { replicas, partitions } = self.grid;
-                let (channel, count) = if self.rng.chance(1, 2) { ("", replicas) } else { (", channel_id=3", partitions) };
+                let (channel, count) =
+                    if self.rng.chance(1, 2) { ("", replicas) } else { (", channel_id=3", partitions) };
                 let pairs = self.pairs(count);
                 if self.rng.chance(1, 3) {
                     let start = self.name();

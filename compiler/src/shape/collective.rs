@@ -97,6 +97,8 @@ pub(super) fn all_reduce(call: &Call<'_>) -> Rule<Shape> {
 /// All-gather grows a dimension by the group size, reduce-scatter shrinks it.
 fn resized(call: &Call<'_>, grows: bool) -> Rule<Shape> {
     let size = group_size(call)?;
+    let with_partitions = call.attrs.int(AttrKey::ChannelId).is_some_and(|c| c > 0)
+        && call.attrs.bool(AttrKey::UseGlobalDeviceIds) != Some(true);
     let declared = parts(call.declared()?);
     ensure!(
         declared.len() == call.operands.len(),
@@ -115,6 +117,10 @@ fn resized(call: &Call<'_>, grows: bool) -> Rule<Shape> {
         };
         let (small, large) = if grows { (a.dims[axis], stated.dims[axis]) } else { (stated.dims[axis], a.dims[axis]) };
         let fits = match size {
+            // Replicas stand for all their partitions, of which the module need not say the number.
+            Some(n) if with_partitions => {
+                small.checked_mul(n).is_some_and(|least| least == large || least > 0 && large % least == 0)
+            }
             Some(n) => small.checked_mul(n) == Some(large),
             None => large == small || (small > 0 && large % small == 0),
         };

@@ -1,6 +1,7 @@
 //! Many random graphs in every engine, on several threads. Failures are reduced and printed as HLO with their inputs.
 
-use brolga_compiler::text;
+use brolga_compiler::{CompileOptions, text};
+use brolga_tests::devices;
 use brolga_tests::random_graph::{Families, Graph, Outcome, check_guarded, generate, reduce};
 use clap::Parser;
 use std::collections::BTreeMap;
@@ -27,6 +28,9 @@ struct Arguments {
     /// Only elementwise operations, movement, reductions, dots, loops and branches
     #[arg(long)]
     basic: bool,
+    /// Programs for several devices instead, with collectives of all kinds
+    #[arg(long)]
+    devices: bool,
     /// Only print the seeds of failures
     #[arg(long)]
     no_reduce: bool,
@@ -65,6 +69,9 @@ fn report(seed: u64, graph: &Graph, message: &str) -> String {
 fn run(seed: u64, arguments: &Arguments, tally: &Mutex<Tally>) {
     if arguments.verbose {
         eprintln!("seed {seed}");
+    }
+    if arguments.devices {
+        return run_on_devices(seed, arguments, tally);
     }
     let families = if arguments.basic { Families::Basic } else { Families::All };
     let graph = match std::panic::catch_unwind(|| generate(seed, families)) {
@@ -109,6 +116,30 @@ fn run(seed: u64, arguments: &Arguments, tally: &Mutex<Tally>) {
                 }
             }
             tally.failures.push((seed, failure.message));
+        }
+    }
+}
+
+/// One program for several devices.
+fn run_on_devices(seed: u64, arguments: &Arguments, tally: &Mutex<Tally>) {
+    let (text, grid) = devices::program(seed);
+    if arguments.print {
+        println!("{text}");
+    }
+    let options = CompileOptions { strict_rounding: true, ..CompileOptions::default() };
+    let outcome = match text::parse(&text) {
+        Ok(module) => std::panic::catch_unwind(|| devices::check(&module, grid, seed, &options))
+            .unwrap_or_else(|_| devices::Outcome::Differs("a panic".to_owned())),
+        Err(e) => devices::Outcome::Differs(e.to_string()),
+    };
+    let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match outcome {
+        devices::Outcome::Agrees => tally.agree += 1,
+        devices::Outcome::Unsupported(what) => tally.unsupported.entry(what).or_default().push(seed),
+        devices::Outcome::Endless => tally.failures.push((seed, "it does not end".to_owned())),
+        devices::Outcome::Differs(message) => {
+            println!("seed {seed}: {message}");
+            tally.failures.push((seed, message));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Collectives of a program that runs on one device: both engines agree, and what needs others is refused.
 
+use crate::collective::Grid;
 use crate::driver::{CompileOptions, compile};
 use crate::error::{Error, Result};
 use crate::hlo::Module;
@@ -144,22 +145,36 @@ fn dynamic_arrays_pass() {
 }
 
 #[test]
-fn what_needs_other_devices_is_refused() {
-    let refused = |header: &str, line: &str| -> Result<()> {
+fn what_needs_other_devices_is_refused_on_one() {
+    let compiled = |header: &str, line: &str, devices: Option<Grid>| -> Result<[u32; 2]> {
         let body = format!("x = f32[4] parameter(0)\n ROOT r = {line}");
-        compile(&module(header, "", &body), &CompileOptions::default()).map(|_| ())
+        let options = CompileOptions { devices, ..CompileOptions::default() };
+        compile(&module(header, "", &body), &options).map(|a| a.descriptor.devices)
     };
     let sum = "f32[4] all-reduce(x), replica_groups={}, to_apply=add";
-    assert_eq!(refused(", replica_count=1, num_partitions=1", sum), Ok(()));
-    for (header, line) in [
-        (", replica_count=2", sum),
-        (", num_partitions=2", sum),
-        (", replica_count=2", "u32[] replica-id()"),
-        ("", "f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add"),
-        ("", "f32[4] collective-permute(x), source_target_pairs={{0,1}}"),
-        ("", "f32[8] all-gather(x), replica_groups={}, dimensions={0}"),
-        ("", "f32[2] reduce-scatter(x), replica_groups={}, dimensions={0}, to_apply=add"),
+    assert_eq!(compiled(", replica_count=1, num_partitions=1", sum, None), Ok([1, 1]));
+    for (header, line, needs) in [
+        (", replica_count=2", sum, [2, 1]),
+        (", num_partitions=2", sum, [1, 2]),
+        (", replica_count=2", "u32[] replica-id()", [2, 1]),
+        ("", "f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add", [2, 1]),
+        ("", "f32[4] collective-permute(x), source_target_pairs={{0,2}}", [3, 1]),
+        ("", "f32[4] collective-permute(x), channel_id=1, source_target_pairs={{0,2}}", [1, 3]),
+        (
+            ", num_partitions=2",
+            "f32[16] all-gather(x), channel_id=1, replica_groups={{0,3,1,2}}, \
+          use_global_device_ids=true, dimensions={0}",
+            [2, 2],
+        ),
+        ("", "f32[8] all-gather(x), replica_groups={}, dimensions={0}", [2, 1]),
+        ("", "f32[2] reduce-scatter(x), replica_groups={}, dimensions={0}, to_apply=add", [2, 1]),
     ] {
-        assert!(matches!(refused(header, line), Err(Error::Unsupported { .. })), "{header} {line}");
+        assert_eq!(compiled(header, line, None), Ok(needs), "{header} {line}");
+        let alone = compiled(header, line, Some(Grid::ONE));
+        let named = line.contains("}}") || line.contains("all-gather") || line.contains("scatter");
+        match alone {
+            Ok(devices) => assert!(!named && devices == [1, 1], "{header} {line}"),
+            Err(e) => assert!(matches!(e, Error::Invalid { constraint: "collective.devices", .. }), "{line}: {e}"),
+        }
     }
 }
