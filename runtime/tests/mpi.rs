@@ -60,6 +60,9 @@ impl Random {
     }
 }
 
+/// The lists of a device.
+type Lists = fn(&Case, usize) -> Vec<Vec<u8>>;
+
 struct Case {
     collective: Collective,
     /// By operand.
@@ -67,7 +70,7 @@ struct Case {
     results: Vec<ArrayShape>,
     seed: u64,
     /// Bytes of operands that are not chosen by chance, by operand.
-    lists: Option<fn(&Case, usize) -> Vec<Vec<u8>>>,
+    lists: Option<Lists>,
 }
 
 impl Case {
@@ -253,16 +256,14 @@ fn everything(link: &Arc<Mpi>, n: usize) {
     begun_and_ended(link, n);
     sent_and_received(&device, n);
     // How long a small and a large one take.
-    let all: Vec<usize> = (0..n).collect();
-    for (elements, times) in [(1, 200), (1 << 20, 5)] {
-        let sum =
-            case(Operation::AllReduce, Some(Reduction::Add), &[ElementType::F32], &[elements], 0, &[all.clone()], 1);
+    for (bytes, times) in [(4, 200), (4 << 20, 10)] {
+        let shape = ArrayShape::new(ElementType::S32, [bytes / 4]);
         let start = Instant::now();
         for _ in 0..times {
-            sum.run(&device).unwrap();
+            elements(&device, &shape).unwrap();
         }
         if me == 0 {
-            println!("all-reduce of f32[{elements}] among {n}: {:?}", start.elapsed() / times);
+            println!("all-reduce of {bytes} bytes among {n}: {:?}", start.elapsed() / times);
         }
     }
 }
@@ -467,10 +468,11 @@ fn main() {
         }
         // One stops while MPI has its buffers: there is no way on for anybody.
         "stops" => {
-            let (large, small) = (shape(1 << 24), shape(1));
+            // Its second round needs everybody to have moved on from the first.
+            let (large, small) = (ArrayShape::new(ElementType::BF16, [1 << 24]), shape(1));
             let own = vec![1; large.byte_size()];
             let mut results = vec![vec![0; own.len()], vec![0; 4]];
-            let sum = collective(Operation::AllReduce, Some(Reduction::Add), 0, &[(0..n).collect()]);
+            let sum = collective(Operation::AllReduce, Some(Reduction::Maximum), 0, &[(0..n).collect()]);
             let [result, little] = results.as_mut_slice() else { unreachable!() };
             // SAFETY: the process ends before the buffers do.
             let first = unsafe { begin(&link, &sum, &large, &own, result) };
@@ -491,7 +493,9 @@ fn main() {
             let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
             let last = 1 + u64::from(time.subsec_nanos()) % 300;
             let cases = cases(n);
-            for (i, case) in cases.iter().cycle().enumerate() {
+            for i in 0.. {
+                // Every kind comes soon.
+                let case = &cases[i * 7919 % cases.len()];
                 if odd && i as u64 == last {
                     println!("killed at {i}: {}", case.collective);
                     let _ = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();

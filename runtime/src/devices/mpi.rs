@@ -6,7 +6,8 @@
 //! end, and the job's status is not 0. Algorithm: each exchange goes through rounds ([`job`](mod@job)), the first of which
 //! compares hashes, and whoever waits for anything moves everything on. A group has a communicator for each round, on which
 //! all members post the rounds of their exchanges in the order in which these began. What processes tell each other apart
-//! from exchanges goes as letters ([`mail`](mod@mail)).
+//! from exchanges goes as letters ([`mail`](mod@mail)). Nothing of this moves on while a process computes and waits for
+//! nothing: that a collective is started early saves only as much as the MPI library does by itself.
 //!
 //! Ends: a device that fails says so to all, and its process is to end with a status other than 0, without finalising MPI;
 //! `mpirun` then ends the others, as it does when a process is killed. Where memory is lent to MPI and must go back, as when
@@ -236,7 +237,8 @@ impl Mpi {
     ///
     /// MPI is initialised, unless the host has done so, and finalised when the last clone of the device is dropped, unless
     /// the device failed: then the process is to end with a status other than 0, and `mpirun` ends the others. Where a
-    /// member stops in the midst of an exchange, the job is aborted.
+    /// member stops in the midst of an exchange, the job is aborted. Whoever drops it waits, without a limit, until all
+    /// others have come as far, and serves them until then.
     ///
     /// A group that does not have all devices in order is made when an exchange of it begins for the first time, for which
     /// this device waits for the others there.
@@ -387,7 +389,7 @@ impl Mpi {
     }
 
     /// Takes an exchange that nobody waits for any more away from MPI.
-    fn recover(&self, mut running: Running) {
+    fn recover(&self, mut running: Running, why: &str) {
         let start = Instant::now();
         while running.lends() && start.elapsed() < GRACE {
             let mut state = self.lock();
@@ -403,7 +405,7 @@ impl Mpi {
         if running.lends() {
             // The buffers belong to whoever began the exchange and go when this returns, and MPI cannot take back a
             // collective: it would read and write memory that is another's by then.
-            raw::abort(&format!("device {}: {} was left in its midst", self.place.device, running.what));
+            raw::abort(&format!("device {}: {} was left in its midst: {why}", self.place.device, running.what));
         }
         if !running.is_done() {
             // MPI may still write the words that are compared; they are this link's own, and are never freed.
@@ -518,7 +520,7 @@ impl Link for Mpi {
                 let running = state.running.remove(&ticket);
                 drop(state);
                 if let Some(running) = running {
-                    self.recover(running);
+                    self.recover(running, &failure.message);
                 }
                 Err(failure)
             }
@@ -540,7 +542,7 @@ impl Link for Mpi {
                 Err(self.give_up(&mut self.lock(), failure))
             }
             Err(failure) => {
-                self.recover(running);
+                self.recover(running, &failure.message);
                 Err(failure)
             }
         }
@@ -550,7 +552,7 @@ impl Link for Mpi {
         let running = self.lock().running.remove(&ticket);
         let Some(running) = running else { return };
         self.fail("it left an exchange that it had begun");
-        self.recover(running);
+        self.recover(running, "nobody waits for it");
     }
 
     fn send(&self, route: Route, message: Message) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use crate::services::Failure;
 use mpi::ffi;
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 /// The most elements that one call takes; more are cut.
 pub(super) const MOST: usize = 1 << 30;
@@ -28,6 +28,11 @@ pub(super) fn check(code: c_int) -> Result<(), Failure> {
 /// A number as MPI counts.
 pub(super) fn count(n: usize) -> Result<c_int, Failure> {
     c_int::try_from(n).map_err(|_| Failure::new(format!("{n} is more than MPI counts; the array is too large")))
+}
+
+/// Where a buffer is. Of buffers without bytes Rust makes an address that means something else to MPI: `MPI_IN_PLACE` is 1.
+fn at(buffer: *const u8) -> *const c_void {
+    if buffer.addr() > 1 { buffer.cast() } else { null() }
 }
 
 /// Something under way.
@@ -281,7 +286,7 @@ impl Comm {
     ) -> Result<Request, Failure> {
         let n = count(n)?;
         // SAFETY: the caller's promise.
-        Request::start(|r| unsafe { ffi::MPI_Iallreduce(from.cast(), to.cast(), n, ty.raw, op.0, self.0, r) })
+        Request::start(|r| unsafe { ffi::MPI_Iallreduce(at(from), at(to).cast_mut(), n, ty.raw, op.0, self.0, r) })
     }
 
     /// Of `n` elements each member keeps.
@@ -297,7 +302,7 @@ impl Comm {
         op: Op,
     ) -> Result<Request, Failure> {
         let n = count(n)?;
-        let (from, to) = (from.cast::<c_void>(), to.cast::<c_void>());
+        let (from, to) = (at(from), at(to).cast_mut());
         // SAFETY: the caller's promise.
         Request::start(|r| unsafe { ffi::MPI_Ireduce_scatter_block(from, to, n, ty.raw, op.0, self.0, r) })
     }
@@ -313,7 +318,7 @@ impl Comm {
         to: *mut u8,
         taken: &Type,
     ) -> Result<Request, Failure> {
-        let (from, to) = (from.cast::<c_void>(), to.cast::<c_void>());
+        let (from, to) = (at(from), at(to).cast_mut());
         // SAFETY: the caller's promise.
         Request::start(|r| unsafe { ffi::MPI_Iallgather(from, 1, sent.raw, to, 1, taken.raw, self.0, r) })
     }
@@ -328,7 +333,7 @@ impl Comm {
         lists: &Counts,
         ty: &Type,
     ) -> Result<Request, Failure> {
-        let (from, to, n) = (from.cast::<c_void>(), to.cast::<c_void>(), count(n)?);
+        let (from, to, n) = (at(from), at(to).cast_mut(), count(n)?);
         let (counts, places, ty) = (lists.counts.as_ptr(), lists.places.as_ptr(), ty.raw);
         // SAFETY: the caller's promise.
         Request::start(|r| unsafe { ffi::MPI_Iallgatherv(from, n, ty, to, counts, places, ty, self.0, r) })
@@ -345,7 +350,7 @@ impl Comm {
         to: *mut u8,
         taken: &Type,
     ) -> Result<Request, Failure> {
-        let (from, to) = (from.cast::<c_void>(), to.cast::<c_void>());
+        let (from, to) = (at(from), at(to).cast_mut());
         // SAFETY: the caller's promise.
         Request::start(|r| unsafe { ffi::MPI_Ialltoall(from, 1, sent.raw, to, 1, taken.raw, self.0, r) })
     }
@@ -360,11 +365,11 @@ impl Comm {
         taken: &Counts,
         ty: &Type,
     ) -> Result<Request, Failure> {
-        let (from, to, ty) = (from.cast::<c_void>(), to.cast::<c_void>(), ty.raw);
-        let (n, at) = (sent.counts.as_ptr(), sent.places.as_ptr());
+        let (from, to, ty) = (at(from), at(to).cast_mut(), ty.raw);
+        let (n, out) = (sent.counts.as_ptr(), sent.places.as_ptr());
         let (m, into) = (taken.counts.as_ptr(), taken.places.as_ptr());
         // SAFETY: the caller's promise.
-        Request::start(|r| unsafe { ffi::MPI_Ialltoallv(from, n, at, ty, to, m, into, ty, self.0, r) })
+        Request::start(|r| unsafe { ffi::MPI_Ialltoallv(from, n, out, ty, to, m, into, ty, self.0, r) })
     }
 
     /// From the first member.
