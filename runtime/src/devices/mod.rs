@@ -35,6 +35,8 @@ mod device;
 mod link;
 mod local;
 mod meeting;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod reduce;
 mod run;
 #[cfg(test)]
@@ -45,6 +47,8 @@ mod work;
 pub use collective::{Collective, Operation, Reduction};
 pub use device::Device;
 pub use link::{Exchange, Link, Message, Route};
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
 pub use reduce::supports;
 pub use run::{DeviceError, Devices};
 pub use work::{Part, Span};

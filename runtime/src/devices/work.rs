@@ -123,7 +123,7 @@ struct Rows {
 }
 
 /// Dimensions before, of and after `d`, the last with the element's bytes.
-fn around(shape: &ArrayShape, d: usize) -> Option<[usize; 3]> {
+pub(super) fn around(shape: &ArrayShape, d: usize) -> Option<[usize; 3]> {
     let (before, rest) = shape.dims.split_at_checked(d)?;
     let (&size, after) = rest.split_first()?;
     let product = |dims: &[i64]| dims.iter().map(|&n| usize::try_from(n).ok()).product::<Option<usize>>();
