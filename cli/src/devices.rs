@@ -7,7 +7,8 @@ use crate::source::{Input, Source, load};
 use crate::{feeds, input, output, program};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp;
-use brolga_runtime::devices::{DeviceError, Devices};
+use brolga_runtime::devices::{Device, DeviceError, Devices};
+use brolga_runtime::feed::Feeds;
 use brolga_runtime::{ArrayLiteral, Literal, Program, RunError, RunOptions, Shape};
 use std::sync::Arc;
 
@@ -30,10 +31,10 @@ pub fn run(args: &RunArgs, devices: usize) -> Result<(), Failure> {
             // An object knows the leaves of its results only, so several come as one flat tuple.
             let tuple = |mut list: Vec<Literal>| if list.len() == 1 { list.remove(0) } else { Literal::Tuple(list) };
             let results = call(args, devices, &program, &inputs)?;
-            results.into_iter().map(|r| tuple(r.into_iter().map(Literal::Array).collect())).collect()
+            results.into_iter().map(|(d, r)| (d, tuple(r.into_iter().map(Literal::Array).collect()))).collect()
         }
     };
-    for (device, result) in results.iter().enumerate() {
+    for (device, result) in &results {
         match &args.output_dir {
             Some(dir) => write_outputs(dir, &format!("out{device}_"), result)?,
             None => output::print(&format!("device {device}\n{}", show(result)?))?,
@@ -55,7 +56,7 @@ fn run_module(
     module: &Module,
     source: &Arc<Source>,
     inputs: &[Vec<Literal>],
-) -> Result<Vec<Literal>, Failure> {
+) -> Result<Vec<(usize, Literal)>, Failure> {
     if args.engine != Engine::Interp {
         match brolga_compiler::compile(module, &compile_options(args)) {
             Ok(artifact) => {
@@ -67,7 +68,8 @@ fn run_module(
                         Failure::Run("the compiled program has other results than the module".to_owned())
                     })
                 };
-                return call(args, devices, &program, inputs)?.into_iter().map(whole).collect();
+                let results = call(args, devices, &program, inputs)?;
+                return results.into_iter().map(|(d, leaves)| Ok((d, whole(leaves)?))).collect();
             }
             Err(error) => note_refusal(args, error, source)?,
         }
@@ -75,18 +77,20 @@ fn run_module(
     let (replicas, partitions) = (args.replicas as usize, args.partitions as usize);
     let options = interp::Options { timeout: args.timeout(), ..interp::Options::default() };
     let feeds = feeds::feeds(args, devices)?;
-    interp::run_devices_fed(module, inputs, replicas, partitions, &options, &feeds)
-        .map_err(|e| Failure::program(e, source))
+    let results = interp::run_devices_fed(module, inputs, replicas, partitions, &options, &feeds);
+    Ok(results.map_err(|e| Failure::program(e, source))?.into_iter().enumerate().collect())
 }
 
-/// Calls a compiled program on each device.
-fn call(
-    args: &RunArgs,
-    devices: usize,
-    program: &Program,
-    inputs: &[Vec<Literal>],
-) -> Result<Vec<Vec<ArrayLiteral>>, Failure> {
+/// What each device of this process gives, with the device's number.
+type Results = Vec<(usize, Vec<ArrayLiteral>)>;
+
+/// Calls a compiled program on each device of this process.
+fn call(args: &RunArgs, devices: usize, program: &Program, inputs: &[Vec<Literal>]) -> Result<Results, Failure> {
     program::report_undefined(program.undefined_symbols(), args.strict_symbols)?;
+    #[cfg(feature = "mpi")]
+    if mpi::is_one_of_several() {
+        return mpi::call(args, program, inputs);
+    }
     let mut all = Devices::local(args.replicas as usize, args.partitions as usize).map_err(failed)?;
     if let Some(limit) = args.timeout() {
         all = all.with_timeout(limit);
@@ -94,18 +98,59 @@ fn call(
     let feeds = feeds::feeds(args, devices)?;
     let outcome = all.run_each(|device| {
         let number = device.place().device;
-        let leaves: Vec<&ArrayLiteral> = inputs.get(number).into_iter().flatten().flat_map(Literal::arrays).collect();
-        let options = RunOptions {
-            threads: args.threads as usize,
-            feeds: feeds.get(number).cloned().unwrap_or_default(),
-            device: Some(device.clone()),
-            ..RunOptions::default()
-        };
-        program.run_with(&leaves, &options)
+        call_one(args, program, device, inputs.get(number), feeds.get(number))
     });
-    outcome.map_err(|e: DeviceError<RunError>| Failure::Run(e.to_string()))
+    let results = outcome.map_err(|e: DeviceError<RunError>| Failure::Run(e.to_string()))?;
+    Ok(results.into_iter().enumerate().collect())
+}
+
+/// Calls a compiled program on one device.
+fn call_one(
+    args: &RunArgs,
+    program: &Program,
+    device: &Device,
+    inputs: Option<&Vec<Literal>>,
+    feeds: Option<&Feeds>,
+) -> Result<Vec<ArrayLiteral>, RunError> {
+    let leaves: Vec<&ArrayLiteral> = inputs.into_iter().flatten().flat_map(Literal::arrays).collect();
+    let options = RunOptions {
+        threads: args.threads as usize,
+        feeds: feeds.cloned().unwrap_or_default(),
+        device: Some(device.clone()),
+        ..RunOptions::default()
+    };
+    program.run_with(&leaves, &options)
 }
 
 fn failed(error: RunError) -> Failure {
     Failure::Run(error.to_string())
+}
+
+/// A process that `mpirun` started is one device.
+#[cfg(feature = "mpi")]
+mod mpi {
+    use super::{Failure, Literal, Program, Results, RunArgs, call_one, failed, feeds};
+    use brolga_runtime::devices::Mpi;
+    use std::time::Duration;
+
+    /// Processes do not notice by themselves that everybody waits.
+    const LIMIT: Duration = Duration::from_secs(300);
+
+    /// Whether `mpirun` started this process: what Open MPI, and what MPICH and its kin, tell it.
+    pub fn is_one_of_several() -> bool {
+        ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].iter().any(|name| std::env::var_os(name).is_some())
+    }
+
+    /// Calls a compiled program as this process's device. The other processes end with it where it fails.
+    pub fn call(args: &RunArgs, program: &Program, inputs: &[Vec<Literal>]) -> Result<Results, Failure> {
+        let (replicas, partitions) = (args.replicas as usize, args.partitions as usize);
+        let feeds = feeds::feeds(args, replicas * partitions)?;
+        let device = Mpi::connect(replicas, partitions, Some(args.timeout().unwrap_or(LIMIT))).map_err(failed)?;
+        let number = device.place().device;
+        let outcome = call_one(args, program, &device, inputs.get(number), feeds.get(number));
+        if let Err(error) = &outcome {
+            device.fail(&error.to_string());
+        }
+        Ok(vec![(number, outcome.map_err(|e| Failure::Run(format!("device {number}: {e}")))?)])
+    }
 }

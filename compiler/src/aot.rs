@@ -19,6 +19,7 @@
 //! as a dependency; with a checked-in object ([`Builder::object`]) the compiler is still what makes the bindings.
 
 use crate::codegen::target::TargetOptions;
+use crate::collective::Grid;
 use crate::front::{self, Argument, ReadOptions};
 use crate::object::{c_header, read_descriptors, rust_bindings, static_archive};
 use crate::{CompileOptions, compile, compile_sizes, shape, symbol_name};
@@ -135,6 +136,13 @@ impl Builder {
     /// An object that was compiled before, checked in perhaps, instead of a module. It must be for Cargo's target.
     pub fn object(&mut self, path: impl Into<PathBuf>) -> &mut Builder {
         self.source = Some(Source::Object(path.into()));
+        self
+    }
+
+    /// Compiles for so many replicas, and partitions of each, instead of those that the program says or its groups name.
+    /// Who runs it says by [`RunOptions::device`](brolga_runtime::RunOptions::device) which device a run is.
+    pub fn devices(&mut self, replicas: usize, partitions: usize) -> &mut Builder {
+        self.options.devices = Some(Grid { replicas, partitions });
         self
     }
 

@@ -296,3 +296,97 @@ fn what_is_computed_between_start_and_done_does_not_wait() {
     assert_eq!(results.expect("it runs"), vec![vec![floats(&[3.0; 8])]; 2]);
     assert!(time < 2 * pause, "the pauses followed each other: {time:?}");
 }
+
+/// A file that `tools/devices/export.py` wrote.
+fn exported(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("devices").join(name);
+    std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn exported_text(name: &str) -> String {
+    String::from_utf8(exported(name)).expect("text")
+}
+
+/// The elements of an `.npy` file of `f32`.
+fn numbers(name: &str) -> Vec<f32> {
+    let bytes = exported(name);
+    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    bytes[start..].as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+}
+
+#[test]
+fn data_parallel_training_has_the_losses_of_the_whole_batch() {
+    let stored: Vec<f32> = exported_text("losses.txt").lines().map(|l| l.parse().expect("a number")).collect();
+    let (x, y) = (numbers("x.npy"), numbers("y.npy"));
+    for replicas in [1usize, 2, 4] {
+        let program = compiled(&exported_text(&format!("train_{replicas}.hlo")), &CompileOptions::default());
+        let [r, p] = program.descriptor().devices;
+        assert_eq!((r * p) as usize, replicas);
+        let shape = |i: usize| program.descriptor().parameters[i].shape.dims.clone();
+        let part = |all: &[f32], d: usize| {
+            let n = all.len() / replicas;
+            all[d * n..(d + 1) * n].to_vec()
+        };
+        let mut arguments: Vec<Vec<ArrayLiteral>> = (0..replicas)
+            .map(|d| {
+                let parts = [numbers("w1.npy"), numbers("b1.npy"), numbers("w2.npy"), part(&x, d), part(&y, d)];
+                parts.iter().enumerate().map(|(i, a)| ArrayLiteral::from_elements(&shape(i), a)).collect()
+            })
+            .collect();
+        let devices = Devices::local(r as usize, p as usize).expect("few devices");
+        for (step, want) in stored.iter().enumerate() {
+            let lent: Vec<Vec<&ArrayLiteral>> = arguments.iter().map(|a| a.iter().collect()).collect();
+            let results = devices.run(&program, &lent, &RunOptions::default()).expect("a step");
+            for (own, mut new) in arguments.iter_mut().zip(results) {
+                let loss = new.pop().expect("a loss").as_slice::<f32>()[0];
+                assert!(
+                    (loss - want).abs() <= 1e-5,
+                    "{replicas} replicas, step {step}: {loss}, one replica has {want}"
+                );
+                own.splice(..3, new);
+            }
+        }
+    }
+    assert!(stored.last() < stored.first());
+}
+
+#[test]
+fn sharded_programs_of_jax_run() {
+    let options = CompileOptions { strict_rounding: true, ..CompileOptions::default() };
+    for name in ["layer_spmd.hlo", "shard_map.hlo", "train_2.hlo", "train_4.hlo"] {
+        let module = text::parse(&exported_text(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let grid = Grid::needed(&module);
+        assert!(grid.devices() > 1, "{name}");
+        let source = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("devices").join(name));
+        assert!(source.is_ok_and(|s| s.contains("all-reduce")), "{name}");
+        // Sums of products may differ in their last bits between the engines, so these are compared by value below.
+        if name == "shard_map.hlo" {
+            assert_eq!(check(&module, grid, 3, &options), Outcome::Agrees, "{name}");
+        }
+    }
+    // relu(x w1) w2 over a mesh of 2 x 4, against the same in one piece.
+    let program = compiled(&exported_text("layer_spmd.hlo"), &options);
+    let value = |i: usize| ((i * 37 % 23) as f32 - 11.0) / 8.0;
+    let [x, w1, w2] = [8 * 16, 16 * 32, 32 * 16].map(|n| (0..n).map(value).collect::<Vec<f32>>());
+    let arguments: Vec<Vec<ArrayLiteral>> = (0..8)
+        .map(|d| {
+            let (batch, model) = (d / 4, d % 4);
+            let columns: Vec<f32> = (0..16).flat_map(|r| w1[r * 32 + model * 8..][..8].to_vec()).collect();
+            vec![
+                ArrayLiteral::from_elements(&[4, 16], &x[batch * 64..][..64]),
+                ArrayLiteral::from_elements(&[16, 8], &columns),
+                ArrayLiteral::from_elements(&[8, 16], &w2[model * 128..][..128]),
+            ]
+        })
+        .collect();
+    let lent: Vec<Vec<&ArrayLiteral>> = arguments.iter().map(|a| a.iter().collect()).collect();
+    let results = Devices::local(1, 8).and_then(|d| d.run(&program, &lent, &RunOptions::default())).expect("it runs");
+    for (d, result) in results.iter().enumerate() {
+        for (i, got) in result[0].as_slice::<f32>().iter().enumerate() {
+            let (row, column) = (d / 4 * 4 + i / 16, i % 16);
+            let hidden = |h: usize| (0..16).map(|k| f64::from(x[row * 16 + k] * w1[k * 32 + h])).sum::<f64>().max(0.0);
+            let want: f64 = (0..32).map(|h| hidden(h) * f64::from(w2[h * 16 + column])).sum();
+            assert!((f64::from(*got) - want).abs() < 1e-3, "device {d}, element {i}: {got}, want {want}");
+        }
+    }
+}

@@ -149,13 +149,13 @@ impl Board {
                     Awaited::Value(..) => "no device ever sends what is to be received here",
                     _ => "some device of the group never comes to this collective",
                 };
-                break Err(self.give_up(&mut state, device, format!("{what}: every device waits, and {why}")));
+                break Err(self.give_up(&mut state, device, format!("every device waits, and {why}")));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             state = match left {
                 Some(Duration::ZERO) => {
                     let limit = self.timeout.unwrap_or_default();
-                    let mut failure = self.give_up(&mut state, device, format!("{what}: nobody came within {limit:?}"));
+                    let mut failure = self.give_up(&mut state, device, format!("nobody came within {limit:?}"));
                     failure.code = Status::TimedOut.code();
                     break Err(failure);
                 }
