@@ -241,11 +241,22 @@ fn unknown_targets_are_refused() {
 }
 
 #[test]
-fn several_devices_are_interpreted() {
+fn several_devices_run_in_every_engine() {
     let inputs = ["--replicas", "2", "--input", "f32[3]={1,2,3}", "--input", "f32[3]={4,5,6}"];
-    let output = brolga(&[&["run", "-", "--engine", "interp"], &inputs[..]].concat(), DOUBLE);
-    assert_eq!(stdout(&output), "device 0\nf32[3] {2, 4, 6}\ndevice 1\nf32[3] {8, 10, 12}\n", "{}", stderr(&output));
-    assert_eq!(status(&brolga(&[&["run", "-", "--engine", "jit"], &inputs[..]].concat(), DOUBLE)), 3);
+    for engine in ["interp", "jit", "aot"] {
+        let output = brolga(&[&["run", "-", "--engine", engine], &inputs[..]].concat(), DOUBLE);
+        let want = "device 0\nf32[3] {2, 4, 6}\ndevice 1\nf32[3] {8, 10, 12}\n";
+        assert_eq!(stdout(&output), want, "{engine}: {}", stderr(&output));
+    }
+    let object = folder("devices").join("double.o");
+    let object = object.to_str().unwrap();
+    let compiled = brolga(&["compile", "-", "--replicas", "2", "-o", object], DOUBLE);
+    assert_eq!(status(&compiled), 0, "{}", stderr(&compiled));
+    let run = brolga(&[&["run", object, "--device-timeout", "60"], &inputs[..]].concat(), "");
+    assert_eq!(status(&run), 0, "{}", stderr(&run));
+    let alone = brolga(&["run", object, "--input", "f32[3]={1,2,3}"], "");
+    assert_eq!(status(&alone), 1);
+    assert!(stderr(&alone).contains("compiled for 2 replicas of 1 partitions"), "{}", stderr(&alone));
 }
 
 #[test]

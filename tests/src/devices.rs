@@ -367,11 +367,7 @@ impl Writer {
                 let shapes: Vec<String> = like.iter().map(Value::shape).collect();
                 let tuple = self.name();
                 let (names, shapes) = (names.join(", "), shapes.join(", "));
-                if like.len() == 1 {
-                    self.line(&format!("{tuple} = ({shapes}) all-reduce({names}), {who}, to_apply={reducer}"));
-                } else {
-                    self.line(&format!("{tuple} = ({shapes}) all-reduce({names}), {who}, to_apply={reducer}"));
-                }
+                self.line(&format!("{tuple} = ({shapes}) all-reduce({names}), {who}, to_apply={reducer}"));
                 for (k, v) in like.into_iter().enumerate() {
                     self.emit(v.ty, v.dims, &format!("get-tuple-element({tuple}), index={k}"));
                 }

@@ -196,6 +196,9 @@ enum Fault {
     Shape,
 }
 
+/// A device, what it saw of a fault, and after how long.
+type Seen = (usize, Result<(), RunError>, Duration);
+
 /// Loads a program whose custom calls fail as told, on device 1 at one of its steps.
 fn faulty(object: &[u8], fault: Fault, at: u32, limit: Duration) -> Program {
     let mut calls = CustomCalls::new();
@@ -239,7 +242,7 @@ fn a_fault_on_one_device_is_an_error_on_all_within_the_limit() {
         let at = rng.below(6) as u32;
         let program = faulty(&right, fault, at, limit);
         let other = if fault == Fault::Shape { faulty(&wrong[at as usize], fault, at, limit) } else { program.clone() };
-        let results: std::sync::Mutex<Vec<(usize, Result<(), RunError>, Duration)>> = std::sync::Mutex::default();
+        let results: std::sync::Mutex<Vec<Seen>> = std::sync::Mutex::default();
         let outcome = devices.run_each(|device| {
             let number = device.place().device;
             let options = RunOptions { device: Some(device.clone()), ..RunOptions::default() };

@@ -230,7 +230,7 @@ impl Member<'_> {
             let mut out = Vec::with_capacity(arrays.len());
             for array in &arrays {
                 let (bytes, after) = rest.split_at_checked(array.bytes().len())?;
-                out.push(Literal::Array(ArrayLiteral::from_bytes(&array.shape(), bytes)?));
+                out.push(Literal::Array(ArrayLiteral::from_bytes(array.shape(), bytes)?));
                 rest = after;
             }
             Some(out)

@@ -150,6 +150,7 @@ typedef struct brolga_descriptor {{
     uint32_t module_name_offset, module_name_length;
     uint32_t entry_offset, entry_length;
     uint32_t open_count, open_offset; /* brolga_open each: of an object for several sizes */
+    uint32_t replicas, partitions;    /* the devices that the program runs on */
 }} brolga_descriptor;
 
 /* A program. */

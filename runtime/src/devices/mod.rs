@@ -26,7 +26,8 @@
 //!     device.exchange(&sum, &[(&shape, &own)], &mut [(&shape, &mut all)])?;
 //!     Ok::<_, brolga_runtime::services::Failure>(all)
 //! })?;
-//! assert_eq!(results, [[1i32, 20].map(i32::to_ne_bytes).concat(), [1i32, 20].map(i32::to_ne_bytes).concat()]);
+//! let sums = [1i32, 20].map(i32::to_ne_bytes);
+//! assert_eq!(results, [sums.as_flattened(), sums.as_flattened()]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
