@@ -2,6 +2,7 @@
 
 use brolga_compiler::collective::Grid;
 use brolga_compiler::hlo::Category;
+use brolga_compiler::interp::{Options, run_devices};
 use brolga_compiler::{CompileOptions, compile, text};
 use brolga_runtime::devices::Devices;
 use brolga_runtime::loader::LoadOptions;
@@ -166,6 +167,28 @@ fn programs_exchange_over_channels() {
     let ended = devices.run_programs(&[&sender, &waits], &[vec![&x], vec![]], &RunOptions::default());
     let ended = ended.expect_err("nobody sends over channel 5").to_string();
     assert!(ended.contains("no device ever sends"), "{ended}");
+}
+
+#[test]
+fn a_context_is_used_once() {
+    let text = "HloModule m\nENTRY e {\n  t = token[] after-all()\n  r = (f32[2], u32[], token[]) recv(t), channel_id=4\n  d \
+                = (f32[2], token[]) recv-done(r), channel_id=4\n  a = (f32[2], token[]) recv-done(r), channel_id=4\n  x = \
+                f32[2] get-tuple-element(d), index=0\n  y = f32[2] get-tuple-element(a), index=0\n  ROOT z = f32[2] add(x, \
+                y)\n}\n";
+    let module = text::parse(text).expect("the program parses");
+    let refused = compile(
+        &module,
+        &CompileOptions { devices: Some(Grid { replicas: 2, partitions: 1 }), ..CompileOptions::default() },
+    );
+    assert!(refused.is_err_and(|e| e.to_string().contains("recv.context")));
+    // The interpreter meets the second use when the first has been answered.
+    let pairs = "channel_id=4, frontend_attributes={_xla_send_recv_source_target_pairs=\"{{0,1},{1,0}}\"}";
+    let send = "  c = f32[2] constant({1,2})\n  s = (f32[2], u32[], token[]) send(c, t), channel_id=4\n  e = token[] \
+                send-done(s), channel_id=4\n  d = (";
+    let ring = text.replace("  d = (", send).replace("channel_id=4", pairs);
+    let ring = text::parse(&ring).expect("the program parses");
+    let error = run_devices(&ring, &[vec![], vec![]], 2, 1, &Options::default()).expect_err("the context is gone");
+    assert!(error.to_string().contains("used a second time"), "{error}");
 }
 
 /// Six all-reduces, each after a custom call that is told its number and the replica.

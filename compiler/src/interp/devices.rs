@@ -64,8 +64,8 @@ struct Member<'a> {
     device: &'a Device,
     number: usize,
     grid: Grid,
-    /// What each `recv` waits for; nothing where nobody sends to this device.
-    requests: Vec<Option<(Route, u64)>>,
+    /// The contexts of all `recv`s, each there until it is used: what it waits for, nothing where nobody sends to this device.
+    requests: Vec<Option<Option<(Route, u64)>>>,
 }
 
 /// The routes of a transfer on which a device is at an end, 0 to send and 1 to receive.
@@ -102,13 +102,15 @@ impl Host for Member<'_> {
     fn begin_recv(&mut self, inst: &Instruction) -> Result<u32> {
         let route = routes(inst, self.grid, self.number, 1)?.pop();
         let request = route.map(|route| Ok((route, self.device.request(route)?))).transpose();
-        self.requests.push(request.map_err(|e: brolga_runtime::services::Failure| execution(inst, e.message))?);
+        let request = request.map_err(|e: brolga_runtime::services::Failure| execution(inst, e.message))?;
+        self.requests.push(Some(request));
         u32::try_from(self.requests.len() - 1).map_err(|_| unsupported(inst, "so many transfers"))
     }
 
     fn recv(&mut self, inst: &Instruction, request: u32) -> Result<Literal> {
         let request = self.requests.get_mut(request as usize);
-        let request = request.ok_or_else(|| invalid(inst, "a transfer that no recv began"))?.take();
+        let request = request.ok_or_else(|| invalid(inst, "a transfer that no recv began"))?;
+        let request = request.take().ok_or_else(|| execution(inst, "the context of a recv is used a second time"))?;
         let shape =
             inst.shape.as_tuple().and_then(|t| t.first()).ok_or_else(|| invalid(inst, "a transfer of nothing"))?;
         let Some((route, number)) = request else {

@@ -171,6 +171,11 @@ fn transferred(c: &Computation, id: InstructionId) -> Result<(Arrays<'_>, Arrays
             if c.root == id || c.order.iter().any(|i| early(&i)) {
                 return Err(unsupported(inst, "compiling a recv that is handed on before it is done"));
             }
+            let ends = |i: &&InstructionId| c.instructions[**i].operands.contains(&id);
+            if c.order.iter().filter(ends).count() > 1 {
+                let message = "expected one recv-done, found several that use the context of this recv".to_owned();
+                return Err(Error::Invalid { site: site(inst), constraint: "recv.context", message });
+            }
             (Vec::new(), outputs(c, id))
         }
         _ => (outputs(c, received(c, inst)?), outputs(c, id)),
