@@ -1,8 +1,8 @@
 //! `brolga run` on several devices: a thread each.
 
-use crate::args::{Engine, RunArgs};
+use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::run::{by_disk, compile_options, note_refusal, parameter_shapes, show, write_outputs};
+use crate::run::{compiled, flat, object, parameter_shapes, show, whole, write_outputs};
 use crate::source::{Input, Source, load};
 use crate::{feeds, input, output, program};
 use brolga_compiler::hlo::Module;
@@ -19,19 +19,11 @@ pub fn run(args: &RunArgs, devices: usize) -> Result<(), Failure> {
             let inputs = inputs(args, devices, &parameter_shapes(&module), source.inputs())?;
             run_module(args, devices, &module, &source, &inputs)?
         }
-        Input::Object(_) if args.engine == Engine::Interp => {
-            return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
-        }
         Input::Object(bytes) => {
-            let program =
-                program::choose(&program::load_sizes(&bytes, args.strict_symbols)?, &args.shapes, &args.input)?;
-            let leaves = &program.descriptor().parameters;
-            let parameters: Vec<Shape> = leaves.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
+            let (program, parameters) = object(args, &bytes)?;
             let inputs = inputs(args, devices, &parameters, &[])?;
-            // An object knows the leaves of its results only, so several come as one flat tuple.
-            let tuple = |mut list: Vec<Literal>| if list.len() == 1 { list.remove(0) } else { Literal::Tuple(list) };
             let results = call(args, devices, &program, &inputs)?;
-            results.into_iter().map(|(d, r)| (d, tuple(r.into_iter().map(Literal::Array).collect()))).collect()
+            results.into_iter().map(|(d, leaves)| (d, flat(leaves))).collect()
         }
     };
     for (device, result) in &results {
@@ -57,22 +49,10 @@ fn run_module(
     source: &Arc<Source>,
     inputs: &[Vec<Literal>],
 ) -> Result<Vec<(usize, Literal)>, Failure> {
-    if args.engine != Engine::Interp {
-        match brolga_compiler::compile(module, &compile_options(args)) {
-            Ok(artifact) => {
-                let object = if args.engine == Engine::Aot { by_disk(&artifact.object)? } else { artifact.object };
-                let program = program::load(&object, args.strict_symbols)?;
-                let shape = module.entry().result_shape();
-                let whole = |leaves: Vec<ArrayLiteral>| {
-                    Literal::from_arrays(shape, &mut leaves.into_iter()).ok_or_else(|| {
-                        Failure::Run("the compiled program has other results than the module".to_owned())
-                    })
-                };
-                let results = call(args, devices, &program, inputs)?;
-                return results.into_iter().map(|(d, leaves)| Ok((d, whole(leaves)?))).collect();
-            }
-            Err(error) => note_refusal(args, error, source)?,
-        }
+    if let Some(program) = compiled(args, module, source)? {
+        program::report_undefined(program.undefined_symbols(), args.strict_symbols)?;
+        let results = call(args, devices, &program, inputs)?;
+        return results.into_iter().map(|(d, leaves)| Ok((d, whole(module, leaves)?))).collect();
     }
     let (replicas, partitions) = (args.replicas as usize, args.partitions as usize);
     let options = interp::Options { timeout: args.timeout(), ..interp::Options::default() };
@@ -86,7 +66,6 @@ type Results = Vec<(usize, Vec<ArrayLiteral>)>;
 
 /// Calls a compiled program on each device of this process.
 fn call(args: &RunArgs, devices: usize, program: &Program, inputs: &[Vec<Literal>]) -> Result<Results, Failure> {
-    program::report_undefined(program.undefined_symbols(), args.strict_symbols)?;
     #[cfg(feature = "mpi")]
     if mpi::is_one_of_several() {
         return mpi::call(args, program, inputs);

@@ -52,7 +52,7 @@ pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
 }
 
 /// Options of the compiler for a run.
-pub fn compile_options(args: &RunArgs) -> CompileOptions {
+fn compile_options(args: &RunArgs) -> CompileOptions {
     let (parallel_grain, wide_work) = (args.parallel_grain, args.wide_work);
     let devices = Some(Grid { replicas: args.replicas as usize, partitions: args.partitions as usize });
     CompileOptions { parallel_grain, wide_work, devices, ..CompileOptions::default() }
@@ -75,8 +75,7 @@ fn run_sizes(args: &RunArgs, options: &RunOptions, sizes: &[ReadOptions]) -> Res
     if args.engine != Engine::Interp {
         match compile_sizes(&modules, &open, &compile_options(args)) {
             Ok(artifact) => {
-                let object = if args.engine == Engine::Aot { by_disk(&artifact.object)? } else { artifact.object };
-                let sizes = program::load_sizes(&object, args.strict_symbols)?;
+                let sizes = program::load_sizes(&bytes_to_load(args, artifact.object)?, args.strict_symbols)?;
                 let program = sizes.select(&wanted).map_err(|e| Failure::Size(e.to_string()))?;
                 return run_compiled(options, module, program, &inputs, args.strict_symbols);
             }
@@ -87,13 +86,24 @@ fn run_sizes(args: &RunArgs, options: &RunOptions, sizes: &[ReadOptions]) -> Res
 }
 
 /// Whether a program that the compiler refused is interpreted instead; says so.
-pub fn note_refusal(args: &RunArgs, error: Error, source: &Arc<Source>) -> Result<(), Failure> {
+fn note_refusal(args: &RunArgs, error: Error, source: &Arc<Source>) -> Result<(), Failure> {
     match error {
         Error::Unsupported { .. } if args.engine == Engine::Auto => {
             eprintln!("note: interpreted, because the compiler refused: {error}");
             Ok(())
         }
         error => Err(Failure::program(error, source)),
+    }
+}
+
+/// The program of a module, unless the interpreter is to run it.
+pub fn compiled(args: &RunArgs, module: &Module, source: &Arc<Source>) -> Result<Option<Program>, Failure> {
+    if args.engine == Engine::Interp {
+        return Ok(None);
+    }
+    match brolga_compiler::compile(module, &compile_options(args)) {
+        Ok(artifact) => program::load(&bytes_to_load(args, artifact.object)?, args.strict_symbols).map(Some),
+        Err(error) => note_refusal(args, error, source).map(|()| None),
     }
 }
 
@@ -104,15 +114,8 @@ fn run_module(
     source: &Arc<Source>,
     inputs: &[Literal],
 ) -> Result<Literal, Failure> {
-    if args.engine != Engine::Interp {
-        match brolga_compiler::compile(module, &compile_options(args)) {
-            Ok(artifact) => {
-                let object = if args.engine == Engine::Aot { by_disk(&artifact.object)? } else { artifact.object };
-                let program = program::load(&object, args.strict_symbols)?;
-                return run_compiled(options, module, &program, inputs, args.strict_symbols);
-            }
-            Err(error) => note_refusal(args, error, source)?,
-        }
+    if let Some(program) = compiled(args, module, source)? {
+        return run_compiled(options, module, &program, inputs, args.strict_symbols);
     }
     interpret(args, options, module, source, inputs)
 }
@@ -141,31 +144,47 @@ fn run_compiled(
     strict: bool,
 ) -> Result<Literal, Failure> {
     program::report_undefined(program.undefined_symbols(), strict)?;
-    let mut leaves = call(program, inputs, options)?.into_iter();
-    Literal::from_arrays(module.entry().result_shape(), &mut leaves)
-        .ok_or_else(|| Failure::Run("the compiled program has other results than the module".to_owned()))
+    whole(module, call(program, inputs, options)?)
 }
 
-/// Writes an object to a file and reads it back.
-pub fn by_disk(object: &[u8]) -> Result<Vec<u8>, Failure> {
+/// The bytes of an object, written to a file and read back where that is asked for.
+fn bytes_to_load(args: &RunArgs, object: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    if args.engine != Engine::Aot {
+        return Ok(object);
+    }
     let path = std::env::temp_dir().join(format!("brolga-{}.o", std::process::id()));
     let result = std::fs::write(&path, object).and_then(|()| std::fs::read(&path));
     let _ = std::fs::remove_file(&path);
     result.map_err(|e| Failure::file(&path, e))
 }
 
-/// Runs an object; an object knows the leaves of its results only, so several come as one flat tuple.
-fn run_object(args: &RunArgs, options: &RunOptions, bytes: &[u8]) -> Result<Literal, Failure> {
+/// The program of an object that the inputs have the sizes of, and the shapes of its parameters.
+pub fn object(args: &RunArgs, bytes: &[u8]) -> Result<(Program, Vec<Shape>), Failure> {
     if args.engine == Engine::Interp {
         return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
     }
     let program = program::choose(&program::load_sizes(bytes, args.strict_symbols)?, &args.shapes, &args.input)?;
     program::report_undefined(program.undefined_symbols(), args.strict_symbols)?;
-    let parameters: Vec<Shape> =
-        program.descriptor().parameters.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
+    let parameters = program.descriptor().parameters.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
+    Ok((program, parameters))
+}
+
+fn run_object(args: &RunArgs, options: &RunOptions, bytes: &[u8]) -> Result<Literal, Failure> {
+    let (program, parameters) = object(args, bytes)?;
     let inputs = input::gather(&args.input, &parameters)?;
-    let mut results: Vec<Literal> = call(&program, &inputs, options)?.into_iter().map(Literal::Array).collect();
-    Ok(if results.len() == 1 { results.remove(0) } else { Literal::Tuple(results) })
+    Ok(flat(call(&program, &inputs, options)?))
+}
+
+/// The result of a module from its leaves.
+pub fn whole(module: &Module, leaves: Vec<ArrayLiteral>) -> Result<Literal, Failure> {
+    Literal::from_arrays(module.entry().result_shape(), &mut leaves.into_iter())
+        .ok_or_else(|| Failure::Run("the compiled program has other results than the module".to_owned()))
+}
+
+/// The result of an object: it knows the leaves only, so several come as one flat tuple.
+pub fn flat(leaves: Vec<ArrayLiteral>) -> Literal {
+    let mut list: Vec<Literal> = leaves.into_iter().map(Literal::Array).collect();
+    if list.len() == 1 { list.remove(0) } else { Literal::Tuple(list) }
 }
 
 /// Calls a compiled program on the leaves of `inputs`.

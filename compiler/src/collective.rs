@@ -9,7 +9,7 @@ use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, Module, Modul
 use crate::shape::{parse_replica_groups, parse_source_target_pairs};
 use crate::{Error, Result, Site};
 use brolga_runtime::ArrayShape;
-use brolga_runtime::devices::{Collective, MAX_DEVICES, Operation, Reduction};
+use brolga_runtime::devices::{Collective, MAX_DEVICES, Operation, Reduction, supports};
 
 /// How many replicas there are, and partitions of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +41,23 @@ fn invalid(inst: &Instruction, constraint: &'static str, message: impl Into<Stri
     Error::Invalid { site: site(inst), constraint, message: message.into() }
 }
 
-/// Whether an operation, or its asynchronous start, exchanges values by groups or pairs.
-fn exchanges(opcode: Opcode) -> bool {
-    use Opcode::*;
-    let starts = matches!(opcode, AllReduceStart | AllGatherStart | CollectivePermuteStart);
-    starts || operation(opcode, false).is_some()
+/// Whether an operation begins an exchange that another one ends.
+pub fn starts(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::AllReduceStart | Opcode::AllGatherStart | Opcode::CollectivePermuteStart)
+}
+
+/// Whether an operation ends an exchange that another one began.
+pub fn ends(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::AllReduceDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone)
+}
+
+/// Whether a start says that it keeps its operands before its results; an `all-reduce-start` may be its results alone.
+pub fn keeps_operands(inst: &Instruction) -> bool {
+    match inst.opcode {
+        Opcode::AllGatherStart | Opcode::CollectivePermuteStart => true,
+        Opcode::AllReduceStart => inst.operands.len() == 1 && inst.shape.as_tuple().is_some_and(|t| t.len() == 2),
+        _ => false,
+    }
 }
 
 /// The runtime's name for an operation.
@@ -106,7 +118,7 @@ impl Grid {
                     }
                     _ => continue,
                 },
-                op if exchanges(op) => {
+                op if operation(op, false).is_some() => {
                     let listed = groups(inst).unwrap_or_default();
                     let everyone = listed.is_empty().then(|| everyone(computation, inst)).flatten();
                     (numbering(inst), listed.into_iter().flatten().max().or(everyone.map(|n| n - 1)))
@@ -244,9 +256,12 @@ pub fn check_shapes(
     let size = |a: &ArrayShape| a.dims.get(collective.dimension).copied();
     for members in collective.groups.iter().map(Vec::len) {
         let n = members as i64;
+        let times = |a: &ArrayShape| size(a).and_then(|s| s.checked_mul(n));
         let fits = match collective.operation {
-            Operation::AllGather => operands.iter().zip(results).all(|(a, r)| size(a).map(|s| s * n) == size(r)),
-            Operation::ReduceScatter => operands.iter().zip(results).all(|(a, r)| size(r).map(|s| s * n) == size(a)),
+            Operation::AllGather => operands.iter().zip(results).all(|(a, r)| size(r).is_some() && times(a) == size(r)),
+            Operation::ReduceScatter => {
+                operands.iter().zip(results).all(|(a, r)| size(a).is_some() && times(r) == size(a))
+            }
             Operation::AllToAll => operands.iter().all(|a| size(a).is_some_and(|s| s % n == 0)),
             Operation::AllToAllTuple => operands.len() == members,
             _ => true,
@@ -286,6 +301,17 @@ pub fn reduction(module: &Module, computation: ComputationId) -> Option<Reductio
         Opcode::Or => Reduction::Or,
         Opcode::Xor => Reduction::Xor,
         _ => return None,
+    })
+}
+
+/// Whether the runtime exchanges every operand of a collective, or of its start, as it is: arrays whose size is known, and
+/// where they are combined, of types that the runtime combines so.
+pub fn runtime_combines(module: &Module, computation: &Computation, inst: &Instruction) -> bool {
+    let callee = inst.attrs.computation(AttrKey::ToApply);
+    let reduction = callee.and_then(|c| reduction(module, c));
+    inst.operands.iter().all(|&o| {
+        let array = computation.instructions[o].shape.as_array().filter(|a| !a.is_dynamic());
+        array.is_some_and(|a| callee.is_none() || reduction.is_some_and(|r| supports(r, a.ty)))
     })
 }
 

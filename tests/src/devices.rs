@@ -76,10 +76,7 @@ pub fn check(module: &Module, grid: Grid, seed: u64, options: &CompileOptions) -
     let artifact = match compile(module, &options) {
         Ok(artifact) => artifact,
         Err(Error::Unsupported { feature, .. }) => return Outcome::Unsupported(feature),
-        Err(e) if want.is_err() => {
-            let _ = e;
-            return Outcome::Agrees;
-        }
+        Err(_) if want.is_err() => return Outcome::Agrees,
         Err(e) => return Outcome::Differs(format!("the compiler: {e}")),
     };
     let devices = match Devices::local(grid.replicas, grid.partitions) {

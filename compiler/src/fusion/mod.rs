@@ -21,4 +21,4 @@ mod order;
 mod plan;
 
 pub use plan::{ComputationPlan, Group, GroupKind, Step, plan};
-pub(crate) use plan::{CumulativeWindow, cumulative_window, ends, is_splat, own_cost, reduced_dims, starts, written};
+pub(crate) use plan::{CumulativeWindow, cumulative_window, is_splat, own_cost, reduced_dims, written};

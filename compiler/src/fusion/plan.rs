@@ -1,6 +1,7 @@
 //! The plan of one computation.
 
 use super::grow::Grower;
+use crate::collective::{ends, keeps_operands, starts};
 use crate::error::{Error, Result, Site};
 use crate::hlo::{AttrKey, Category};
 use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
@@ -120,16 +121,6 @@ pub(super) fn is_call(op: Opcode) -> bool {
     calls || starts(op) || ends(op) || matches!(op, Send | Recv | RecvDone) || op.category() == Category::Collective
 }
 
-/// Whether an operation begins an exchange that another one ends.
-pub(crate) fn starts(op: Opcode) -> bool {
-    matches!(op, Opcode::AllReduceStart | Opcode::AllGatherStart | Opcode::CollectivePermuteStart)
-}
-
-/// Whether an operation ends an exchange that another one began.
-pub(crate) fn ends(op: Opcode) -> bool {
-    matches!(op, Opcode::AllReduceDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone)
-}
-
 /// The leaves that a call writes, in order, tokens included: of the state of an exchange or a transfer, what its end takes.
 pub(crate) fn written(c: &Computation, id: InstructionId) -> Vec<Leaf> {
     let inst = &c.instructions[id];
@@ -137,18 +128,12 @@ pub(crate) fn written(c: &Computation, id: InstructionId) -> Vec<Leaf> {
     let leaves = match (inst.opcode, inst.shape.as_tuple()) {
         // The context stands between the value and the token.
         (Opcode::Send | Opcode::Recv, Some([value, ..])) => value.leaf_count()..value.leaf_count() + 1,
-        (op, Some([operands, results, ..])) if starts(op) && keeps_operands(inst) => {
+        (_, Some([operands, results, ..])) if keeps_operands(inst) => {
             operands.leaf_count()..operands.leaf_count() + results.leaf_count()
         }
         _ => all,
     };
     leaves.map(|leaf| resolve(c, (id, leaf))).collect()
-}
-
-/// Whether the state of a start holds its operands before its results: an `all-reduce-start` may be its results alone.
-fn keeps_operands(inst: &Instruction) -> bool {
-    let pair = inst.operands.len() == 1 && inst.shape.as_tuple().is_some_and(|t| t.len() == 2);
-    inst.opcode != Opcode::AllReduceStart || pair
 }
 
 /// Whether an instruction, or one in a computation that it calls, does something besides computing its results.

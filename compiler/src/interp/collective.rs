@@ -4,6 +4,7 @@ use super::index::product;
 use super::value::Value;
 use super::{Context, accepts, invalid, movement, unsupported};
 use crate::Result;
+use crate::collective::keeps_operands;
 use crate::hlo::{AttrKey, Instruction, Opcode};
 use crate::shape::parse_source_target_pairs;
 use brolga_runtime::{ArrayLiteral, ElementType, Literal, Shape};
@@ -57,15 +58,6 @@ pub(super) fn op(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -> 
         return Err(unsupported(inst, format!("'{}' over several devices", inst.opcode)));
     }
     Ok(value)
-}
-
-/// Whether a start says that it keeps its operand beside its result; an `all-reduce-start` may be its result alone.
-pub(super) fn keeps_operands(inst: &Instruction) -> bool {
-    match inst.opcode {
-        Opcode::AllGatherStart | Opcode::CollectivePermuteStart => true,
-        Opcode::AllReduceStart => inst.operands.len() == 1 && inst.shape.as_tuple().is_some_and(|t| t.len() == 2),
-        _ => false,
-    }
 }
 
 /// What the exchange itself yields.

@@ -6,6 +6,7 @@
 use super::value::Value;
 use super::{Context, collective, execution, invalid, movement, new_array, sort, unsupported};
 use crate::Result;
+use crate::collective::keeps_operands;
 use crate::custom_call::{is_fresh_buffer, is_marker};
 use crate::hlo::{AttrKey, AttrValue, Category, ComputationId, Instruction, Module, Opcode, lapack};
 use brolga_runtime::{ArrayLiteral, ElementType, Literal, Scalar, Shape};
@@ -57,9 +58,7 @@ pub(super) fn step(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -
             started(inst, value.clone(), value)
         }
         Opcode::CopyDone => element(inst, operands, 0),
-        Opcode::AllGatherStart | Opcode::AllReduceStart | Opcode::CollectivePermuteStart
-            if collective::keeps_operands(inst) =>
-        {
+        _ if keeps_operands(inst) => {
             let kept = if operands.len() == 1 { operands[0].clone() } else { Value::Tuple(operands.clone()) };
             let result = collective::op(cx, inst, operands)?;
             started(inst, kept, result)

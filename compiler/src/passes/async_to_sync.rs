@@ -9,10 +9,9 @@
 
 use super::Stats;
 use super::rewrite::{Rewriter, rewrite, sort_computations};
-use crate::collective::{Grid, reduction};
+use crate::collective::{Grid, ends, runtime_combines, starts};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Attrs, ComputationId, InstructionId, Module, Opcode};
-use brolga_runtime::devices::supports;
 use brolga_runtime::{Literal, Shape};
 use std::collections::HashSet;
 
@@ -99,20 +98,11 @@ fn overlapping(module: &Module, id: ComputationId) -> HashSet<InstructionId> {
     let mut kept = HashSet::new();
     for &done in &computation.order {
         let instruction = &computation.instructions[done];
-        let ends =
-            matches!(instruction.opcode, Opcode::AllReduceDone | Opcode::AllGatherDone | Opcode::CollectivePermuteDone);
-        let Some(&start) = instruction.operands.first().filter(|_| ends) else { continue };
+        let Some(&start) = instruction.operands.first().filter(|_| ends(instruction.opcode)) else { continue };
         let begins = &computation.instructions[start];
-        let callee = begins.attrs.computation(AttrKey::ToApply);
-        let reduction = callee.and_then(|c| reduction(module, c));
-        let fits = |&o: &InstructionId| {
-            let array = computation.instructions[o].shape.as_array().filter(|a| !a.is_dynamic());
-            array.is_some_and(|a| callee.is_none() || reduction.is_some_and(|r| supports(r, a.ty)))
-        };
-        let starts =
-            matches!(begins.opcode, Opcode::AllReduceStart | Opcode::AllGatherStart | Opcode::CollectivePermuteStart);
-        let plain = begins.attrs.get(AttrKey::SliceSizesPerDevice).is_none() && begins.operands.iter().all(fits);
-        if starts && plain && users[start][..] == [done] && computation.root != start {
+        let in_place = begins.attrs.get(AttrKey::SliceSizesPerDevice).is_some();
+        let plain = starts(begins.opcode) && !in_place && runtime_combines(module, computation, begins);
+        if plain && users[start][..] == [done] && computation.root != start {
             kept.extend([start, done]);
         }
     }

@@ -9,10 +9,10 @@
 use super::Stats;
 use super::expand::formula::slice;
 use super::rewrite::{Rewriter, rewrite};
-use crate::collective::{Grid, describe, reduction};
+use crate::collective::{Grid, describe, runtime_combines};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Module, Opcode};
-use brolga_runtime::devices::{Operation, supports};
+use brolga_runtime::devices::Operation;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Shape};
 
 /// Replaces such reductions.
@@ -25,12 +25,7 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                 return Ok(None);
             }
             let Some(callee) = rw.instruction(i).attrs.computation(AttrKey::ToApply) else { return Ok(None) };
-            let reduction = reduction(rw.module, callee);
-            let known = |&o: &InstructionId| match (reduction, rw.array(o)) {
-                (Some(reduction), Some(array)) => supports(reduction, array.ty) && !array.is_dynamic(),
-                _ => false,
-            };
-            if rw.instruction(i).operands.iter().all(known) {
+            if runtime_combines(rw.module, rw.computation(), rw.instruction(i)) {
                 return Ok(None);
             }
             stats.add("reductions gathered", 1);

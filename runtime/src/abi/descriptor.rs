@@ -3,6 +3,7 @@
 //! A fixed header ([`HEADER_SIZE`] bytes, see [`DescriptorInfo::encode`]) refers by offset to tables of fixed-size
 //! records, to arrays of dimensions and to names, all within the one blob.
 
+use super::coded::coded;
 use super::{IsaFeatures, leaf_byte_size, storage_bits};
 use crate::ArrayShape;
 use std::fmt;
@@ -29,27 +30,15 @@ pub(super) const OPEN_SIZE: usize = 8;
 pub(super) const LEAF_DYNAMIC: u32 = 1;
 pub(super) const LEAF_ROW_MAJOR: u32 = 2;
 
-/// The processor family of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Architecture {
-    /// 64-bit x86.
-    X86_64 = 1,
-    /// 64-bit Arm.
-    Aarch64 = 2,
-    /// 64-bit RISC-V.
-    Riscv64 = 3,
-}
-
-impl Architecture {
-    /// The architecture with the given number.
-    pub const fn from_code(code: u32) -> Option<Architecture> {
-        match code {
-            1 => Some(Architecture::X86_64),
-            2 => Some(Architecture::Aarch64),
-            3 => Some(Architecture::Riscv64),
-            _ => None,
-        }
+coded! {
+    /// The processor family of a program.
+    pub enum Architecture: u32 {
+        /// 64-bit x86.
+        X86_64 = 1,
+        /// 64-bit Arm.
+        Aarch64 = 2,
+        /// 64-bit RISC-V.
+        Riscv64 = 3,
     }
 }
 
@@ -63,26 +52,16 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// Which of the two families of polynomials and multiply-add chains the program computes with. Within one variant
-/// results have the same bits on every machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum NumericVariant {
-    /// Multiplications and additions are rounded separately.
-    #[default]
-    Plain = 0,
-    /// Fused multiply-add.
-    Fma = 1,
-}
-
-impl NumericVariant {
-    /// The variant with the given number.
-    pub const fn from_code(code: u32) -> Option<NumericVariant> {
-        match code {
-            0 => Some(NumericVariant::Plain),
-            1 => Some(NumericVariant::Fma),
-            _ => None,
-        }
+coded! {
+    /// Which of the two families of polynomials and multiply-add chains the program computes with. Within one variant
+    /// results have the same bits on every machine.
+    #[derive(Default)]
+    pub enum NumericVariant: u32 {
+        /// Multiplications and additions are rounded separately.
+        #[default]
+        Plain = 0,
+        /// Fused multiply-add.
+        Fma = 1,
     }
 }
 
@@ -185,30 +164,17 @@ pub struct Alias {
     pub must: bool,
 }
 
-/// How a custom call's function is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum CustomCallAbi {
-    /// `void f(void *out, const void **in)`.
-    Original = 1,
-    /// `void f(void *out, const void **in, XlaCustomCallStatus *status)`.
-    StatusReturning = 2,
-    /// As [`CustomCallAbi::StatusReturning`], with the opaque string and its length before the status.
-    StatusReturningUnified = 3,
-    /// `XLA_FFI_Error *f(XLA_FFI_CallFrame *)`.
-    TypedFfi = 4,
-}
-
-impl CustomCallAbi {
-    /// The kind with the given number.
-    pub const fn from_code(code: u32) -> Option<CustomCallAbi> {
-        match code {
-            1 => Some(CustomCallAbi::Original),
-            2 => Some(CustomCallAbi::StatusReturning),
-            3 => Some(CustomCallAbi::StatusReturningUnified),
-            4 => Some(CustomCallAbi::TypedFfi),
-            _ => None,
-        }
+coded! {
+    /// How a custom call's function is called.
+    pub enum CustomCallAbi: u32 {
+        /// `void f(void *out, const void **in)`.
+        Original = 1,
+        /// `void f(void *out, const void **in, XlaCustomCallStatus *status)`.
+        StatusReturning = 2,
+        /// As [`CustomCallAbi::StatusReturning`], with the opaque string and its length before the status.
+        StatusReturningUnified = 3,
+        /// `XLA_FFI_Error *f(XLA_FFI_CallFrame *)`.
+        TypedFfi = 4,
     }
 }
 

@@ -15,6 +15,7 @@
 //! one `int32_t` for each dimension: its true size. Buffers need the alignment of their element (four bytes at least
 //! where sizes follow), the workspace 64 bytes. Results overlap nothing but the parameters they are declared to alias.
 
+mod coded;
 mod context;
 mod decode;
 mod descriptor;
@@ -22,6 +23,7 @@ mod features;
 mod hash;
 mod service;
 
+pub(crate) use coded::coded;
 pub use context::{Context, ParallelBody, ParallelFor, Resources};
 pub use decode::DescriptorError;
 pub use descriptor::{

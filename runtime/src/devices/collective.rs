@@ -1,40 +1,30 @@
 //! What a collective does, in the words of a call.
 
-/// The operation. The specification's sections have the same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(i64)]
-pub enum Operation {
-    /// Operands of all members, combined element by element.
-    AllReduce = 1,
-    /// Operands of all members, one after another along a dimension.
-    AllGather = 2,
-    /// As [`Operation::AllReduce`], of which each member keeps its part along a dimension.
-    ReduceScatter = 3,
-    /// Part `i` of each member's operand along a dimension goes to member `i`, which joins them along that dimension.
-    AllToAll = 4,
-    /// Operand `i` of each member goes to member `i`, whose result `j` is what member `j` sent.
-    AllToAllTuple = 5,
-    /// The first member's operands.
-    CollectiveBroadcast = 6,
-    /// The operands of the device that a pair says; zeros where no pair names this device as a target.
-    CollectivePermute = 7,
-    /// Rows of each member's input go to the rows of another's output that operands say.
-    RaggedAllToAll = 8,
+use crate::abi::coded;
+
+coded! {
+    /// The operation. The specification's sections have the same names.
+    pub enum Operation: i64 {
+        /// Operands of all members, combined element by element.
+        AllReduce = 1,
+        /// Operands of all members, one after another along a dimension.
+        AllGather = 2,
+        /// As [`Operation::AllReduce`], of which each member keeps its part along a dimension.
+        ReduceScatter = 3,
+        /// Part `i` of each member's operand along a dimension goes to member `i`, which joins them along that dimension.
+        AllToAll = 4,
+        /// Operand `i` of each member goes to member `i`, whose result `j` is what member `j` sent.
+        AllToAllTuple = 5,
+        /// The first member's operands.
+        CollectiveBroadcast = 6,
+        /// The operands of the device that a pair says; zeros where no pair names this device as a target.
+        CollectivePermute = 7,
+        /// Rows of each member's input go to the rows of another's output that operands say.
+        RaggedAllToAll = 8,
+    }
 }
 
 impl Operation {
-    /// Every operation.
-    pub const ALL: &'static [Operation] = &[
-        Operation::AllReduce,
-        Operation::AllGather,
-        Operation::ReduceScatter,
-        Operation::AllToAll,
-        Operation::AllToAllTuple,
-        Operation::CollectiveBroadcast,
-        Operation::CollectivePermute,
-        Operation::RaggedAllToAll,
-    ];
-
     /// The opcode's name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,37 +44,24 @@ impl Operation {
     }
 }
 
-/// How elements are combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(i64)]
-pub enum Reduction {
-    /// Sums.
-    Add = 1,
-    /// Products.
-    Multiply = 2,
-    /// Minima; NaN where either is NaN.
-    Minimum = 3,
-    /// Maxima; NaN where either is NaN.
-    Maximum = 4,
-    /// Bits, or truth values, that both have.
-    And = 5,
-    /// Bits, or truth values, that either has.
-    Or = 6,
-    /// Bits, or truth values, that one of them has.
-    Xor = 7,
-}
-
-impl Reduction {
-    /// Every reduction.
-    pub const ALL: &'static [Reduction] = &[
-        Reduction::Add,
-        Reduction::Multiply,
-        Reduction::Minimum,
-        Reduction::Maximum,
-        Reduction::And,
-        Reduction::Or,
-        Reduction::Xor,
-    ];
+coded! {
+    /// How elements are combined.
+    pub enum Reduction: i64 {
+        /// Sums.
+        Add = 1,
+        /// Products.
+        Multiply = 2,
+        /// Minima; NaN where either is NaN.
+        Minimum = 3,
+        /// Maxima; NaN where either is NaN.
+        Maximum = 4,
+        /// Bits, or truth values, that both have.
+        And = 5,
+        /// Bits, or truth values, that either has.
+        Or = 6,
+        /// Bits, or truth values, that one of them has.
+        Xor = 7,
+    }
 }
 
 /// A collective, the same for each device of a program.
@@ -135,9 +112,9 @@ impl Collective {
         }
         let reduction = match reduction {
             0 => None,
-            code => Some(Reduction::ALL.iter().copied().find(|&r| r as i64 == code)?),
+            code => Some(Reduction::from_code(code)?),
         };
-        let operation = Operation::ALL.iter().copied().find(|&o| o as i64 == operation)?;
+        let operation = Operation::from_code(operation)?;
         let (dimension, line) = (usize::try_from(dimension).ok()?, u32::try_from(line).ok()?);
         let complete = rest.is_empty() && reduction.is_some() == operation.reduces();
         complete.then_some(Collective { operation, reduction, dimension, channel, line, groups })
@@ -165,7 +142,26 @@ impl Collective {
 }
 
 /// The instruction and its line, for messages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Label {
+    operation: Operation,
+    line: u32,
+}
+
+impl Collective {
+    /// What messages call it.
+    pub(super) fn label(&self) -> Label {
+        Label { operation: self.operation, line: self.line }
+    }
+}
+
 impl std::fmt::Display for Collective {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.label().fmt(f)
+    }
+}
+
+impl std::fmt::Display for Label {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.line {
             0 => f.write_str(self.operation.name()),

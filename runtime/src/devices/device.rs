@@ -1,5 +1,6 @@
 //! One device, as a program sees it.
 
+use super::collective::Label;
 use super::link::{Exchange, Link, Message, Route};
 use super::work::{Part, Span};
 use super::{Collective, Place};
@@ -14,10 +15,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
+/// What a program asks of its device: a collective, the shapes of its arrays, the hash of the program, all zero where it has
+/// none, and the buffers.
+pub(crate) struct Ask {
+    pub(crate) collective: Collective,
+    pub(crate) operands: Vec<ArrayShape>,
+    pub(crate) results: Vec<ArrayShape>,
+    pub(crate) program: [u8; 16],
+    pub(crate) part: Part,
+}
+
 struct Inner {
     link: Box<dyn Link>,
     /// Exchanges that were started and not waited for, by the address of their first result.
-    started: Mutex<HashMap<usize, (u64, String)>>,
+    started: Mutex<HashMap<usize, (u64, Label)>>,
 }
 
 impl Device {
@@ -50,80 +61,81 @@ impl Device {
         if !fits {
             return Err(Failure::new("a buffer is not of its shape's size"));
         }
-        let operands = operands.iter().map(|(s, _)| (*s).clone()).collect();
-        let results = results.iter().map(|(s, _)| (*s).clone()).collect();
-        // SAFETY: the slices are borrowed until this returns, which is after the end.
-        let ticket = unsafe { self.begin(collective.clone(), operands, results, [0; 16], part) }?;
-        self.0.link.end(ticket).map_err(|e| named(collective, e))
+        let ask = Ask {
+            collective: collective.clone(),
+            operands: operands.iter().map(|(s, _)| (*s).clone()).collect(),
+            results: results.iter().map(|(s, _)| (*s).clone()).collect(),
+            program: [0; 16],
+            part,
+        };
+        // SAFETY: the slices are borrowed until this returns.
+        unsafe { self.run(ask) }
     }
 
     /// # Safety
     /// As [`Link::begin`].
-    unsafe fn begin(
-        &self,
-        collective: Collective,
-        operands: Vec<ArrayShape>,
-        results: Vec<ArrayShape>,
-        program: [u8; 16],
-        part: Part,
-    ) -> Result<u64, Failure> {
-        let place = self.place();
+    unsafe fn begin(&self, ask: Ask) -> Result<u64, Failure> {
+        let Ask { collective, operands, results, program, part } = ask;
+        let (place, label) = (self.place(), collective.label());
         let Some((group, me)) = collective.group_of(place.device, place.devices()) else {
             let why = format!("its groups leave out device {} of {}", place.device, place.devices());
-            let failure = named(&collective, Failure::new(why));
+            let failure = named(label, Failure::new(why));
             self.fail(&failure.message);
             return Err(failure);
         };
-        let text = collective.clone();
         let exchange = Exchange { collective, group, me, operands, results, program, part };
         // SAFETY: the caller's promise is the same.
-        unsafe { self.0.link.begin(exchange) }.map_err(|e| named(&text, e))
+        unsafe { self.0.link.begin(exchange) }.map_err(|e| named(label, e))
+    }
+
+    /// Begins and ends a collective.
+    ///
+    /// # Safety
+    /// As [`Link::begin`], until this returns.
+    pub(crate) unsafe fn run(&self, ask: Ask) -> Result<(), Failure> {
+        let label = ask.collective.label();
+        // SAFETY: the caller's promise is the same, and this returns after the end.
+        let ticket = unsafe { self.begin(ask) }?;
+        self.0.link.end(ticket).map_err(|e| named(label, e))
     }
 
     /// Starts a collective that [`Device::finish`] ends.
     ///
     /// # Safety
     /// As [`Link::begin`]: until it is finished, or the device is settled.
-    pub(crate) unsafe fn start(
-        &self,
-        collective: Collective,
-        operands: Vec<ArrayShape>,
-        results: Vec<ArrayShape>,
-        program: [u8; 16],
-        part: Part,
-    ) -> Result<usize, Failure> {
-        let key = part.results.iter().find(|s| s.length() > 0).map_or(0, |s| s.pointer().addr());
-        let text = collective.to_string();
+    pub(crate) unsafe fn start(&self, ask: Ask) -> Result<(), Failure> {
+        let key = ask.part.results.iter().find(|s| s.length() > 0).map_or(0, |s| s.pointer().addr());
+        let label = ask.collective.label();
         // SAFETY: the caller's promise is the same.
-        let ticket = unsafe { self.begin(collective, operands, results, program, part) }?;
-        let before = self.started().insert(key, (ticket, text));
+        let ticket = unsafe { self.begin(ask) }?;
+        let before = self.started().insert(key, (ticket, label));
         match before {
             Some((ticket, _)) if key != 0 => {
                 self.0.link.withdraw(ticket);
                 Err(Failure::new("a collective started into the buffer of one that is not done"))
             }
             // Collectives without bytes are told apart by nothing, and need not be.
-            Some((ticket, _)) => self.0.link.end(ticket).map(|()| key),
-            None => Ok(key),
+            Some((ticket, _)) => self.0.link.end(ticket),
+            None => Ok(()),
         }
     }
 
     /// Waits for a collective that was started with results at such an address.
     pub(crate) fn finish(&self, key: usize) -> Result<(), Failure> {
         let started = self.started().remove(&key);
-        let (ticket, text) = started.ok_or_else(|| Failure::new("a collective is done that was never started"))?;
-        self.0.link.end(ticket).map_err(|e| Failure { message: format!("{text}: {}", e.message), ..e })
+        let (ticket, label) = started.ok_or_else(|| Failure::new("a collective is done that was never started"))?;
+        self.0.link.end(ticket).map_err(|e| named(label, e))
     }
 
     /// Takes back what was started and not finished: the program has ended, and its buffers go.
     pub(crate) fn settle(&self) {
-        let left: Vec<(u64, String)> = self.started().drain().map(|(_, t)| t).collect();
-        for (ticket, _) in left {
+        let left: Vec<u64> = self.started().drain().map(|(_, (ticket, _))| ticket).collect();
+        for ticket in left {
             self.0.link.withdraw(ticket);
         }
     }
 
-    fn started(&self) -> std::sync::MutexGuard<'_, HashMap<usize, (u64, String)>> {
+    fn started(&self) -> std::sync::MutexGuard<'_, HashMap<usize, (u64, Label)>> {
         self.0.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,6 +175,6 @@ impl std::fmt::Debug for Device {
     }
 }
 
-fn named(collective: &Collective, failure: Failure) -> Failure {
-    Failure { message: format!("{collective}: {}", failure.message), ..failure }
+fn named(label: Label, failure: Failure) -> Failure {
+    Failure { message: format!("{label}: {}", failure.message), ..failure }
 }

@@ -47,11 +47,16 @@ impl Exchange {
         self.collective.operation == super::Operation::CollectivePermute
     }
 
-    /// Operation and operands, for a message.
+    /// As [`described`].
     pub(super) fn describe(&self) -> String {
-        let shapes: Vec<String> = self.operands.iter().map(|s| format!("{s}")).collect();
-        format!("{} of {}", self.collective, shapes.join(", "))
+        described(&self.collective, &self.operands)
     }
+}
+
+/// Operation and operands, for a message.
+pub(super) fn described(collective: &Collective, operands: &[ArrayShape]) -> String {
+    let shapes: Vec<String> = operands.iter().map(ArrayShape::to_string).collect();
+    format!("{collective} of {}", shapes.join(", "))
 }
 
 /// Where values that are sent go one after another.

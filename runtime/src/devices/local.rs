@@ -39,6 +39,12 @@ struct State {
 }
 
 impl State {
+    fn set_waiting(&mut self, device: usize, awaited: Option<Awaited>) {
+        if let Some(slot) = self.waiting.get_mut(device) {
+            *slot = awaited;
+        }
+    }
+
     /// Whether everybody waits for something that only somebody who waits could bring.
     fn is_stuck(&self) -> bool {
         self.waiting.iter().zip(&self.gone).all(|(awaited, &gone)| match awaited {
@@ -119,7 +125,6 @@ impl Board {
         &self,
         device: usize,
         awaited: &Awaited,
-        what: &str,
         mut done: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, Failure> {
         let deadline = self.timeout.map(|limit| Instant::now() + limit);
@@ -135,15 +140,10 @@ impl Board {
             if let Awaited::Members(meeting) = awaited
                 && let Some(missing) = meeting.missing(|d| state.gone.get(d) == Some(&true))
             {
-                break Err(self.give_up(
-                    &mut state,
-                    device,
-                    format!("device {missing} ended before it came to {what}"),
-                ));
+                let why = format!("device {missing} ended before it came to {}", meeting.collective);
+                break Err(self.give_up(&mut state, device, why));
             }
-            if let Some(slot) = state.waiting.get_mut(device) {
-                *slot = Some(awaited.clone());
-            }
+            state.set_waiting(device, Some(awaited.clone()));
             if state.is_stuck() {
                 let why = match awaited {
                     Awaited::Value(..) => "no device ever sends what is to be received here",
@@ -162,13 +162,8 @@ impl Board {
                 Some(left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
-            if let Some(slot) = state.waiting.get_mut(device) {
-                *slot = None;
-            }
         };
-        if let Some(slot) = state.waiting.get_mut(device) {
-            *slot = None;
-        }
+        state.set_waiting(device, None);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         outcome
     }
@@ -204,19 +199,14 @@ impl Board {
     }
 }
 
-/// An exchange of one device that has begun.
-struct Pending {
-    meeting: Arc<Meeting>,
-    what: String,
-}
-
 /// A device's line to the other threads.
 pub(super) struct Local {
     board: Arc<Board>,
     number: usize,
     /// How many exchanges of each group this device has begun.
     visits: Mutex<HashMap<Vec<usize>, u64>>,
-    pending: Mutex<(u64, HashMap<u64, Pending>)>,
+    /// The last ticket, and the exchanges that have begun and not ended.
+    pending: Mutex<(u64, HashMap<u64, Arc<Meeting>>)>,
 }
 
 impl Local {
@@ -224,13 +214,12 @@ impl Local {
         Local { board, number, visits: Mutex::default(), pending: Mutex::default() }
     }
 
-    fn pending(&self) -> MutexGuard<'_, (u64, HashMap<u64, Pending>)> {
+    fn pending(&self) -> MutexGuard<'_, (u64, HashMap<u64, Arc<Meeting>>)> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes part in the work of a meeting to which everybody has come, until it is complete.
-    fn complete(&self, pending: &Pending) {
-        let meeting = &pending.meeting;
+    fn complete(&self, meeting: &Meeting) {
         if meeting.work() {
             self.board.wake();
         }
@@ -238,15 +227,11 @@ impl Local {
             // Whoever has a piece is at work, so that no time limit holds here: its buffers are in use.
             let mut state = self.board.lock();
             self.board.sleepers.fetch_add(1, Ordering::SeqCst);
-            if let Some(slot) = state.waiting.get_mut(self.number) {
-                *slot = Some(Awaited::Pieces);
-            }
+            state.set_waiting(self.number, Some(Awaited::Pieces));
             while !meeting.is_complete() {
                 state = self.board.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            if let Some(slot) = state.waiting.get_mut(self.number) {
-                *slot = None;
-            }
+            state.set_waiting(self.number, None);
             self.board.sleepers.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -301,23 +286,22 @@ impl Link for Local {
         let mut pending = self.pending();
         pending.0 += 1;
         let ticket = pending.0;
-        pending.1.insert(ticket, Pending { meeting, what: exchange.collective.to_string() });
+        pending.1.insert(ticket, meeting);
         Ok(ticket)
     }
 
     fn end(&self, ticket: u64) -> Result<(), Failure> {
-        let pending =
-            self.pending().1.remove(&ticket).ok_or_else(|| Failure::new("an exchange that was never begun"))?;
-        let meeting = &pending.meeting;
+        let begun = self.pending().1.remove(&ticket);
+        let meeting = begun.ok_or_else(|| Failure::new("an exchange that was never begun"))?;
         if !self.board.spin(|| meeting.stage() != Stage::Open) {
             let over = |_: &mut State| (meeting.stage() == Stage::Ready).then_some(());
-            self.board.wait(self.number, &Awaited::Members(Arc::clone(meeting)), &pending.what, over)?;
+            self.board.wait(self.number, &Awaited::Members(Arc::clone(&meeting)), over)?;
         }
         if meeting.stage() != Stage::Ready {
             let failure = self.board.broken(&self.board.lock(), self.number);
             return Err(failure.unwrap_or_else(|| Failure::new("an exchange was broken off")));
         }
-        self.complete(&pending);
+        self.complete(&meeting);
         if meeting.is_spoiled() {
             return Err(Failure::new("rows that lie outside their arrays"));
         }
@@ -325,10 +309,10 @@ impl Link for Local {
     }
 
     fn withdraw(&self, ticket: u64) {
-        let Some(pending) = self.pending().1.remove(&ticket) else { return };
-        pending.meeting.fail();
-        if pending.meeting.stage() == Stage::Ready {
-            self.complete(&pending);
+        let Some(meeting) = self.pending().1.remove(&ticket) else { return };
+        meeting.fail();
+        if meeting.stage() == Stage::Ready {
+            self.complete(&meeting);
         }
         self.fail("it left an exchange that it had begun");
     }
@@ -350,7 +334,7 @@ impl Link for Local {
 
     fn receive(&self, route: Route, number: u64) -> Result<Message, Failure> {
         let take = |state: &mut State| state.transfers.take(route, number);
-        self.board.wait(self.number, &Awaited::Value(route, number), "recv-done", take)
+        self.board.wait(self.number, &Awaited::Value(route, number), take)
     }
 
     fn fail(&self, why: &str) {

@@ -4,8 +4,10 @@
 //! is done. Algorithm: the last to come cuts the exchange into pieces; from then on whoever waits for the end takes pieces
 //! until none is left, so that a member that computes in between keeps nobody waiting.
 
-use super::link::Exchange;
+use super::Collective;
+use super::link::{Exchange, described};
 use super::work::{Part, Work};
+use crate::ArrayShape;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -27,8 +29,9 @@ pub(super) enum Stage {
 pub(super) struct Meeting {
     /// The members.
     pub(super) group: Vec<usize>,
-    /// What the first member says it is.
-    describe: String,
+    /// As the first member says.
+    pub(super) collective: Collective,
+    operands: Vec<ArrayShape>,
     signature: Vec<i64>,
     first: usize,
     stage: AtomicU8,
@@ -44,7 +47,8 @@ impl Meeting {
     pub(super) fn new(exchange: &Exchange) -> Meeting {
         Meeting {
             group: exchange.group.clone(),
-            describe: exchange.describe(),
+            collective: exchange.collective.clone(),
+            operands: exchange.operands.clone(),
             signature: exchange.signature(),
             first: exchange.group.get(exchange.me).copied().unwrap_or(0),
             stage: AtomicU8::new(OPEN),
@@ -63,12 +67,9 @@ impl Meeting {
     /// A member comes. True where it was the last.
     pub(super) fn join(&self, exchange: &Exchange) -> Result<bool, String> {
         if self.signature != exchange.signature() {
-            return Err(format!(
-                "device {} came to {}, where this device has {}",
-                self.first,
-                self.describe,
-                exchange.describe()
-            ));
+            let theirs = described(&self.collective, &self.operands);
+            let ours = exchange.describe();
+            return Err(format!("device {} came to {theirs}, where this device has {ours}", self.first));
         }
         let mut parts = self.parts();
         match parts.get_mut(exchange.me) {

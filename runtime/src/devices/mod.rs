@@ -46,6 +46,7 @@ mod transfers;
 mod work;
 
 pub use collective::{Collective, Operation, Reduction};
+pub(crate) use device::Ask;
 pub use device::Device;
 pub use link::{Exchange, Link, Message, Route};
 #[cfg(feature = "mpi")]

@@ -10,8 +10,8 @@
 //! which its `recv-done` takes to give the value's arrays.
 
 use super::{Call, Failure, service};
-use crate::abi::Context;
-use crate::devices::{Collective, Device, Message, Part, Route, Span};
+use crate::abi::{Context, coded};
+use crate::devices::{Ask, Collective, Device, Message, Part, Route, Span};
 
 service! {
     /// Exchanges with the other devices, and their numbers.
@@ -23,24 +23,9 @@ service! {
     TRANSFER, Transfer, transfer
 }
 
-macro_rules! phases {
-    ($(#[$attribute:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $code:literal,)* }) => {
-        $(#[$attribute])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(i64)]
-        pub enum $name { $($(#[$doc])* $variant = $code,)* }
-
-        impl $name {
-            fn from_code(code: i64) -> Option<$name> {
-                match code { $($code => Some($name::$variant),)* _ => None }
-            }
-        }
-    };
-}
-
-phases! {
+coded! {
     /// Which part of a collective a call is.
-    CollectivePhase {
+    pub enum CollectivePhase: i64 {
         /// All of it.
         Exchange = 0,
         /// Its beginning.
@@ -54,9 +39,9 @@ phases! {
     }
 }
 
-phases! {
+coded! {
     /// Which part of a transfer a call is.
-    TransferPhase {
+    pub enum TransferPhase: i64 {
         /// The value is given.
         Send = 0,
         /// The value is asked for.
@@ -82,15 +67,21 @@ fn collective(call: &mut Call<'_>, _: Option<&Context>) -> Result<(), Failure> {
         CollectivePhase::ReplicaId => number(call, place.replica() as u32),
         CollectivePhase::PartitionId => number(call, place.partition() as u32),
         CollectivePhase::Exchange => {
-            let key = start(call, device, words)?;
-            device.finish(key)
+            let ask = ask(call, words)?;
+            // SAFETY: the program lends its buffers for the time of the call.
+            unsafe { device.run(ask) }
         }
-        CollectivePhase::Start => start(call, device, words).map(|_| ()),
+        CollectivePhase::Start => {
+            let ask = ask(call, words)?;
+            // SAFETY: the program keeps its buffers for the collective until it is done: it reads and writes none in between.
+            // Where it ends without, the device is settled before they go.
+            unsafe { device.start(ask) }
+        }
         CollectivePhase::Done => done(call, device, words),
     }
 }
 
-fn start(call: &Call<'_>, device: &Device, words: &[i64]) -> Result<usize, Failure> {
+fn ask(call: &Call<'_>, words: &[i64]) -> Result<Ask, Failure> {
     let collective = Collective::decode(words).ok_or_else(malformed)?;
     let (operands, results) = (call.operands().to_vec(), call.results().to_vec());
     let (inputs, outputs) = call.buffers().split_at_checked(operands.len()).ok_or_else(malformed)?;
@@ -101,9 +92,7 @@ fn start(call: &Call<'_>, device: &Device, words: &[i64]) -> Result<usize, Failu
         results: results.iter().zip(outputs).map(span).collect(),
     };
     let program = call.resources().map_or([0; 16], |r| r.program);
-    // SAFETY: the program keeps both for the collective until it is done: it reads and writes neither in between. Where it
-    // ends without, the device is settled before the buffers go.
-    unsafe { device.start(collective, operands, results, program, part) }
+    Ok(Ask { collective, operands, results, program, part })
 }
 
 fn done(call: &Call<'_>, device: &Device, words: &[i64]) -> Result<(), Failure> {

@@ -4,10 +4,10 @@
 //! operation's attributes; what they mean for each service is said at its function in `brolga_runtime::services`.
 
 use super::{Lowered, internal, site, unsupported};
-use crate::collective::{self as devices, Grid};
+use crate::collective::{self as devices, Grid, ends, starts};
 use crate::custom_call::{describe, is_marker};
 use crate::error::{Error, Result};
-use crate::fusion::{ends, starts, written};
+use crate::fusion::written;
 use crate::hlo::{AttrKey, Category, Computation, Instruction, InstructionId, Leaf, Module, Opcode, lapack, resolve};
 use crate::kernel::ir::{Buffer, Callee, HostCall, Kernel, Phase, Role};
 use brolga_runtime::abi::{Service, encode_call};
