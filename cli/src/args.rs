@@ -150,7 +150,7 @@ pub struct CompileArgs {
     /// Replicas that the program runs on; what the module says, or its groups name, where absent
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub replicas: Option<u32>,
-    /// Partitions of each replica
+    /// Partitions of each replica; likewise
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub partitions: Option<u32>,
     /// Threads that the compiler uses, 0 for one a processor; the object does not depend on it

@@ -85,11 +85,15 @@ pub fn options(target: &TargetArgs) -> CompileOptions {
     }
 }
 
-/// The devices that the command line names.
-fn grid(args: &CompileArgs) -> Option<Grid> {
-    let count = |n: Option<u32>| n.map_or(1, |n| n as usize);
+/// The devices that the command line names; of what it leaves out, as many as the module says.
+fn grid(args: &CompileArgs, modules: &[Module]) -> Option<Grid> {
+    let said = modules.first().map_or(Grid::ONE, |module| Grid::of(&module.config));
+    let count = |n: Option<u32>, otherwise| n.map_or(otherwise, |n| n as usize);
     let named = args.replicas.is_some() || args.partitions.is_some();
-    named.then(|| Grid { replicas: count(args.replicas), partitions: count(args.partitions) })
+    named.then(|| Grid {
+        replicas: count(args.replicas, said.replicas),
+        partitions: count(args.partitions, said.partitions),
+    })
 }
 
 /// `brolga compile`.
@@ -117,7 +121,7 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         name: args.name.clone(),
         threads: args.jobs,
         strict_rounding: args.strict_rounding,
-        devices: grid(args),
+        devices: grid(args, modules),
         keep_texts: args.dump_to.is_some() || emits.iter().any(|e| matches!(e.kind, Kind::Clif | Kind::Asm)),
         ..options(&args.target)
     };

@@ -257,6 +257,13 @@ fn several_devices_run_in_every_engine() {
     let alone = brolga(&["run", object, "--input", "f32[3]={1,2,3}"], "");
     assert_eq!(status(&alone), 1);
     assert!(stderr(&alone).contains("compiled for 2 replicas of 1 partitions"), "{}", stderr(&alone));
+    // What the command line leaves out, the module says.
+    let parted = DOUBLE.replacen("HloModule double", "HloModule double, num_partitions=3", 1);
+    assert_ne!(parted, DOUBLE);
+    let compiled = brolga(&["compile", "-", "--replicas", "2", "-o", object], &parted);
+    assert_eq!(status(&compiled), 0, "{}", stderr(&compiled));
+    let alone = brolga(&["run", object, "--input", "f32[3]={1,2,3}"], "");
+    assert!(stderr(&alone).contains("compiled for 2 replicas of 3 partitions"), "{}", stderr(&alone));
 }
 
 #[test]
