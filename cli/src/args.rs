@@ -116,12 +116,13 @@ fn argument_shape(text: &str) -> Result<(Argument, Shape), String> {
 }
 
 /// What to compile for.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetArgs {
     /// Target triple, the host's where absent
     #[arg(long, value_name = "TRIPLE")]
     pub target: Option<String>,
-    /// x86-64, x86-64-v2, x86-64-v3 (what x86-64 targets get where absent), x86-64-v4 or native
+    /// Levels of x86-64, separated by commas, of which the program runs the highest that it can: x86-64, x86-64-v2,
+    /// x86-64-v3, x86-64-v4; or native. Where absent, x86-64-v3,x86-64-v4, and native where nothing is kept
     #[arg(long, value_name = "CPU")]
     pub target_cpu: Option<String>,
     /// Instruction-set features to add or take away: +avx2,-fma

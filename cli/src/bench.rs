@@ -4,11 +4,12 @@
 //! allocated once; short runs are timed in batches long enough to make the clock negligible, and a batch's time is divided
 //! by its runs. The least time is the program's; the median shows how quiet the machine was.
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, TargetArgs};
 use crate::compile;
 use crate::failure::Failure;
 use crate::source::{Input, SizedModules, load, load_sizes};
 use crate::{input, output, program, run};
+use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::{compile_sizes, front, shape, text};
 use brolga_runtime::{Literal, Program, RunOptions, Shape};
 use std::hint::black_box;
@@ -25,7 +26,10 @@ const EMPTY: &str = "HloModule empty\n\nENTRY main {\n  ROOT nothing = () tuple(
 
 /// `brolga bench`.
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
-    let options = compile::options(&args.target);
+    let mut options = compile::options(&args.target);
+    if args.target == TargetArgs::default() {
+        options.target = TargetOptions::native();
+    }
     let run_failure = |e: &dyn std::fmt::Display| Failure::Run(e.to_string());
     let sizes = args.shapes.sizes();
     let (program, object_bytes, compile_time, parameters) = if sizes.len() > 1 {

@@ -80,6 +80,7 @@ pub fn options(target: &TargetArgs) -> CompileOptions {
             triple: target.target.clone(),
             cpu: target.target_cpu.clone(),
             features: target.target_features.clone(),
+            variant: None,
         },
         ..CompileOptions::default()
     }

@@ -32,6 +32,9 @@ fn describe(d: &DescriptorInfo, size: usize) -> String {
     line("object bytes", size.to_string());
     line("architecture", d.architecture.to_string());
     line("features", or_none(d.features.to_string()));
+    for (number, level) in (1..).zip(&d.levels) {
+        line(&format!("level {number}"), or_none(level.to_string()));
+    }
     line("arithmetic", format!("{:?}", d.variant).to_lowercase());
     line("hash", d.hash.iter().map(|b| format!("{b:02x}")).collect());
     line("workspace", format!("{} bytes, and {} for each worker", d.workspace_fixed, d.workspace_per_worker));

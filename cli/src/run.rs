@@ -4,6 +4,7 @@ use crate::args::{Engine, RunArgs};
 use crate::failure::Failure;
 use crate::source::{Input, SizedModules, Source, load, load_sizes};
 use crate::{devices, feeds, input, npy, output, program};
+use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::front::ReadOptions;
 use brolga_compiler::hlo::Module;
@@ -55,7 +56,9 @@ pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
 fn compile_options(args: &RunArgs) -> CompileOptions {
     let (parallel_grain, wide_work) = (args.parallel_grain, args.wide_work);
     let devices = Some(Grid { replicas: args.replicas as usize, partitions: args.partitions as usize });
-    CompileOptions { parallel_grain, wide_work, devices, ..CompileOptions::default() }
+    // An object is what it would be anywhere; what runs at once is for the machine at hand.
+    let target = if args.engine == Engine::Aot { TargetOptions::default() } else { TargetOptions::native() };
+    CompileOptions { target, parallel_grain, wide_work, devices, ..CompileOptions::default() }
 }
 
 /// Runs the size of a program that the inputs have, from the object of all sizes where it is compiled.

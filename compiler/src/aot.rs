@@ -14,8 +14,8 @@
 //! mlp.run(&input, &mut output)?;
 //! ```
 //!
-//! Target and instruction-set features are those that Cargo builds for, never those of the machine that runs the build;
-//! [`Builder::target_cpu`] asks for more. The package needs `brolga-compiler` as a build dependency and `brolga-runtime`
+//! The target is that which Cargo builds for; the object has code for two levels of x86-64, v3 and v4, of which it runs the
+//! higher that the processor has ([`Builder::target_cpu`] names others). The package needs `brolga-compiler` as a build dependency and `brolga-runtime`
 //! as a dependency; with a checked-in object ([`Builder::object`]) the compiler is still what makes the bindings.
 
 use crate::codegen::target::TargetOptions;
@@ -158,7 +158,8 @@ impl Builder {
         self
     }
 
-    /// The least processor that the program must run on, such as `x86-64-v3`, instead of Cargo's target features.
+    /// The processors to compile for: levels such as `x86-64-v2,x86-64-v3`, of which the program runs the highest that it
+    /// can, instead of [`DEFAULT_LEVELS`](crate::codegen::target::DEFAULT_LEVELS). Below the lowest, a run is an error.
     pub fn target_cpu(&mut self, cpu: impl Into<String>) -> &mut Builder {
         self.cpu = Some(cpu.into());
         self
@@ -357,24 +358,10 @@ impl Builder {
         }
     }
 
-    /// Cargo's target, and the features that Cargo compiles Rust code for.
+    /// Cargo's target; its features may be those of the machine that builds, so the levels do not follow them.
     fn target_options(&self) -> TargetOptions {
         let triple = self.target.clone().or_else(|| environment("TARGET"));
-        let mut features = Vec::new();
-        let mut cpu = self.cpu.clone();
-        let x86 = triple.as_deref().is_none_or(|t| t.starts_with("x86_64"));
-        if cpu.is_none()
-            && self.target.is_none()
-            && x86
-            && let Some(cargo) = environment("CARGO_CFG_TARGET_FEATURE")
-        {
-            // What the compiler does not know (`sse2`, `fxsr`) is part of every x86-64 processor or of no use to it.
-            cpu = Some("x86-64".into());
-            features
-                .extend(cargo.split(',').filter(|f| crate::codegen::target::is_known_feature(f)).map(str::to_owned));
-        }
-        features.extend(self.features.iter().cloned());
-        TargetOptions { triple, cpu, features }
+        TargetOptions { triple, cpu: self.cpu.clone(), features: self.features.clone(), variant: None }
     }
 
     fn tell(&self, line: fmt::Arguments<'_>) {

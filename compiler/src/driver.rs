@@ -1,7 +1,8 @@
 //! From a module to an artifact: the rooms, one after another.
 
 use crate::codegen::DEFAULT_GRAIN;
-use crate::codegen::driver::{CodegenOptions, WIDE_WORK, compile as generate};
+use crate::codegen::driver::{CodegenOptions, WIDE_WORK};
+use crate::codegen::levels;
 use crate::codegen::selector::selector;
 use crate::codegen::target::{Target, TargetOptions};
 use crate::collective::Grid;
@@ -46,6 +47,13 @@ pub struct CompileOptions {
     pub devices: Option<Grid>,
     /// Keep CLIF and assembly as text.
     pub keep_texts: bool,
+}
+
+impl CompileOptions {
+    /// For a program that runs at once: code for the machine at hand alone.
+    pub fn native() -> CompileOptions {
+        CompileOptions { target: TargetOptions::native(), ..CompileOptions::default() }
+    }
 }
 
 /// How long each part of a compilation took.
@@ -223,7 +231,8 @@ fn translate(
     };
     shape::verify_runnable(module)?;
     check_interface(module)?;
-    let target = Target::new(&options.target)?;
+    let mut targets = Target::levels(&options.target)?;
+    let variant = lowest(&targets)?.variant;
     lap("target");
     let mut module = module.clone();
     let grid = options.devices.unwrap_or_else(|| Grid::needed(&module)).check()?;
@@ -232,7 +241,7 @@ fn translate(
     module.config.num_partitions = Some(grid.partitions as i64);
     let pass_stats = passes::optimize_with(&mut module, &options.passes, observe)?;
     lap("passes");
-    let numerics = Numerics { variant: target.variant, strict_rounding: options.strict_rounding };
+    let numerics = Numerics { variant, strict_rounding: options.strict_rounding };
     let schedule = memory::build(&module, numerics)?;
     lap("kernels");
     let assignment = memory::assign(&schedule).map_err(|e| at_largest(e, &module, &schedule))?;
@@ -240,7 +249,8 @@ fn translate(
     lap("memory");
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&module.name));
     let interface = Interface { symbol, module_name: module.name.clone(), leaves: leaves(&module), grid };
-    let emitted = emit(interface, &schedule, &assignment, &target, options, &mut lap)?;
+    let emitted = emit(interface, &schedule, &assignment, &targets, options, &mut lap)?;
+    let target = targets.swap_remove(0);
     let Emitted { input, clif } = emitted;
     let descriptor = input.descriptors.first().cloned();
     let descriptor = descriptor.ok_or_else(|| Error::Internal("an object without a descriptor".to_owned()))?;
@@ -256,7 +266,7 @@ fn translate(
 /// [`Error::Internal`] where the kernel breaks a rule, and as [`compile`].
 pub fn compile_kernel(kernel: &Kernel, options: &CompileOptions) -> Result<(Schedule, Vec<u8>)> {
     verify::verify(kernel)?;
-    let target = Target::new(&options.target)?;
+    let targets = Target::levels(&options.target)?;
     let schedule = Schedule::of_kernel(kernel);
     let assignment = memory::assign(&schedule)?;
     memory::check(&schedule, &assignment)?;
@@ -265,8 +275,8 @@ pub fn compile_kernel(kernel: &Kernel, options: &CompileOptions) -> Result<(Sche
     let leaves = (schedule.parameters.iter().map(leaf).collect(), schedule.results.iter().map(leaf).collect());
     let grid = Grid::ONE;
     let interface = Interface { symbol, module_name: kernel.name.clone(), leaves, grid };
-    let emitted = emit(interface, &schedule, &assignment, &target, options, &mut |_| {})?;
-    let object = object::write(&emitted.input, &*target.isa)?;
+    let emitted = emit(interface, &schedule, &assignment, &targets, options, &mut |_| {})?;
+    let object = object::write(&emitted.input, &*lowest(&targets)?.isa)?;
     Ok((schedule, object))
 }
 
@@ -286,14 +296,20 @@ struct Emitted {
     clif: String,
 }
 
+/// What callers are promised: the lowest of the levels.
+fn lowest(targets: &[Target]) -> Result<&Target> {
+    targets.first().ok_or_else(|| Error::Internal("there is no target".to_owned()))
+}
+
 fn emit(
     interface: Interface,
     schedule: &Schedule,
     assignment: &Assignment,
-    target: &Target,
+    targets: &[Target],
     options: &CompileOptions,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<Emitted> {
+    let target = lowest(targets)?;
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
@@ -301,14 +317,20 @@ fn emit(
     let grain = options.parallel_grain.unwrap_or(DEFAULT_GRAIN);
     let wide_work = options.wide_work.unwrap_or(WIDE_WORK);
     let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain, wide_work };
-    let code = generate(&interface.symbol, schedule, assignment, target, codegen)?;
+    let code = levels::compile(&interface.symbol, schedule, assignment, targets, codegen)?;
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&interface.symbol, object::architecture(&*target.isa)?);
     descriptor.module_name = interface.module_name;
     // `Grid::check` bounds both.
     descriptor.devices = [interface.grid.replicas as u32, interface.grid.partitions as u32];
-    descriptor.features =
-        target.features.iter().filter_map(|f| IsaFeatures::from_name(f)).fold(IsaFeatures::NONE, IsaFeatures::union);
+    let features = |target: &Target| {
+        let known = target.features.iter().filter_map(|f| IsaFeatures::from_name(f));
+        known.fold(IsaFeatures::NONE, IsaFeatures::union)
+    };
+    descriptor.features = features(target);
+    if levels::asks(targets) {
+        descriptor.levels = targets.iter().map(features).collect();
+    }
     descriptor.variant = match target.variant {
         Variant::Fma => NumericVariant::Fma,
         Variant::NoFma => NumericVariant::Plain,

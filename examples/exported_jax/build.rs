@@ -9,8 +9,5 @@ fn main() {
         // The artifact has no name for its argument but this.
         builder.size([("arg0", Shape::array(ElementType::F32, [batch, 4, 8]))]);
     }
-    if std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
-        builder.target_cpu("x86-64-v3");
-    }
     builder.compile();
 }

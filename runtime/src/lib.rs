@@ -18,7 +18,6 @@ mod program;
 mod scalar;
 pub mod services;
 mod shape;
-pub mod tiles;
 mod tuple_buffer;
 
 pub use custom_call::{ArrayView, ArrayViewMut, CustomCall, CustomCallResult, CustomCalls};

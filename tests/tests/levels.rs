@@ -8,6 +8,7 @@
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::hlo::{Module, Opcode};
 use brolga_compiler::{CompileOptions, Error, compile, shape, text};
+use brolga_runtime::abi::NumericVariant;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Program, Scalar, Shape};
 use brolga_tests::compare::first_other_bits;
 use brolga_tests::operations::program;
@@ -76,6 +77,86 @@ fn every_operation_compiles_at_the_lowest_level_to_the_same_bits() {
     assert!(same > 3000, "{same}");
 }
 
+/// A program of several levels is that of the one it runs; all of a list compute as the lowest must.
+#[test]
+fn levels_in_one_object_give_the_bits_of_each_alone() {
+    let mut same = 0;
+    for &opcode in Opcode::ALL {
+        for ty in [ElementType::F32, ElementType::F64, ElementType::S32, ElementType::BF16, ElementType::C64] {
+            let Some(module) = program(opcode, ty).and_then(|source| text::parse(&source).ok()) else { continue };
+            if shape::verify(&module).is_err() {
+                continue;
+            }
+            let arguments = arguments(&module);
+            let arguments: Vec<&ArrayLiteral> = arguments.iter().collect();
+            for (list, alone, features) in
+                [("x86-64-v3,x86-64-v4", "x86-64-v3", &[][..]), ("x86-64-v4,x86-64", "x86-64-v3", &["-fma"][..])]
+            {
+                let Ok(want) = compiled(&module, alone, features) else { continue };
+                let got = compiled(&module, list, &[]).unwrap();
+                assert_eq!(got.descriptor().levels.len(), 2);
+                assert_eq!(got.descriptor().features, got.descriptor().levels[0], "callers need the lowest only");
+                assert_eq!(got.descriptor().variant, want.descriptor().variant, "{list}");
+                match (got.run(&arguments), want.run(&arguments)) {
+                    (Ok(got), Ok(want)) => {
+                        let other = got.iter().zip(&want).find(|(g, w)| first_other_bits(g, w).is_some());
+                        assert!(other.is_none(), "{opcode} of {ty} at {list}: {other:?}");
+                        same += 1;
+                    }
+                    (got, want) => assert_eq!(got.is_err(), want.is_err(), "{opcode} of {ty} at {list}"),
+                }
+            }
+        }
+    }
+    assert!(same > 700, "{same}");
+}
+
+#[test]
+fn what_is_no_list_of_levels_is_refused_in_words() {
+    let module = text::parse("HloModule m\nENTRY e {\n  ROOT x = f32[] parameter(0)\n}").unwrap();
+    for (cpu, want) in [
+        ("x86-64-v3,native", "stands alone"),
+        ("x86-64-v3,z80", "unknown CPU 'z80'"),
+        ("", "unknown CPU ''"),
+        ("x86-64-v3,", "unknown CPU ''"),
+    ] {
+        let error = compiled(&module, cpu, &[]).map(|_| ()).unwrap_err();
+        assert!(matches!(&error, Error::Target(what) if what.contains(want)), "{cpu}: {error}");
+    }
+    let target = TargetOptions {
+        variant: Some(NumericVariant::Fma),
+        cpu: Some("x86-64,x86-64-v4".into()),
+        ..TargetOptions::default()
+    };
+    let error = compile(&module, &CompileOptions { target, ..CompileOptions::default() }).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("fused"), "{error}");
+}
+
+/// Who runs a program at once may ask for the arithmetic of an object that runs elsewhere.
+#[test]
+fn the_variant_of_an_object_is_had_on_request() {
+    let source = "HloModule m\nENTRY e {\n  a = f32[40,70] parameter(0)\n  b = f32[70,33] parameter(1)\n  \
+                  d = f32[40,33] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  \
+                  ROOT s = f32[40,33] sine(d)\n}";
+    let module = text::parse(source).unwrap();
+    let leaf = |rows: i64, columns: i64| {
+        let values: Vec<f32> = (0..rows * columns).map(|k| ((k * 7919 % 1013) as f32 - 500.0) / 331.0).collect();
+        ArrayLiteral::from_elements(&[rows, columns], &values)
+    };
+    let arguments = [leaf(40, 70), leaf(70, 33)];
+    let run = |target: TargetOptions| {
+        let object = compile(&module, &CompileOptions { target, ..CompileOptions::default() }).unwrap().object;
+        let results = Program::from_object(&object).unwrap().run(&arguments.iter().collect::<Vec<_>>()).unwrap();
+        results[0].as_slice::<f32>().iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+    };
+    let of = |cpu: &str| TargetOptions { cpu: Some(cpu.into()), ..TargetOptions::default() };
+    let elsewhere = run(of("x86-64"));
+    assert_eq!(run(TargetOptions { variant: Some(NumericVariant::Plain), ..TargetOptions::native() }), elsewhere);
+    if is_x86_feature_detected!("fma") {
+        assert_ne!(run(TargetOptions::native()), elsewhere, "the variants differ");
+    }
+}
+
 /// Halves, what lies beside integers, zeros of both signs, the greatest numbers with a fraction, and those without.
 #[test]
 fn roundings_without_an_instruction_are_exact() {
@@ -133,7 +214,7 @@ fn other_machines_are_refused_in_words() {
         text::parse("HloModule m\nENTRY e {\n  x = f32[16] parameter(0)\n  ROOT y = f32[16] sine(x)\n}").unwrap();
     let error = |triple: &str, cpu: Option<&str>, features: &[&str]| {
         let features = features.iter().map(|f| f.to_string()).collect();
-        let target = TargetOptions { triple: Some(triple.into()), cpu: cpu.map(Into::into), features };
+        let target = TargetOptions { triple: Some(triple.into()), cpu: cpu.map(Into::into), features, variant: None };
         compile(&module, &CompileOptions { target, ..CompileOptions::default() }).map(|_| ()).unwrap_err()
     };
     for triple in ["riscv64gc-unknown-linux-gnu", "s390x-unknown-linux-gnu", "aarch64-pc-windows-msvc", "wasm32-wasip1"]

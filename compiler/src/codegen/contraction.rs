@@ -11,8 +11,8 @@
 //! can walk or where packing pays; then blocks of rows go through the tile. Unfinished sums lie in the result itself
 //! where a store has the sum's type and unit stride, otherwise in the worker's scratch. After the last block of `k` the
 //! epilogue runs as a row loop over the block of rows just finished, which the cache still holds. Packing and epilogue
-//! are nests, emitted by [`NestEmitter`]. The tile is the one that the context offers or, without one, the program's
-//! own ([`super::tile`]).
+//! are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own: [`super::x86::tile`] where the
+//! machine has registers wider than CLIF's, else [`super::tile`].
 
 use super::fault::Faults;
 use super::flow::{Flow, Point, enter};
@@ -20,15 +20,15 @@ use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
 use super::tile;
+use super::x86::tile::Extents;
 use crate::error::Result;
-use crate::kernel::body::{Body, Mem, NodeId, Op, Variant};
+use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, Stage, Store};
 use crate::object::namespace;
 use brolga_runtime::ElementType;
-use brolga_runtime::abi::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, SigRef, Signature, UserFuncName, Value, types};
+use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, Signature, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use std::collections::HashMap;
 
@@ -148,6 +148,16 @@ impl Plan {
         Plan { mem, pack_lhs, lhs, pack_rhs, sums, panel, strip, group, rows, steps, batch, m, n, k }
     }
 
+    /// Rows and columns of the blocks that go through the tile.
+    pub fn extents(&self) -> Extents {
+        // Groups are whole blocks of rows, strips whole panels; the last of each may be shorter.
+        let sizes = |extent: i64, part: i64| [part, extent % part].into_iter().filter(move |&s| 0 < s && s <= extent);
+        let width = if self.pack_rhs { self.panel } else { self.strip };
+        sizes(self.m, self.rows.min(self.m))
+            .flat_map(|rows| sizes(self.n, width.min(self.n)).map(move |columns| (rows, columns)))
+            .collect()
+    }
+
     /// Points of the parallel space.
     pub fn points(&self) -> i64 {
         self.batch.saturating_mul(parts(self.m, self.group)).saturating_mul(parts(self.n, self.strip))
@@ -179,11 +189,11 @@ pub struct Surroundings<'a> {
     pub kernel: &'a Kernel,
     /// The machine.
     pub target: &'a Target,
-    /// Number of the program's own tile function for the type.
+    /// Number of the tile function for the type.
     pub tile: u32,
 }
 
-/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
+/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`; the context is not looked at.
 pub fn function(
     index: u32,
     signature: Signature,
@@ -195,14 +205,13 @@ pub fn function(
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let values = enter(&mut b);
-    let [buffers, begin, end, scratch, cx] = [0, 1, 2, 3, 4].map(|i| values[i]);
+    let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..around.kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
     let plan = Plan::new(c);
     let faults = Faults::default();
-    let wide = wide_tile(&mut b, around.target, c.ty, cx);
     let signature = b.import_signature(tile::signature());
-    let own = super::driver::import_function(b.func, around.tile, signature);
+    let tile = super::driver::import_function(b.func, around.tile, signature);
     let parts = plan.scratch_parts();
     let lhs_pack = scratch;
     let rhs_pack = b.ins().iadd_imm_s(lhs_pack, parts[0]);
@@ -215,9 +224,7 @@ pub fn function(
         bases,
         scratch: [lhs_pack, rhs_pack, sums],
         axes: HashMap::new(),
-        wide,
-        own,
-        signature,
+        tile,
         rows,
         faults: &faults,
     };
@@ -226,31 +233,6 @@ pub fn function(
     emitter.b.finalize(around.target.isa.frontend_config());
     faults.check()?;
     Ok(function)
-}
-
-/// The tile that the context offers, or null: a value, or `None` where no tile of another's could have the same bits.
-fn wide_tile(b: &mut FunctionBuilder<'_>, target: &Target, ty: ElementType, cx: Value) -> Option<Value> {
-    if target.variant == Variant::NoFma {
-        return None;
-    }
-    let offset = if ty == ElementType::F64 { Context::OFFSET_GEMM_F64 } else { Context::OFFSET_GEMM_F32 };
-    let (size, look, after) = (b.create_block(), b.create_block(), b.create_block());
-    b.append_block_param(after, types::I64);
-    let null = b.ins().iconst(types::I64, 0);
-    b.ins().brif(cx, size, &[], after, &[null.into()]);
-    // A context of an older runtime may end before the slot.
-    b.switch_to_block(size);
-    b.seal_block(size);
-    let bytes = b.ins().load(types::I32, flags(), cx, Context::OFFSET_SIZE);
-    let whole = b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, bytes, i64::from(offset) + 8);
-    b.ins().brif(whole, look, &[], after, &[null.into()]);
-    b.switch_to_block(look);
-    b.seal_block(look);
-    let tile = b.ins().load(types::I64, flags(), cx, offset);
-    b.ins().jump(after, &[tile.into()]);
-    b.switch_to_block(after);
-    b.seal_block(after);
-    Some(b.block_params(after)[0])
 }
 
 struct Emitter<'a, 'b> {
@@ -262,9 +244,7 @@ struct Emitter<'a, 'b> {
     /// Packed left rows, packed right strip, sums.
     scratch: [Value; 3],
     axes: HashMap<Axis, Value>,
-    wide: Option<Value>,
-    own: FuncRef,
-    signature: SigRef,
+    tile: FuncRef,
     /// Where the rows of packing and epilogue may go.
     rows: Option<&'a mut WideRows>,
     faults: &'a Faults,
@@ -437,22 +417,7 @@ impl Emitter<'_, '_> {
         let strides = [lhs.row, lhs.along, rhs.row, sums.row].map(|s| self.iconst(s));
         let arguments =
             [steps, lhs.start, strides[0], strides[1], rhs.start, strides[2], sums.start, strides[3], m, n, accumulate];
-        let Some(wide) = self.wide else {
-            self.b.ins().call(self.own, &arguments);
-            return;
-        };
-        let (theirs, ours, after) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(wide, theirs, &[], ours, &[]);
-        self.b.switch_to_block(theirs);
-        self.b.seal_block(theirs);
-        self.b.ins().call_indirect(self.signature, wide, &arguments);
-        self.b.ins().jump(after, &[]);
-        self.b.switch_to_block(ours);
-        self.b.seal_block(ours);
-        self.b.ins().call(self.own, &arguments);
-        self.b.ins().jump(after, &[]);
-        self.b.switch_to_block(after);
-        self.b.seal_block(after);
+        self.b.ins().call(self.tile, &arguments);
     }
 
     /// A nest that copies elements: a row loop of `extent` elements for each point of `parallel`.

@@ -12,6 +12,10 @@ use super::registers::emit_loop;
 use super::sort;
 use super::target::Target;
 use super::tile;
+use super::x86::{
+    self,
+    tile::{Extents, Form},
+};
 use crate::error::{Error, Result, Site};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::{Kernel, Nest, Phase};
@@ -84,23 +88,26 @@ const INLINE_ELEMENTS: i64 = 16;
 /// So many at most.
 const MAX_INLINED: usize = 64;
 
-/// Compiles a schedule; `symbol` is the entry's.
+/// Compiles a schedule; `symbol` is the program's name, and the entry's where it is `exported`. Where it is not, the names
+/// of the functions say the target's level.
 ///
 /// # Errors
 /// [`Error::Internal`] where Cranelift refuses what it is given.
 pub fn compile(
     symbol: &str,
+    exported: bool,
     schedule: &Schedule,
     assignment: &Assignment,
     target: &Target,
     options: CodegenOptions,
 ) -> Result<Code> {
+    let entry = if exported { symbol.to_owned() } else { format!("{symbol}.{}", target.level) };
     let mut functions: Vec<(String, Source)> = Vec::new();
     let mut phases: HashMap<(KernelId, usize), PhaseCode> = HashMap::new();
     let mut per_worker = 0;
     let mut inlined = 0;
     let mut split = false;
-    let mut tiles: HashMap<ElementType, u32> = HashMap::new();
+    let tiles = tiles(&entry, schedule, target, &mut functions)?;
     let wide_rows = |index: u32| {
         target.has_avx2().then(|| WideRows {
             first: index + 1,
@@ -123,7 +130,7 @@ pub fn compile(
                 }
                 Phase::Registers(_) => {
                     let index = functions.len() as u32;
-                    let name = format!("{symbol}.{}.{}", k.as_u32(), kernel.name);
+                    let name = format!("{entry}.{}.{}", k.as_u32(), kernel.name);
                     functions.push((name, Source::clif(phase_function(index, kernel, phase, target, None)?)));
                     phases.insert((k, p), PhaseCode::Function(index, 1, None));
                     continue;
@@ -131,7 +138,7 @@ pub fn compile(
                 Phase::Sort(sort) => {
                     per_worker = per_worker.max(sort::scratch_bytes(sort));
                     let index = functions.len() as u32;
-                    let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
+                    let name = format!("{entry}.{}.{}.{p}", k.as_u32(), kernel.name);
                     functions.push((name, Source::clif(phase_function(index, kernel, phase, target, None)?)));
                     let tasks = Tasks::of_sort(sort, options.grain);
                     split |= tasks.is_some();
@@ -141,17 +148,13 @@ pub fn compile(
                 Phase::Contraction(c) => {
                     let plan = Plan::new(c);
                     per_worker = per_worker.max(plan.scratch_bytes());
-                    let tile = *tiles.entry(c.ty).or_insert_with(|| {
-                        let index = functions.len() as u32;
-                        let tile = Source::clif(tile::function(index, c.ty, target));
-                        functions.push((format!("{symbol}.tile.{}", c.ty), tile));
-                        index
-                    });
+                    let missing = || Error::Internal(format!("there is no tile for {}", c.ty));
+                    let tile = tiles.get(&c.ty).copied().ok_or_else(missing)?;
                     let index = functions.len() as u32;
                     let around = Surroundings { kernel, target, tile };
                     let mut rows = wide_rows(index);
                     let function = contraction::function(index, signature(5, false), c, &around, rows.as_mut())?;
-                    push(&mut functions, format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name), function, rows);
+                    push(&mut functions, format!("{entry}.{}.{}.{p}", k.as_u32(), kernel.name), function, rows);
                     let tasks = Tasks::of_contraction(c, plan.points(), options.grain);
                     split |= tasks.is_some();
                     phases.insert((k, p), PhaseCode::Function(index, plan.points(), tasks));
@@ -165,7 +168,7 @@ pub fn compile(
                 continue;
             }
             let index = functions.len() as u32;
-            let name = format!("{symbol}.{}.{}.{p}", k.as_u32(), kernel.name);
+            let name = format!("{entry}.{}.{}.{p}", k.as_u32(), kernel.name);
             let mut rows = wide_rows(index);
             let function = phase_function(index, kernel, phase, target, rows.as_mut())?;
             push(&mut functions, name, function, rows);
@@ -177,7 +180,7 @@ pub fn compile(
     let task = split.then(|| {
         let index = functions.len() as u32;
         let task = Source::clif(parallel::task_function(index, per_worker, target));
-        functions.push((format!("{symbol}.task"), task));
+        functions.push((format!("{entry}.task"), task));
         index
     });
     let calls = Calls::of(schedule);
@@ -187,9 +190,9 @@ pub fn compile(
     let around = Around { schedule, assignment, phases: &phases, target, calls: &calls, task, donated: &donated };
     let mut driver = Driver::entry(around, &mut parts)?;
     let Parts { functions: sections, tables, .. } = parts;
-    functions.extend(sections.into_iter().map(|(name, f)| (format!("{symbol}.{name}"), Source::clif(f))));
+    functions.extend(sections.into_iter().map(|(name, f)| (format!("{entry}.{name}"), Source::clif(f))));
     driver.name = UserFuncName::user(namespace::FUNCTION, functions.len() as u32);
-    functions.push((symbol.to_owned(), Source::clif(driver)));
+    functions.push((entry, Source::clif(driver)));
     let mut data: Vec<DataObject> = schedule
         .constants
         .iter()
@@ -213,14 +216,41 @@ pub fn compile(
         Vec::new()
     };
     let last = functions.len() - 1;
-    let functions = compile_all(functions, target, options.threads, last)?;
-    let wide = |ty| target.variant == Variant::Fma && tiles.contains_key(&ty);
-    let services = [(ElementType::F32, Services::GEMM_F32), (ElementType::F64, Services::GEMM_F64)]
-        .into_iter()
-        .filter(|(ty, _)| wide(*ty))
-        .fold(if split { Services::PARALLEL_FOR } else { Services::NONE }, |all, (_, s)| all.union(s));
+    let functions = compile_all(functions, target, options.threads, exported.then_some(last))?;
+    let services = if split { Services::PARALLEL_FOR } else { Services::NONE };
     let (needed, custom_calls) = (calls.services, calls.functions);
     Ok(Code { functions, data, per_worker, clif, services, needed, custom_calls })
+}
+
+/// Adds the tiles that contractions call, one for each type; their numbers.
+fn tiles(
+    entry: &str,
+    schedule: &Schedule,
+    target: &Target,
+    functions: &mut Vec<(String, Source)>,
+) -> Result<HashMap<ElementType, u32>> {
+    let mut extents: Vec<(ElementType, Extents)> = Vec::new();
+    for phase in schedule.kernels.values().flat_map(|kernel| &kernel.phases) {
+        let Phase::Contraction(c) = phase else { continue };
+        let blocks = Plan::new(c).extents();
+        match extents.iter_mut().find(|(ty, _)| *ty == c.ty) {
+            Some((_, all)) => all.extend(blocks),
+            None => extents.push((c.ty, blocks)),
+        }
+    }
+    let mut numbers = HashMap::new();
+    for (ty, extents) in extents {
+        let index = functions.len() as u32;
+        let form = Form { widest: target.has_avx512(), double: ty == ElementType::F64 };
+        let tile = if target.has_avx2() && target.variant == Variant::Fma {
+            Source::Machine(x86::tile::function(form, &extents)?.code)
+        } else {
+            Source::clif(tile::function(index, ty, target))
+        };
+        functions.push((format!("{entry}.tile.{ty}"), tile));
+        numbers.insert(ty, index);
+    }
+    Ok(numbers)
 }
 
 /// Adds a function and, behind it, the 256-bit rows that it calls.
@@ -271,7 +301,7 @@ fn compile_all(
     functions: Vec<(String, Source)>,
     target: &Target,
     threads: usize,
-    exported: usize,
+    exported: Option<usize>,
 ) -> Result<Vec<CompiledFunction>> {
     let one = |context: &mut Context, (i, (name, source)): (usize, (String, Source))| -> Result<CompiledFunction> {
         let function = match source {
@@ -281,7 +311,7 @@ fn compile_all(
                 return Ok(CompiledFunction { symbol: name, exported: false, alignment, code, relocs: Vec::new() });
             }
         };
-        machine_code(name, i == exported, function, target, context)
+        machine_code(name, exported == Some(i), function, target, context)
     };
     if threads <= 1 || functions.len() < 4 {
         let mut context = Context::new();

@@ -9,7 +9,8 @@
 //! own, so threads cannot change a byte.
 //!
 //! **Algorithm.** [`driver`] builds the driver; [`nest`], [`contraction`] and [`sort`] build phases out of blocks of
-//! [`lanes`] and of register [`tile`]s; rows worth it are machine code of our own ([`wide`]); [`target`] finds the machine.
+//! [`lanes`] and of register [`tile`]s; rows worth it are machine code of our own ([`wide`]), and so are the tiles of wider registers ([`x86`]); [`target`] finds
+//! the machine, and [`levels`] joins what was compiled for several of one kind.
 
 mod calls;
 pub mod contraction;
@@ -17,6 +18,7 @@ pub mod driver;
 mod fault;
 mod flow;
 pub mod lanes;
+pub mod levels;
 pub mod nest;
 mod parallel;
 mod parts;
@@ -26,5 +28,6 @@ pub mod sort;
 pub mod target;
 pub mod tile;
 mod wide;
+mod x86;
 
 pub use parallel::DEFAULT_GRAIN;

@@ -1,10 +1,13 @@
 //! Target machines.
 //!
-//! Cranelift's presets leave AVX out, which would turn `fma` into a library call, so features are set one by one; the
-//! default x86-64 target is x86-64-v3.
+//! Cranelift's presets leave AVX out, which would turn `fma` into a library call, so features are set one by one. A program
+//! for x86-64 may be compiled for several levels at once, x86-64-v3 and x86-64-v4 where nothing is said; all compute with one
+//! numeric variant, so that its results do not depend on the processor.
 
+use super::x86::choice::Leaf;
 use crate::error::{Error, Result, Site};
 use crate::kernel::body::Variant;
+use brolga_runtime::abi::NumericVariant;
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use std::str::FromStr;
@@ -15,15 +18,34 @@ use target_lexicon::{Architecture, BinaryFormat, Triple};
 pub struct TargetOptions {
     /// Target triple; `None` for the host's.
     pub triple: Option<String>,
-    /// CPU: `native`, `x86-64`, `x86-64-v2`, `x86-64-v3`, `x86-64-v4`, or `None` for the default (`x86-64-v3`).
+    /// CPU: `native`, or levels among `x86-64`, `x86-64-v2`, `x86-64-v3` and `x86-64-v4`, separated by commas: the program
+    /// runs the highest that the processor has. `None` for [`DEFAULT_LEVELS`] where the machine is x86-64.
     pub cpu: Option<String>,
-    /// Features to add (`+avx2` or `avx2`) or take away (`-fma`).
+    /// Features to add (`+avx2` or `avx2`) or take away (`-fma`), at each level.
     pub features: Vec<String>,
+    /// The arithmetic, such as that of an object whose results are to be had elsewhere; `None` for the fused one where all
+    /// levels have it.
+    pub variant: Option<NumericVariant>,
 }
+
+impl TargetOptions {
+    /// The machine at hand.
+    pub fn native() -> TargetOptions {
+        let cpu = cfg!(target_arch = "x86_64").then(|| NATIVE.to_owned());
+        TargetOptions { cpu, ..TargetOptions::default() }
+    }
+}
+
+/// The levels of x86-64 that a program is compiled for where none is named.
+pub const DEFAULT_LEVELS: &str = "x86-64-v3,x86-64-v4";
+
+const NATIVE: &str = "native";
 
 /// A target machine, ready to compile for.
 #[derive(Clone)]
 pub struct Target {
+    /// The level in the names of its functions; empty where there are none.
+    pub level: String,
     /// Cranelift's description.
     pub isa: OwnedTargetIsa,
     /// The numeric variant that the machine's instructions allow.
@@ -32,82 +54,88 @@ pub struct Target {
     pub features: Vec<&'static str>,
 }
 
-/// Feature, Cranelift's flag, lowest x86-64 level that has it.
-const X86: &[(&str, &str, u8)] = &[
-    ("sse3", "has_sse3", 2),
-    ("ssse3", "has_ssse3", 2),
-    ("sse4.1", "has_sse41", 2),
-    ("sse4.2", "has_sse42", 2),
-    ("popcnt", "has_popcnt", 2),
-    ("cmpxchg16b", "has_cmpxchg16b", 2),
-    ("avx", "has_avx", 3),
-    ("avx2", "has_avx2", 3),
-    ("bmi1", "has_bmi1", 3),
-    ("bmi2", "has_bmi2", 3),
-    ("fma", "has_fma", 3),
-    ("lzcnt", "has_lzcnt", 3),
-    ("avx512f", "has_avx512f", 4),
-    ("avx512dq", "has_avx512dq", 4),
-    ("avx512vl", "has_avx512vl", 4),
-];
-
-/// Whether `name` is an x86-64 feature that code generation can make use of.
-pub fn is_known_feature(name: &str) -> bool {
-    X86.iter().any(|f| f.0 == name)
+/// A feature of x86-64 that code generation can make use of.
+#[derive(Debug)]
+pub struct Feature {
+    /// Its name, as `std::is_x86_feature_detected!` spells it.
+    pub name: &'static str,
+    /// Cranelift's name of it.
+    flag: &'static str,
+    /// The lowest level that has it.
+    level: u8,
+    /// Where the processor tells of it.
+    pub leaf: Leaf,
+    /// The bit there.
+    pub bit: u32,
 }
+
+const fn feature(name: &'static str, flag: &'static str, level: u8, leaf: Leaf, bit: u32) -> Feature {
+    Feature { name, flag, level, leaf, bit }
+}
+
+/// Every feature.
+pub const X86: &[Feature] = &[
+    feature("sse3", "has_sse3", 2, Leaf::First, 0),
+    feature("ssse3", "has_ssse3", 2, Leaf::First, 9),
+    feature("sse4.1", "has_sse41", 2, Leaf::First, 19),
+    feature("sse4.2", "has_sse42", 2, Leaf::First, 20),
+    feature("popcnt", "has_popcnt", 2, Leaf::First, 23),
+    feature("cmpxchg16b", "has_cmpxchg16b", 2, Leaf::First, 13),
+    feature("avx", "has_avx", 3, Leaf::First, 28),
+    feature("avx2", "has_avx2", 3, Leaf::Seventh, 5),
+    feature("bmi1", "has_bmi1", 3, Leaf::Seventh, 3),
+    feature("bmi2", "has_bmi2", 3, Leaf::Seventh, 8),
+    feature("fma", "has_fma", 3, Leaf::First, 12),
+    feature("lzcnt", "has_lzcnt", 3, Leaf::Extended, 5),
+    feature("avx512f", "has_avx512f", 4, Leaf::Seventh, 16),
+    feature("avx512dq", "has_avx512dq", 4, Leaf::Seventh, 17),
+    feature("avx512vl", "has_avx512vl", 4, Leaf::Seventh, 31),
+];
 
 fn target_error(e: impl std::fmt::Display) -> Error {
     Error::Target(e.to_string())
 }
 
 impl Target {
-    /// Finds the target that the options name.
+    /// Finds the machines that the options name, the lowest level first. All have the variant that the lowest allows.
     ///
     /// # Errors
     /// [`Error::Target`] for unknown triples, CPUs and features.
-    pub fn new(options: &TargetOptions) -> Result<Target> {
+    pub fn levels(options: &TargetOptions) -> Result<Vec<Target>> {
         let triple = match &options.triple {
             Some(t) => Triple::from_str(t).map_err(|e| Error::Target(format!("'{t}': {e}")))?,
             None => Triple::host(),
         };
-        let mut flags = settings::builder();
-        for (name, value) in [
-            ("opt_level", "speed"),
-            ("is_pic", "true"),
-            ("unwind_info", "false"),
-            ("enable_probestack", "false"),
-            ("preserve_frame_pointers", "true"),
-            ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
-        ] {
-            flags.set(name, value).map_err(target_error)?;
-        }
-        let flags = settings::Flags::new(flags);
         let unsupported = |feature: String| Error::Unsupported { site: Site::default(), feature };
         if triple.binary_format == BinaryFormat::Coff && triple.architecture != Architecture::X86_64 {
             return Err(unsupported(format!("the target {triple}, COFF objects of other machines than x86-64")));
         }
-        let mut builder = isa::lookup(triple.clone()).map_err(|_| unsupported(format!("the target {triple}")))?;
-        let mut features = Vec::new();
-        let mut variant = Variant::NoFma;
+        let one = |level: String, features: Vec<&'static str>, variant| -> Result<Target> {
+            let mut builder = isa::lookup(triple.clone()).map_err(|_| unsupported(format!("the target {triple}")))?;
+            for f in X86.iter().filter(|_| triple.architecture == Architecture::X86_64) {
+                let on = features.contains(&f.name);
+                builder.set(f.flag, if on { "true" } else { "false" }).map_err(target_error)?;
+            }
+            let isa = builder.finish(flags()?).map_err(target_error)?;
+            Ok(Target { level, isa, variant, features })
+        };
         match triple.architecture {
             Architecture::X86_64 => {
-                features = x86_features(options)?;
-                for (name, flag, _) in X86 {
-                    let on = features.contains(name);
-                    builder.set(flag, if on { "true" } else { "false" }).map_err(target_error)?;
-                }
-                if features.contains(&"avx") && features.contains(&"fma") {
-                    variant = Variant::Fma;
-                }
+                let levels = x86_levels(options)?;
+                let fuses = |features: &Vec<&str>| features.contains(&"avx") && features.contains(&"fma");
+                let all_fuse = levels.iter().all(|(_, features)| fuses(features));
+                let variant = variant(options, all_fuse)?;
+                levels.into_iter().map(|(level, features)| one(level, features, variant)).collect()
             }
             Architecture::Aarch64(_) => {
                 only_x86(options, &triple)?;
-                variant = Variant::Fma;
+                Ok(vec![one(String::new(), Vec::new(), variant(options, true)?)?])
             }
-            _ => only_x86(options, &triple)?,
+            _ => {
+                only_x86(options, &triple)?;
+                Ok(vec![one(String::new(), Vec::new(), variant(options, false)?)?])
+            }
         }
-        let isa = builder.finish(flags).map_err(target_error)?;
-        Ok(Target { isa, variant, features })
     }
 
     /// Whether vectors of 128 bits are there (riscv64 without V has none).
@@ -118,6 +146,11 @@ impl Target {
     /// Whether vectors of 256 bits are there for integers and floats alike.
     pub fn has_avx2(&self) -> bool {
         self.is_x86() && self.features.contains(&"avx") && self.features.contains(&"avx2")
+    }
+
+    /// Whether vectors of 512 bits are there, with what 256 bits have.
+    pub fn has_avx512(&self) -> bool {
+        self.has_avx2() && self.features.contains(&"avx512f")
     }
 
     /// Whether floats are rounded to integers by an instruction.
@@ -141,30 +174,67 @@ fn only_x86(options: &TargetOptions, triple: &Triple) -> Result<()> {
     }
 }
 
-fn x86_features(options: &TargetOptions) -> Result<Vec<&'static str>> {
-    let level = match options.cpu.as_deref() {
-        Some("x86-64") | Some("generic") => 1,
-        Some("x86-64-v2") => 2,
-        Some("x86-64-v3") | None => 3,
-        Some("x86-64-v4") => 4,
-        Some("native") => {
-            let isa = cranelift_native::builder()
-                .map_err(target_error)?
-                .finish(settings::Flags::new(settings::builder()))
-                .map_err(target_error)?;
-            let on: Vec<String> =
-                isa.isa_flags().iter().filter(|f| f.as_bool() == Some(true)).map(|f| f.name.to_owned()).collect();
-            return apply(
-                options,
-                X86.iter().filter(|(_, flag, _)| on.iter().any(|f| f == flag)).map(|f| f.0).collect(),
-            );
-        }
-        Some(other) => {
-            let known = "native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4";
-            return Err(Error::Target(format!("unknown CPU '{other}', expected one of {known}")));
-        }
-    };
-    apply(options, X86.iter().filter(|(_, _, l)| *l <= level).map(|(name, _, _)| *name).collect())
+/// The variant that is asked for, where the machine can.
+fn variant(options: &TargetOptions, fuses: bool) -> Result<Variant> {
+    match options.variant {
+        Some(NumericVariant::Plain) => Ok(Variant::NoFma),
+        None if !fuses => Ok(Variant::NoFma),
+        Some(NumericVariant::Fma) if !fuses => Err(Error::Target(
+            "the fused variant needs fused multiply-add, which a level of the target lacks".to_owned(),
+        )),
+        _ => Ok(Variant::Fma),
+    }
+}
+
+/// Cranelift's settings.
+fn flags() -> Result<settings::Flags> {
+    let mut flags = settings::builder();
+    for (name, value) in [
+        ("opt_level", "speed"),
+        ("is_pic", "true"),
+        ("unwind_info", "false"),
+        ("enable_probestack", "false"),
+        ("preserve_frame_pointers", "true"),
+        ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
+    ] {
+        flags.set(name, value).map_err(target_error)?;
+    }
+    Ok(settings::Flags::new(flags))
+}
+
+/// The levels that the options name, with their features, the lowest first.
+fn x86_levels(options: &TargetOptions) -> Result<Vec<(String, Vec<&'static str>)>> {
+    let names = options.cpu.as_deref().unwrap_or(DEFAULT_LEVELS);
+    if names == NATIVE {
+        return Ok(vec![(NATIVE.to_owned(), apply(options, native_features()?)?)]);
+    }
+    let mut levels = Vec::new();
+    for name in names.split(',').map(str::trim) {
+        let level: u8 = match name {
+            "x86-64" | "generic" => 1,
+            "x86-64-v2" => 2,
+            "x86-64-v3" => 3,
+            "x86-64-v4" => 4,
+            NATIVE => return Err(Error::Target("the CPU 'native' stands alone, without other levels".to_owned())),
+            other => {
+                let known = "native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4";
+                return Err(Error::Target(format!("unknown CPU '{other}', expected one of {known}")));
+            }
+        };
+        levels.push(level);
+    }
+    levels.sort_unstable();
+    levels.dedup();
+    let features = |level: u8| X86.iter().filter(move |f| f.level <= level).map(|f| f.name).collect();
+    levels.into_iter().map(|level| Ok((format!("v{level}"), apply(options, features(level))?))).collect()
+}
+
+/// The features of the processor at hand.
+fn native_features() -> Result<Vec<&'static str>> {
+    let flags = settings::Flags::new(settings::builder());
+    let isa = cranelift_native::builder().map_err(target_error)?.finish(flags).map_err(target_error)?;
+    let on: Vec<&str> = isa.isa_flags().iter().filter(|f| f.as_bool() == Some(true)).map(|f| f.name).collect();
+    Ok(X86.iter().filter(|f| on.contains(&f.flag)).map(|f| f.name).collect())
 }
 
 fn apply(options: &TargetOptions, mut features: Vec<&'static str>) -> Result<Vec<&'static str>> {
@@ -173,7 +243,7 @@ fn apply(options: &TargetOptions, mut features: Vec<&'static str>) -> Result<Vec
             Some(name) => (false, name),
             None => (true, text.strip_prefix('+').unwrap_or(text)),
         };
-        let known = X86.iter().find(|(n, _, _)| *n == name).map(|f| f.0);
+        let known = X86.iter().find(|f| f.name == name).map(|f| f.name);
         let Some(known) = known else { return Err(Error::Target(format!("unknown feature '{name}'"))) };
         features.retain(|f| *f != known);
         if on {

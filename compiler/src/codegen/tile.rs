@@ -3,8 +3,8 @@
 //! **Problem.** `c[m, n] (+)= a[m, k] * b[k, n]` for any extents and strides, with many products in flight and few loads.
 //!
 //! **Invariant.** Every element of `c` is one chain of multiply-adds in ascending `k` that starts from 0, or from what is
-//! there: neither the size of a register tile nor the cut of `k` into blocks changes a bit of it. The runtime's wide
-//! tile has the same parameters and gives the same bits.
+//! there: neither the size of a register tile nor the cut of `k` into blocks changes a bit of it. Tiles of wider registers
+//! ([`super::x86::tile`]) have the same parameters and give the same bits.
 //!
 //! **Algorithm.** A function of its own, shared by all contractions of a program. Columns are taken two vectors at a
 //! time, then one, then one element; rows six at a time, then four, two, one. A tile keeps its sums in registers, and

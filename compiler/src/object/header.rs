@@ -123,8 +123,7 @@ typedef struct brolga_context {{
     uint32_t workers;       /* how many the workspace has room for, 1 at least */
     uint32_t reserved;      /* 0 */
     brolga_parallel_for parallel_for;
-    const void *gemm_f32;   /* 0, or a wider register tile */
-    const void *gemm_f64;   /* 0, or a wider register tile */
+    const void *unused[2];  /* 0 */
     void (*report)(void *host, const uint8_t *message, size_t length); /* takes the message of a failing service */
     const void *resources;  /* of brolga-runtime's own services; 0 where all services are yours */
 {library}}} brolga_context;

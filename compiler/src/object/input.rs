@@ -182,13 +182,13 @@ impl CodeReloc {
 }
 
 /// One piece of data.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataObject {
     /// Its symbol.
     pub symbol: String,
     /// Alignment of its first byte.
     pub alignment: u64,
-    /// True where the program writes to it. Programs should not: they would not be reentrant.
+    /// True where the program writes to it, which only the choice of a level may: programs are reentrant.
     pub writable: bool,
     /// Its bytes.
     pub init: DataInit,
@@ -197,7 +197,7 @@ pub struct DataObject {
 }
 
 /// The bytes of a [`DataObject`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataInit {
     /// Given.
     Bytes(Vec<u8>),

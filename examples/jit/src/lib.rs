@@ -23,7 +23,7 @@ pub fn saxpy(n: i64) -> brolga_compiler::Result<Module> {
 /// # Errors
 /// Where the module has no compiled form, or the object does not load.
 pub fn jit(module: &Module) -> Result<Program, Box<dyn std::error::Error + Send + Sync>> {
-    let artifact = compile(module, &CompileOptions::default())?;
+    let artifact = compile(module, &CompileOptions::native())?;
     Ok(Program::from_object(&artifact.object)?)
 }
 

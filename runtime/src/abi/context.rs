@@ -3,7 +3,6 @@
 use super::{ABI_VERSION, ReportFn, Service, ServiceFn};
 use crate::devices::Device;
 use crate::feed::Feeds;
-use crate::tiles::Gemm;
 use std::ffi::c_void;
 
 /// The body of a parallel loop: runs one task on behalf of one worker and returns a [`Status`](super::Status).
@@ -44,10 +43,8 @@ pub struct Context {
     pub reserved: u32,
     /// Parallel loops. A program whose descriptor does not need it runs its tasks in order where this is null.
     pub parallel_for: Option<ParallelFor>,
-    /// A wider register tile for `f32` contractions. A program uses its own where this is null.
-    pub gemm_f32: Option<Gemm<f32>>,
-    /// The same for `f64`.
-    pub gemm_f64: Option<Gemm<f64>>,
+    /// Null. Programs of older compilers look here for register tiles and use their own where there are none.
+    pub unused: [*const c_void; 2],
     /// Takes the message of a service that fails.
     pub report: Option<ReportFn>,
     /// What this runtime's own services work with: null, or the address of a [`Resources`].
@@ -69,10 +66,6 @@ impl Context {
     pub const OFFSET_WORKERS: i32 = std::mem::offset_of!(Context, workers) as i32;
     /// Offset of [`Context::parallel_for`].
     pub const OFFSET_PARALLEL_FOR: i32 = std::mem::offset_of!(Context, parallel_for) as i32;
-    /// Offset of [`Context::gemm_f32`].
-    pub const OFFSET_GEMM_F32: i32 = std::mem::offset_of!(Context, gemm_f32) as i32;
-    /// Offset of [`Context::gemm_f64`].
-    pub const OFFSET_GEMM_F64: i32 = std::mem::offset_of!(Context, gemm_f64) as i32;
 
     /// Offset of a service's function.
     pub const fn offset_of(service: Service) -> i32 {
@@ -89,8 +82,7 @@ impl Context {
             workers: 1,
             reserved: 0,
             parallel_for: None,
-            gemm_f32: None,
-            gemm_f64: None,
+            unused: [std::ptr::null(); 2],
             report: None,
             resources: std::ptr::null(),
             library: [None; Service::COUNT],
@@ -105,8 +97,7 @@ const _: () = {
     assert!(Context::OFFSET_HOST == 16);
     assert!(Context::OFFSET_WORKERS == 24);
     assert!(Context::OFFSET_PARALLEL_FOR == 32);
-    assert!(Context::OFFSET_GEMM_F32 == 40);
-    assert!(Context::OFFSET_GEMM_F64 == 48);
+    assert!(std::mem::offset_of!(Context, unused) == 40);
     assert!(Context::offset_of(Service::Fft) == 72);
     assert!(size_of::<Context>() == 72 + 8 * Service::COUNT);
 };

@@ -1,9 +1,9 @@
 //! Reading a descriptor: every offset, size, name and shape is checked, nothing panics.
 
 use super::descriptor::{
-    ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DescriptorInfo,
-    FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_SIZE, Leaf, MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant,
-    OPEN_SIZE, OpenDimension, Services,
+    ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DEVICES_HEADER_SIZE,
+    DescriptorInfo, FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_SIZE, LEVEL_SIZE, Leaf, MAGIC, MAX_LEAVES,
+    MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
 };
 use super::{ABI_VERSION, IsaFeatures, leaf_byte_size, storage_bits};
 use crate::{ArrayShape, ElementType, Layout};
@@ -173,9 +173,16 @@ impl DescriptorInfo {
             open.push(dimension);
         }
         // A header of the first size is that of a program for one device.
-        let devices = if head.size(12)? < HEADER_SIZE { [1, 1] } else { [r.u32(136)?, r.u32(140)?] };
+        let header = head.size(12)?;
+        let devices = if header < DEVICES_HEADER_SIZE { [1, 1] } else { [r.u32(136)?, r.u32(140)?] };
         if devices.contains(&0) {
             return bad("it is for no device");
+        }
+        let mut levels = Vec::new();
+        if header >= HEADER_SIZE {
+            for at in r.table(144, LEVEL_SIZE)? {
+                levels.push(IsaFeatures(r.u64(at)?));
+            }
         }
         let workspace_per_worker = r.u64(64)?;
         if workspace_per_worker % 64 != 0 {
@@ -198,6 +205,7 @@ impl DescriptorInfo {
             custom_calls,
             open,
             devices,
+            levels,
         })
     }
 
@@ -245,6 +253,7 @@ mod tests {
         d.workspace_per_worker = 64;
         d.hash = [7; 16];
         d.devices = [2, 4];
+        d.levels = vec![IsaFeatures::AVX, IsaFeatures::AVX.union(IsaFeatures::AVX512F)];
         d.custom_calls =
             vec![CustomCallInfo { symbol: "my_call".into(), abi: CustomCallAbi::StatusReturning, line: 12 }];
         d.open = vec![OpenDimension { parameter: 0, dimension: 1 }, OpenDimension { parameter: 1, dimension: 0 }];
@@ -285,10 +294,13 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_the_first_size_is_of_one_device() {
+    fn older_headers_are_of_one_device_and_no_levels() {
         let mut blob = sample().encode().unwrap();
+        let older = DescriptorInfo { levels: Vec::new(), ..sample() };
+        blob[12..16].copy_from_slice(&(DEVICES_HEADER_SIZE as u32).to_le_bytes());
+        assert_eq!(DescriptorInfo::decode(&blob).unwrap(), older);
         blob[12..16].copy_from_slice(&(FIRST_HEADER_SIZE as u32).to_le_bytes());
-        assert_eq!(DescriptorInfo::decode(&blob).unwrap(), DescriptorInfo { devices: [1, 1], ..sample() });
+        assert_eq!(DescriptorInfo::decode(&blob).unwrap(), DescriptorInfo { devices: [1, 1], ..older });
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::fmt;
 /// The third word of every descriptor: `BRLG`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"BRLG");
 /// Bytes of the descriptor's fixed header in this version.
-pub const HEADER_SIZE: usize = 144;
+pub const HEADER_SIZE: usize = 152;
+/// Bytes of the header before programs were compiled for several levels of a processor.
+pub(super) const DEVICES_HEADER_SIZE: usize = 144;
 /// Bytes of the header before programs for several devices were compiled.
 pub(super) const FIRST_HEADER_SIZE: usize = 136;
 /// Offset of the content hash in a descriptor.
@@ -27,6 +29,7 @@ pub(super) const LEAF_SIZE: usize = 48;
 pub(super) const ALIAS_SIZE: usize = 12;
 pub(super) const CUSTOM_CALL_SIZE: usize = 16;
 pub(super) const OPEN_SIZE: usize = 8;
+pub(super) const LEVEL_SIZE: usize = 8;
 pub(super) const LEAF_DYNAMIC: u32 = 1;
 pub(super) const LEAF_ROW_MAJOR: u32 = 2;
 
@@ -74,9 +77,9 @@ impl Services {
     pub const NONE: Services = Services(0);
     /// Parallel loops.
     pub const PARALLEL_FOR: Services = Services(1);
-    /// The wide tile for `f32` contractions.
+    /// A wide tile for `f32` contractions, which programs of older compilers use where it is offered.
     pub const GEMM_F32: Services = Services(2);
-    /// The wide tile for `f64` contractions.
+    /// The same for `f64`.
     pub const GEMM_F64: Services = Services(4);
     /// The bit of the first library service; see [`Service`](super::Service).
     pub const FIRST_LIBRARY_BIT: u32 = 8;
@@ -223,7 +226,7 @@ pub struct DescriptorInfo {
     pub entry: String,
     /// The processor family.
     pub architecture: Architecture,
-    /// The features that the code needs.
+    /// The features that the code needs; of code for several levels, those of the lowest.
     pub features: IsaFeatures,
     /// Which arithmetic the program uses.
     pub variant: NumericVariant,
@@ -251,6 +254,9 @@ pub struct DescriptorInfo {
     pub open: Vec<OpenDimension>,
     /// How many replicas, and partitions of each, the program was compiled for.
     pub devices: [u32; 2],
+    /// The features of each level of the processor that the program has code for, the lowest first. Empty where there is one
+    /// code for all processors with [`DescriptorInfo::features`] and the program does not ask the processor.
+    pub levels: Vec<IsaFeatures>,
 }
 
 impl DescriptorInfo {
@@ -273,6 +279,7 @@ impl DescriptorInfo {
             custom_calls: Vec::new(),
             open: Vec::new(),
             devices: [1, 1],
+            levels: Vec::new(),
         }
     }
 
@@ -337,11 +344,13 @@ impl DescriptorInfo {
     /// | 120 | u32 x 2 | entry symbol |
     /// | 128 | u32 x 2 | open dimensions, zero where there are none |
     /// | 136 | u32 x 2 | replicas, partitions |
+    /// | 144 | u32 x 2 | levels of the processor, zero where there are none |
     ///
     /// A leaf is `u32 element type, u32 rank, u64 bytes, u32 offset of the dimensions (i64 each), u32 offset of the
     /// dynamic flags (u8 each), u32 offset of minor-to-major (u32 each), u32 flags (1 dynamic, 2 row-major), u32 bits
     /// of an element, u32 zero, u32 offset and length of the name`; an alias `u32 parameter, result, must`; a custom
-    /// call `u32 offset and length of the symbol, abi, line`; an open dimension `u32 parameter, dimension`.
+    /// call `u32 offset and length of the symbol, abi, line`; an open dimension `u32 parameter, dimension`;
+    /// a level `u64 instruction-set features`.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut blob = Blob { bytes: vec![0; HEADER_SIZE] };
         let tables = [
@@ -387,6 +396,17 @@ impl DescriptorInfo {
             for (i, open) in self.open.iter().enumerate() {
                 blob.u32(start + i * OPEN_SIZE, open.parameter);
                 blob.u32(start + i * OPEN_SIZE + 4, open.dimension);
+            }
+        }
+        if self.levels.len() > MAX_LEAVES {
+            return None;
+        }
+        if !self.levels.is_empty() {
+            let start = blob.reserve(self.levels.len() * LEVEL_SIZE, 8);
+            blob.u32(144, u32::try_from(self.levels.len()).ok()?);
+            blob.u32(148, u32::try_from(start).ok()?);
+            for (i, level) in self.levels.iter().enumerate() {
+                blob.u64(start + i * LEVEL_SIZE, level.0);
             }
         }
         blob.text(112, &self.module_name)?;

@@ -88,6 +88,7 @@ statuses! {
     Panicked 7 "the body of a parallel loop panicked";
     OutOfMemory 8 "memory is exhausted";
     WrongAbiVersion 9 "the context was made for another version of the interface";
+    WrongProcessor 10 "the processor lacks instructions that the program was compiled for";
 }
 
 impl std::fmt::Display for Status {

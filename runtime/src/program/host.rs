@@ -3,7 +3,6 @@
 use super::{Library, Program, RunError, RunOptions};
 use crate::abi::{Context, ParallelBody, Resources, Services};
 use crate::pool::{Executor, MAX_WORKERS, parallel_for};
-use crate::tiles;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Host {
     executor: Arc<dyn Executor>,
     workers: u32,
-    own_tiles: bool,
     resources: Resources,
     /// What the service said that failed last.
     message: Mutex<Option<String>>,
@@ -19,7 +17,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// The services that this runtime offers.
-    pub(crate) const OFFERED: Services = Services::PARALLEL_FOR.union(Services::GEMM_F32).union(Services::GEMM_F64);
+    pub(crate) const OFFERED: Services = Services::PARALLEL_FOR;
 
     pub(crate) fn new(program: &Program, options: &RunOptions) -> Host {
         let executor = options.executor();
@@ -27,7 +25,7 @@ impl Host {
         let workers = executor.workers().clamp(1, MAX_WORKERS) as u32;
         let (feeds, device) = (options.feeds.clone(), options.device.clone());
         let resources = Resources { feeds, device, program: program.descriptor().hash };
-        Host { executor, workers, own_tiles: options.own_tiles, resources, message: Mutex::new(None) }
+        Host { executor, workers, resources, message: Mutex::new(None) }
     }
 
     pub(crate) fn workers(&self) -> u32 {
@@ -40,8 +38,6 @@ impl Host {
             host: std::ptr::from_ref(self).cast_mut().cast(),
             workers: self.workers,
             parallel_for: Some(parallel_for_service),
-            gemm_f32: if self.own_tiles { None } else { tiles::gemm_f32() },
-            gemm_f64: if self.own_tiles { None } else { tiles::gemm_f64() },
             report: Some(report_service),
             resources: std::ptr::from_ref(&self.resources).cast(),
             library: *library,

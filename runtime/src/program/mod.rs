@@ -58,9 +58,6 @@ pub struct RunOptions {
     pub seed: u64,
     /// What the program's infeeds read and its outfeeds write.
     pub feeds: Feeds,
-    /// Contractions use the register tile that the program carries even where the runtime has a wider one. The results
-    /// are the same.
-    pub own_tiles: bool,
     /// Which device of several this run is. A program that was compiled for several devices runs on no other.
     pub device: Option<Device>,
 }

@@ -1,12 +1,19 @@
-//! Contractions through the whole pipeline: against chains written out by hand (bitwise), against the interpreter, and
-//! the runtime's tile against the program's own.
+//! Contractions through the whole pipeline: against chains written out by hand (bitwise), against the interpreter, and the
+//! tiles of all widths against each other.
 #![allow(clippy::unwrap_used)]
 
+use super::Plan;
 use crate::codegen::target::TargetOptions;
+use crate::codegen::x86::tile::Extents;
 use crate::driver::{CompileOptions, compile};
 use crate::interp;
+use crate::kernel::body::Variant;
+use crate::kernel::ir::Phase;
+use crate::kernel::lower::Numerics;
+use crate::memory;
 use crate::text;
-use brolga_runtime::{ArrayLiteral, ElementType, Literal, Program, RunOptions, Shape};
+use brolga_runtime::abi::IsaFeatures;
+use brolga_runtime::{ArrayLiteral, ElementType, Literal, Program, Shape};
 
 fn numbers(n: usize, seed: usize) -> Vec<f64> {
     let mut state = 0x9E37_79B9u32.wrapping_mul(seed as u32 + 1);
@@ -30,11 +37,21 @@ fn literal(shape: &Shape, seed: usize) -> ArrayLiteral {
     }
 }
 
-fn options(cpu: Option<&str>) -> CompileOptions {
-    CompileOptions {
-        target: TargetOptions { cpu: cpu.map(str::to_owned), ..TargetOptions::default() },
-        ..CompileOptions::default()
+/// The machines whose tiles are compared: with fused multiply-add all widths, alone and in one object, else the one named.
+fn machines(cpu: Option<&str>) -> Vec<TargetOptions> {
+    let of = |cpu: Option<&str>, features: &[&str]| TargetOptions {
+        cpu: cpu.map(str::to_owned),
+        features: features.iter().map(|f| (*f).to_owned()).collect(),
+        ..TargetOptions::default()
+    };
+    if cpu.is_some() {
+        return vec![of(cpu, &[])];
     }
+    let mut all = vec![of(None, &[]), of(Some("x86-64-v3"), &[]), of(Some("x86-64-v3"), &["-avx2"])];
+    if IsaFeatures::detect().contains(IsaFeatures::AVX512F) {
+        all.push(of(Some("x86-64-v4"), &[]));
+    }
+    all
 }
 
 fn floats(a: &ArrayLiteral) -> Vec<f64> {
@@ -44,21 +61,25 @@ fn floats(a: &ArrayLiteral) -> Vec<f64> {
     }
 }
 
-/// Compiles and runs with both tiles, which must agree bitwise; returns inputs and results.
+/// Compiles and runs with the tiles of all machines, which must agree bitwise; returns inputs and results.
 fn run(hlo: &str, cpu: Option<&str>) -> (Vec<ArrayLiteral>, Vec<ArrayLiteral>) {
     let module = text::parse(hlo).unwrap();
-    let artifact = compile(&module, &options(cpu)).unwrap();
-    let program = Program::from_object(&artifact.object).unwrap();
     let entry = module.entry();
     let inputs: Vec<ArrayLiteral> =
         entry.parameters().into_iter().enumerate().map(|(i, p)| literal(&entry.instructions[p].shape, i)).collect();
     let arguments: Vec<&ArrayLiteral> = inputs.iter().collect();
-    let wide = program.run(&arguments).unwrap();
-    let own = program.run_with(&arguments, &RunOptions { own_tiles: true, ..RunOptions::default() }).unwrap();
-    for (a, b) in wide.iter().zip(&own) {
-        assert!(a.bytes() == b.bytes(), "the tiles differ\n{hlo}");
+    let mut results: Option<Vec<ArrayLiteral>> = None;
+    for target in machines(cpu) {
+        let options = CompileOptions { target: target.clone(), ..CompileOptions::default() };
+        let artifact = compile(&module, &options).unwrap();
+        let program = Program::from_object(&artifact.object).unwrap();
+        let found = program.run(&arguments).unwrap();
+        for (a, b) in results.iter().flatten().zip(&found) {
+            assert!(a.bytes() == b.bytes(), "the tile of {target:?} differs\n{hlo}");
+        }
+        results = Some(found);
     }
-    (inputs, own)
+    (inputs, results.unwrap())
 }
 
 /// As [`run`], against the interpreter.
@@ -201,5 +222,32 @@ fn epilogues() {
         );
         check(&narrow, None, 5e-5);
         check(&narrow, Some("x86-64-v2"), 5e-5);
+    }
+}
+
+/// The blocks that the loops of a plan go through are those that its tile is made for.
+#[test]
+fn extents_are_those_of_the_loops() {
+    for (m, n, k) in SHAPES.into_iter().chain([(130, 500, 300), (1200, 1000, 700), (96, 512, 2000), (2000, 40, 8)]) {
+        let module = text::parse(&plain("f32", m, n, k)).unwrap();
+        let numerics = Numerics { variant: Variant::Fma, strict_rounding: false };
+        let schedule = memory::build(&module, numerics).unwrap();
+        let phases = schedule.kernels.values().flat_map(|kernel| &kernel.phases);
+        for phase in phases {
+            let Phase::Contraction(c) = phase else { continue };
+            let plan = Plan::new(c);
+            let steps =
+                |from: i64, to: i64, step: i64| (from..to).step_by(step as usize).map(move |x| step.min(to - x));
+            let mut found = Extents::new();
+            for (i, rows) in (0..plan.m).step_by(plan.group as usize).zip(steps(0, plan.m, plan.group)) {
+                for r in steps(i, i + rows, plan.rows) {
+                    for (j, columns) in (0..plan.n).step_by(plan.strip as usize).zip(steps(0, plan.n, plan.strip)) {
+                        let width = if plan.pack_rhs { plan.panel } else { columns };
+                        found.extend(steps(j, j + columns, width).map(|columns| (r, columns)));
+                    }
+                }
+            }
+            assert_eq!(plan.extents(), found, "{m} {n} {k}: {plan:?}");
+        }
     }
 }

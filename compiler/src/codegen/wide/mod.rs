@@ -54,7 +54,7 @@ pub fn row_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> 
     let Some((code, mut frame)) = select::select(nest, stage, info, fma) else { return Ok(None) };
     let allocated = allocate::allocate(&code, &mut frame);
     check::check(&code, &allocated, &frame)?;
-    let code = encode::function(&allocated, &code, &frame, turn(stage, info));
+    let code = encode::function(&allocated, &code, &frame, turn(stage, info)).map_err(|e| e.message())?;
     Ok(code.map(|code| WideFunction { code, frame }))
 }
 

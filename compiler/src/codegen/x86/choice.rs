@@ -1,0 +1,240 @@
+//! The function that a caller calls, of a program that was compiled for certain processors: it goes to the code for the
+//! one at hand.
+//!
+//! The first call asks the processor, and the operating system whether it keeps the wide registers (`OSXSAVE` before
+//! `xgetbv`, which else would trap), and keeps the answer in four bytes of the object; several threads may do so at once,
+//! for all find the same. Later calls compare a number. Where the processor is below the lowest level, nothing is executed.
+
+use super::asm::{Assembled, Assembler, Label, Refer, there};
+use crate::codegen::target::{Feature, X86};
+use crate::error::Result;
+use crate::object::Target;
+use brolga_runtime::abi::Status;
+use iced_x86::{Code, Instruction, Register};
+
+/// Kept where no level is what the processor has.
+const NONE: i32 = -1;
+
+/// Where a feature is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaf {
+    /// `ecx` of leaf 1.
+    First,
+    /// `ebx` of leaf 7.
+    Seventh,
+    /// `ecx` of leaf 0x8000_0001.
+    Extended,
+}
+
+/// What is found out: the words of the leaves, and which registers the operating system keeps.
+const FIRST: Register = Register::R10D;
+const SEVENTH: Register = Register::R11D;
+const EXTENDED: Register = Register::ESI;
+const KEPT: Register = Register::EDI;
+
+/// Bits of `xcr0` for 256 and for 512 bits.
+const KEPT_256: u32 = 0x6;
+const KEPT_512: u32 = 0xe6;
+const OSXSAVE: u32 = 27;
+
+/// What a level needs: bits of each word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    first: u32,
+    seventh: u32,
+    extended: u32,
+    kept: u32,
+}
+
+impl Needs {
+    /// Those of features, by their names.
+    pub fn of(features: &[&str]) -> Needs {
+        let words = |leaf: Leaf| {
+            let of = |f: &&Feature| f.leaf == leaf && features.contains(&f.name);
+            X86.iter().filter(of).fold(0u32, |word, f| word | 1 << f.bit)
+        };
+        let widest = features.iter().any(|f| f.starts_with("avx512"));
+        let wide = features.iter().any(|f| f.starts_with("avx") || *f == "fma");
+        let kept = match (widest, wide) {
+            (true, _) => KEPT_512,
+            (false, true) => KEPT_256,
+            (false, false) => 0,
+        };
+        Needs { first: words(Leaf::First), seventh: words(Leaf::Seventh), extended: words(Leaf::Extended), kept }
+    }
+}
+
+/// The function: `levels` say what each needs, the lowest first, with the number of its entry; `state` is that of the four
+/// bytes, which are zero at first.
+///
+/// # Errors
+/// [`crate::Error::Internal`] where an instruction cannot be encoded.
+pub fn function(levels: &[(Needs, u32)], state: u32) -> Result<Assembled> {
+    let mut a = Assembler::default();
+    let state = Refer::Symbol(Target::Data(state));
+    a.put_at(Instruction::with2(Code::Mov_r32_rm32, Register::EAX, there()), state);
+    let choose = a.here();
+    for (number, (_, entry)) in levels.iter().enumerate().rev() {
+        let next = a.label();
+        compare(&mut a, Register::EAX, number as i32 + 1);
+        a.branch(Code::Jne_rel32_64, Refer::Label(next));
+        a.branch(Code::Jmp_rel32_64, Refer::Symbol(Target::Function(*entry)));
+        a.bind(next);
+    }
+    let detect = a.label();
+    a.put(Instruction::with2(Code::Test_rm32_r32, Register::EAX, Register::EAX));
+    a.branch(Code::Je_rel32_64, Refer::Label(detect));
+    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, Status::WrongProcessor.code()));
+    a.plain(Code::Retnq);
+
+    a.bind(detect);
+    // The arguments of the call, and what is the caller's; both conventions pass arguments in these and r8, r9 only.
+    let saved = [Register::RBX, Register::RCX, Register::RDX, Register::RSI, Register::RDI];
+    for r in saved {
+        a.put(Instruction::with1(Code::Push_r64, r));
+    }
+    look(&mut a);
+    number(&mut a, levels);
+    for r in saved.into_iter().rev() {
+        a.put(Instruction::with1(Code::Pop_r64, r));
+    }
+    a.put_at(Instruction::with2(Code::Mov_rm32_r32, there(), Register::EAX), state);
+    a.branch(Code::Jmp_rel32_64, Refer::Label(choose));
+    a.finish()
+}
+
+fn set(a: &mut Assembler, to: Register, from: Register) {
+    a.put(Instruction::with2(Code::Mov_r32_rm32, to, from));
+}
+
+fn compare(a: &mut Assembler, register: Register, with: i32) {
+    a.put(Instruction::with2(Code::Cmp_rm32_imm32, register, with));
+}
+
+fn zero(a: &mut Assembler, register: Register) {
+    a.put(Instruction::with2(Code::Xor_r32_rm32, register, register));
+}
+
+/// `cpuid`, where the highest leaf that there is reaches so far.
+fn leaf(a: &mut Assembler, group: u32, leaf: u32, found: Register, to: Register) {
+    let missing = a.label();
+    zero(a, to);
+    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, group));
+    a.plain(Code::Cpuid);
+    a.put(Instruction::with2(Code::Cmp_rm32_imm32, Register::EAX, leaf));
+    a.branch(Code::Jb_rel32_64, Refer::Label(missing));
+    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, leaf));
+    zero(a, Register::ECX);
+    a.plain(Code::Cpuid);
+    set(a, to, found);
+    a.bind(missing);
+}
+
+/// Finds out what the processor and the operating system have.
+fn look(a: &mut Assembler) {
+    leaf(a, 0, 1, Register::ECX, FIRST);
+    leaf(a, 0, 7, Register::EBX, SEVENTH);
+    leaf(a, 0x8000_0000, 0x8000_0001, Register::ECX, EXTENDED);
+    zero(a, KEPT);
+    let narrow = a.label();
+    a.put(Instruction::with2(Code::Test_rm32_imm32, FIRST, 1u32 << OSXSAVE));
+    a.branch(Code::Je_rel32_64, Refer::Label(narrow));
+    zero(a, Register::ECX);
+    a.plain(Code::Xgetbv);
+    set(a, KEPT, Register::EAX);
+    a.bind(narrow);
+}
+
+/// The number of the highest level that has what it needs, as do all below it, in `eax`.
+fn number(a: &mut Assembler, levels: &[(Needs, u32)]) {
+    let done = a.label();
+    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, NONE));
+    for (number, (needs, _)) in (1..).zip(levels) {
+        let words = [(FIRST, needs.first), (SEVENTH, needs.seventh), (EXTENDED, needs.extended), (KEPT, needs.kept)];
+        for (register, mask) in words {
+            all_of(a, register, mask, done);
+        }
+        a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, number));
+    }
+    a.bind(done);
+}
+
+/// Goes to `otherwise` where not all bits are set.
+fn all_of(a: &mut Assembler, register: Register, mask: u32, otherwise: Label) {
+    if mask == 0 {
+        return;
+    }
+    set(a, Register::ECX, register);
+    a.put(Instruction::with2(Code::And_rm32_imm32, Register::ECX, mask));
+    a.put(Instruction::with2(Code::Cmp_rm32_imm32, Register::ECX, mask));
+    a.branch(Code::Jne_rel32_64, Refer::Label(otherwise));
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::codegen::target::{Target, TargetOptions};
+    use crate::object::{self, CompiledFunction, DataInit, DataObject, ObjectInput};
+    use brolga_runtime::abi::{Architecture, DescriptorInfo};
+    use brolga_runtime::{Program, RunError};
+
+    /// Bit 16 of `ecx` of leaf 1 is reserved: no processor sets it.
+    const NOBODY: Needs = Needs { first: 1 << 16, seventh: 0, extended: 0, kept: 0 };
+
+    /// What a program of such levels returns in two calls; level `n` returns 100 + `n`.
+    fn statuses(levels: &[Needs]) -> [i32; 2] {
+        let mut functions: Vec<CompiledFunction> = (0..levels.len())
+            .map(|n| {
+                let mut a = Assembler::default();
+                a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, 101 + n as i32));
+                a.plain(Code::Retnq);
+                let Assembled { code, relocs } = a.finish().unwrap();
+                CompiledFunction { symbol: format!("f.v{n}"), exported: false, alignment: 16, code, relocs }
+            })
+            .collect();
+        let entries: Vec<(Needs, u32)> = levels.iter().copied().zip(0..).collect();
+        let Assembled { code, relocs } = function(&entries, 0).unwrap();
+        functions.push(CompiledFunction { symbol: "f".into(), exported: true, alignment: 16, code, relocs });
+        let init = DataInit::Zeros(4);
+        let state = DataObject { symbol: "f.level".into(), alignment: 4, writable: true, init, relocs: Vec::new() };
+        let descriptors = vec![DescriptorInfo::new("f", Architecture::X86_64)];
+        let input = ObjectInput { functions, data: vec![state], imports: Vec::new(), descriptors };
+        let target = TargetOptions { cpu: Some("x86-64".into()), ..TargetOptions::default() };
+        let target = Target::levels(&target).unwrap().remove(0);
+        let program = Program::from_object(&object::write(&input, &*target.isa).unwrap()).unwrap();
+        [(); 2].map(|()| match program.run(&[]) {
+            Err(RunError::Status { code }) => code,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn the_highest_level_that_is_there_runs() {
+        let baseline = Needs::default();
+        assert_eq!(statuses(&[baseline, NOBODY]), [101; 2]);
+        assert_eq!(statuses(&[baseline, baseline, NOBODY]), [102; 2]);
+        let sse3 = Needs::of(&["sse3"]);
+        assert_eq!(sse3, Needs { first: 1, ..baseline });
+        let want = if is_x86_feature_detected!("sse3") { 102 } else { 101 };
+        assert_eq!(statuses(&[baseline, sse3]), [want; 2]);
+    }
+
+    #[test]
+    fn nothing_runs_below_the_lowest_level() {
+        assert_eq!(statuses(&[NOBODY, Needs::default()]), [Status::WrongProcessor.code(); 2]);
+    }
+
+    #[test]
+    fn the_processor_is_asked_as_the_standard_library_asks() {
+        macro_rules! each {
+            ($($name:tt)*) => {
+                $(
+                    let there = std::arch::is_x86_feature_detected!($name);
+                    assert_eq!(statuses(&[Needs::of(&[$name])]) == [101; 2], there, $name);
+                )*
+            };
+        }
+        each!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "cmpxchg16b" "avx" "avx2" "bmi1" "bmi2" "fma" "lzcnt" "avx512f" "avx512dq" "avx512vl");
+    }
+}

@@ -1,0 +1,531 @@
+//! The register tile of contractions, in registers of 256 and 512 bits.
+//!
+//! **Problem.** `c[m, n] (+)= a[m, k] * b[k, n]` at the rate of the multipliers: as many sums in registers as there is room
+//! for, few loads, no decision inside.
+//!
+//! **Invariant.** Every element of `c` is one chain of fused multiply-adds in ascending `k` that starts from 0, or from what
+//! is there, as in CLIF's tile ([`crate::codegen::tile`], whose parameters it has): neither the registers nor the cut of
+//! rows and columns change a bit of it.
+//!
+//! **Algorithm.** A program knows the extents of all its blocks ([`Extents`]). For each pair, the columns are cut into
+//! strips of whole registers, the last under a mask, the rows into equal parts whose sums fill the register file; few rows
+//! take wider strips instead, for one row of one register would wait for every product. Parts of the same form are one
+//! subroutine ([`Micro`]), which all pairs share.
+
+use super::asm::{Assembled, Assembler, Label, Refer, indexed, memory, there};
+use crate::error::Result;
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows and columns of the blocks that a tile is called with.
+pub type Extents = BTreeSet<(i64, i64)>;
+
+/// Registers and elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// Registers of 512 bits rather than 256.
+    pub widest: bool,
+    /// f64 rather than f32.
+    pub double: bool,
+}
+
+/// The instructions of a form.
+struct Codes {
+    load: Code,
+    store: Code,
+    masked_load: Code,
+    masked_store: Code,
+    spread: Code,
+    fma: Code,
+    zero: Code,
+}
+
+impl Form {
+    fn bytes(self) -> i64 {
+        if self.double { 8 } else { 4 }
+    }
+
+    fn register_bytes(self) -> i64 {
+        if self.widest { 64 } else { 32 }
+    }
+
+    /// Elements of a register.
+    fn lanes(self) -> i64 {
+        self.register_bytes() / self.bytes()
+    }
+
+    /// Rows whose sums the register file holds, of so many registers each.
+    fn most_rows(self, registers: i64) -> i64 {
+        match (registers, self.widest) {
+            (..=2, true) => 12,
+            (3..=4, true) => 6,
+            (_, true) => 2,
+            (..=2, false) => 6,
+            (3..=4, false) => 3,
+            (_, false) => 1,
+        }
+    }
+
+    fn codes(self) -> Codes {
+        use Code::*;
+        match (self.widest, self.double) {
+            (false, false) => Codes {
+                load: VEX_Vmovups_ymm_ymmm256,
+                store: VEX_Vmovups_ymmm256_ymm,
+                masked_load: VEX_Vmaskmovps_ymm_ymm_m256,
+                masked_store: VEX_Vmaskmovps_m256_ymm_ymm,
+                spread: VEX_Vbroadcastss_ymm_m32,
+                fma: VEX_Vfmadd231ps_ymm_ymm_ymmm256,
+                zero: VEX_Vxorps_ymm_ymm_ymmm256,
+            },
+            (false, true) => Codes {
+                load: VEX_Vmovupd_ymm_ymmm256,
+                store: VEX_Vmovupd_ymmm256_ymm,
+                masked_load: VEX_Vmaskmovpd_ymm_ymm_m256,
+                masked_store: VEX_Vmaskmovpd_m256_ymm_ymm,
+                spread: VEX_Vbroadcastsd_ymm_m64,
+                fma: VEX_Vfmadd231pd_ymm_ymm_ymmm256,
+                zero: VEX_Vxorps_ymm_ymm_ymmm256,
+            },
+            (true, false) => Codes {
+                load: EVEX_Vmovups_zmm_k1z_zmmm512,
+                store: EVEX_Vmovups_zmmm512_k1z_zmm,
+                masked_load: EVEX_Vmovups_zmm_k1z_zmmm512,
+                masked_store: EVEX_Vmovups_zmmm512_k1z_zmm,
+                spread: EVEX_Vbroadcastss_zmm_k1z_xmmm32,
+                fma: EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
+                zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
+            },
+            (true, true) => Codes {
+                load: EVEX_Vmovupd_zmm_k1z_zmmm512,
+                store: EVEX_Vmovupd_zmmm512_k1z_zmm,
+                masked_load: EVEX_Vmovupd_zmm_k1z_zmmm512,
+                masked_store: EVEX_Vmovupd_zmmm512_k1z_zmm,
+                spread: EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
+                fma: EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
+                zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
+            },
+        }
+    }
+
+    /// The strips of `n` columns for blocks of `m` rows: columns, and how many such strips follow each other.
+    fn strips(self, m: i64, n: i64) -> Vec<(i64, i64)> {
+        let most = [8, 4, 2].into_iter().find(|&v| m <= self.most_rows(v)).unwrap_or(2);
+        let mut strips = Vec::new();
+        let mut left = n;
+        while left > 0 {
+            let registers = (left + self.lanes() - 1) / self.lanes();
+            // Eight registers come whole only: their masked form would not earn its code.
+            let registers = if most == 8 && left >= 8 * self.lanes() { 8 } else { registers.min(most.min(4)) };
+            let columns = (registers * self.lanes()).min(left);
+            count(&mut strips, columns);
+            left -= columns;
+        }
+        strips
+    }
+
+    /// Parts of `m` rows for a strip of so many registers: rows, and how many such parts follow each other.
+    fn parts(self, m: i64, registers: i64) -> Vec<(i64, i64)> {
+        let most = self.most_rows(registers);
+        let (mut parts, mut left) = (Vec::new(), m);
+        for part in (1..=(m + most - 1) / most).rev() {
+            let rows = (left + part - 1) / part;
+            count(&mut parts, rows);
+            left -= rows;
+        }
+        parts
+    }
+}
+
+/// Adds one to a list of values and how often each comes in a row.
+fn count(list: &mut Vec<(i64, i64)>, value: i64) {
+    match list.last_mut() {
+        Some((last, n)) if *last == value => *n += 1,
+        _ => list.push((value, 1)),
+    }
+}
+
+/// What a subroutine computes: rows, registers of columns, the last of them under the mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Micro {
+    rows: i64,
+    registers: i64,
+    masked: bool,
+}
+
+// Parameters, in bytes where they are strides; the subroutines keep them.
+const K: Register = Register::RDI;
+const A_ROW: Register = Register::RDX;
+const A_K: Register = Register::RCX;
+const B: Register = Register::R8;
+const B_K: Register = Register::R9;
+const C_ROW: Register = Register::RBP;
+const ACCUMULATE: Register = Register::R15;
+// Where the rows of a part start.
+const A_PART: Register = Register::R12;
+const C_PART: Register = Register::RBX;
+// The subroutines' own: every third row of `a`, a row of `b`, a counter or a row of `c`.
+const A_ROWS: [Register; 4] = [Register::RSI, Register::R11, Register::R13, Register::R14];
+const B_NOW: Register = Register::R10;
+const LEFT: Register = Register::RAX;
+
+const SAVED: [Register; 6] = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+
+// The frame: parts left, strips left, `a`, `c` of the strip, the mask of 256-bit forms.
+const FRAME: i32 = 64;
+const PARTS: i64 = 0;
+const STRIPS: i64 = 8;
+const A_START: i64 = 16;
+const C_STRIP: i64 = 24;
+const MASK: i64 = 32;
+/// Parameters on the stack: `c`, its row stride, `m`, `n`, `accumulate`.
+const PARAMETERS: i64 = FRAME as i64 + 8 * SAVED.len() as i64 + 8;
+
+/// The mask of 256-bit forms, where it stays in a register.
+const MASK_REGISTER: Register = Register::YMM15;
+
+/// A tile for blocks of the given extents; a call with others traps.
+///
+/// # Errors
+/// [`crate::Error::Internal`] where an instruction cannot be encoded.
+pub fn function(form: Form, extents: &Extents) -> Result<Assembled> {
+    let mut w = Writer { a: Assembler::default(), form, codes: form.codes(), micros: BTreeMap::new() };
+    w.tile(extents);
+    w.a.finish()
+}
+
+struct Writer {
+    a: Assembler,
+    form: Form,
+    codes: Codes,
+    micros: BTreeMap<Micro, Label>,
+}
+
+impl Writer {
+    fn to_register(&mut self, to: Register, from: MemoryOperand) {
+        self.a.put(Instruction::with2(Code::Mov_r64_rm64, to, from));
+    }
+
+    fn to_memory(&mut self, to: MemoryOperand, from: Register) {
+        self.a.put(Instruction::with2(Code::Mov_rm64_r64, to, from));
+    }
+
+    fn set(&mut self, to: Register, from: Register) {
+        self.a.put(Instruction::with2(Code::Mov_r64_rm64, to, from));
+    }
+
+    fn add(&mut self, to: Register, what: Register) {
+        self.a.put(Instruction::with2(Code::Add_r64_rm64, to, what));
+    }
+
+    fn tile(&mut self, extents: &Extents) {
+        for r in SAVED {
+            self.a.put(Instruction::with1(Code::Push_r64, r));
+        }
+        self.a.put(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, FRAME));
+        let parameter = |n: i64| memory(Register::RSP, PARAMETERS + 8 * n);
+        self.to_register(C_PART, parameter(0));
+        self.to_register(C_ROW, parameter(1));
+        self.to_register(ACCUMULATE, parameter(4));
+        let shift = if self.form.double { 3 } else { 2 };
+        for stride in [A_ROW, A_K, B_K, C_ROW] {
+            self.a.put(Instruction::with2(Code::Shl_rm64_imm8, stride, shift));
+        }
+        self.to_memory(memory(Register::RSP, A_START), Register::RSI);
+        self.to_memory(memory(Register::RSP, C_STRIP), C_PART);
+        let (m, n) = (Register::RAX, Register::R10);
+        self.to_register(m, parameter(2));
+        self.to_register(n, parameter(3));
+        let done = self.a.label();
+        for &(rows, columns) in extents {
+            let next = self.a.label();
+            for (register, extent) in [(m, rows), (n, columns)] {
+                // Extents are those of blocks, far below 2^31.
+                self.a.put(Instruction::with2(Code::Cmp_rm64_imm32, register, extent as i32));
+                self.a.branch(Code::Jne_rel32_64, Refer::Label(next));
+            }
+            self.block(rows, columns);
+            self.a.branch(Code::Jmp_rel32_64, Refer::Label(done));
+            self.a.bind(next);
+        }
+        self.a.plain(Code::Ud2);
+        self.a.bind(done);
+        self.a.plain(Code::VEX_Vzeroupper);
+        self.a.put(Instruction::with2(Code::Add_rm64_imm32, Register::RSP, FRAME));
+        for r in SAVED.into_iter().rev() {
+            self.a.put(Instruction::with1(Code::Pop_r64, r));
+        }
+        self.a.plain(Code::Retnq);
+        for (micro, label) in std::mem::take(&mut self.micros) {
+            self.a.bind(label);
+            self.micro(micro);
+        }
+    }
+
+    /// Runs `body` so often, counted in the frame.
+    fn repeat(&mut self, times: i64, counter: i64, body: &mut dyn FnMut(&mut Self)) {
+        let counter = memory(Register::RSP, counter);
+        if times > 1 {
+            self.a.put(Instruction::with2(Code::Mov_rm64_imm32, counter, times as i32));
+        }
+        let head = self.a.here();
+        body(self);
+        if times > 1 {
+            self.a.put(Instruction::with1(Code::Dec_rm64, counter));
+            self.a.branch(Code::Jne_rel32_64, Refer::Label(head));
+        }
+    }
+
+    /// Blocks of one pair of extents.
+    fn block(&mut self, m: i64, n: i64) {
+        let form = self.form;
+        for (columns, strips) in form.strips(m, n) {
+            let registers = (columns + form.lanes() - 1) / form.lanes();
+            let masked = columns % form.lanes() != 0;
+            if masked {
+                self.mask(columns % form.lanes(), registers);
+            }
+            self.repeat(strips, STRIPS, &mut |w| {
+                w.to_register(A_PART, memory(Register::RSP, A_START));
+                w.to_register(C_PART, memory(Register::RSP, C_STRIP));
+                for (rows, parts) in form.parts(m, registers) {
+                    let micro = Micro { rows, registers, masked };
+                    w.repeat(parts, PARTS, &mut |w| w.part(micro));
+                }
+                let width = (columns * form.bytes()) as i32;
+                w.a.put(Instruction::with2(Code::Add_rm64_imm32, B, width));
+                w.a.put(Instruction::with2(Code::Add_rm64_imm32, memory(Register::RSP, C_STRIP), width));
+            });
+        }
+    }
+
+    /// Calls the subroutine of a part, and goes on to the next.
+    fn part(&mut self, micro: Micro) {
+        let label = match self.micros.get(&micro) {
+            Some(&label) => label,
+            None => {
+                let label = self.a.label();
+                self.micros.insert(micro, label);
+                label
+            }
+        };
+        self.a.branch(Code::Call_rel32_64, Refer::Label(label));
+        for (start, stride) in [(A_PART, A_ROW), (C_PART, C_ROW)] {
+            self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, LEFT, stride, micro.rows as i32));
+            self.add(start, LEFT);
+        }
+    }
+
+    /// Whether a mask of 256 bits has a register of its own.
+    fn mask_stays(registers: i64) -> bool {
+        registers <= 2
+    }
+
+    /// The mask of so many columns.
+    fn mask(&mut self, columns: i64, registers: i64) {
+        if self.form.widest {
+            self.a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, (1 << columns) - 1));
+            self.a.put(Instruction::with2(Code::VEX_Kmovw_kr_r32, Register::K1, Register::EAX));
+            return;
+        }
+        let lanes = (0..self.form.lanes()).flat_map(|lane| {
+            let lane: i64 = if lane < columns { -1 } else { 0 };
+            lane.to_le_bytes().into_iter().take(self.form.bytes() as usize)
+        });
+        let constant = self.a.constant(&lanes.collect::<Vec<u8>>());
+        self.a.put_at(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, MASK_REGISTER, there()), constant);
+        if !Self::mask_stays(registers) {
+            let frame = memory(Register::RSP, MASK);
+            self.a.put(Instruction::with2(Code::VEX_Vmovups_ymmm256_ymm, frame, MASK_REGISTER));
+        }
+    }
+
+    fn vector(&self, number: i64) -> Register {
+        let first = if self.form.widest { Register::ZMM0 } else { Register::YMM0 };
+        first + number as u32
+    }
+
+    /// The mask for an access of `to`: of 256-bit forms that have no register to spare, in `to` itself.
+    fn mask_for(&mut self, micro: Micro, to: Register) -> Register {
+        if Self::mask_stays(micro.registers) {
+            return MASK_REGISTER;
+        }
+        // The subroutine's return address lies above the frame.
+        self.a.put(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, to, memory(Register::RSP, MASK + 8)));
+        to
+    }
+
+    fn load(&mut self, micro: Micro, v: i64, to: Register, from: MemoryOperand) {
+        if !(micro.masked && v + 1 == micro.registers) {
+            self.a.put(Instruction::with2(self.codes.load, to, from));
+        } else if self.form.widest {
+            let load = Instruction::with2(self.codes.masked_load, to, from);
+            self.a.put(load.map(|mut load| {
+                load.set_op_mask(Register::K1);
+                load.set_zeroing_masking(true);
+                load
+            }));
+        } else {
+            let mask = self.mask_for(micro, to);
+            self.a.put(Instruction::with3(self.codes.masked_load, to, mask, from));
+        }
+    }
+
+    fn store(&mut self, micro: Micro, v: i64, to: MemoryOperand, from: Register, free: Register) {
+        if !(micro.masked && v + 1 == micro.registers) {
+            self.a.put(Instruction::with2(self.codes.store, to, from));
+        } else if self.form.widest {
+            let store = Instruction::with2(self.codes.masked_store, to, from);
+            self.a.put(store.map(|mut store| {
+                store.set_op_mask(Register::K1);
+                store
+            }));
+        } else {
+            let mask = self.mask_for(micro, free);
+            self.a.put(Instruction::with3(self.codes.masked_store, to, mask, from));
+        }
+    }
+
+    /// An element of row `r` of `a` in every lane.
+    fn spread(&mut self, r: i64, to: Register) {
+        // At most twelve rows, three to a pointer.
+        let row = A_ROWS[(r / 3) as usize % A_ROWS.len()];
+        let at = match r % 3 {
+            0 => memory(row, 0),
+            n => indexed(row, A_ROW, n as u32, 0),
+        };
+        self.a.put(Instruction::with2(self.codes.spread, to, at));
+    }
+
+    /// The sums of a part lie in the first registers, row by row. Behind them come those of `b` and one of `a`, where there
+    /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`.
+    fn micro(&mut self, micro: Micro) {
+        let Micro { rows, registers, masked } = micro;
+        let sum = |w: &Self, r: i64, v: i64| w.vector(r * registers + v);
+        let free = self.vector(rows * registers);
+        let width = self.form.register_bytes();
+        let groups = ((rows + 2) / 3) as usize;
+        self.set(A_ROWS[0], A_PART);
+        if groups > 1 {
+            self.a.put(Instruction::with2(Code::Lea_r64_m, LEFT, indexed(A_ROW, A_ROW, 2, 0)));
+        }
+        for (&before, &pointer) in A_ROWS.iter().zip(&A_ROWS[1..]).take(groups - 1) {
+            self.a.put(Instruction::with2(Code::Lea_r64_m, pointer, indexed(before, LEFT, 1, 0)));
+        }
+        let (fresh, begin) = (self.a.label(), self.a.label());
+        self.a.put(Instruction::with2(Code::Test_rm64_r64, ACCUMULATE, ACCUMULATE));
+        self.a.branch(Code::Je_rel32_64, Refer::Label(fresh));
+        self.set(LEFT, C_PART);
+        for r in 0..rows {
+            for v in 0..registers {
+                self.load(micro, v, sum(self, r, v), memory(LEFT, v * width));
+            }
+            if r + 1 < rows {
+                self.add(LEFT, C_ROW);
+            }
+        }
+        self.a.branch(Code::Jmp_rel32_64, Refer::Label(begin));
+        self.a.bind(fresh);
+        for s in 0..rows * registers {
+            let s = self.vector(s);
+            self.a.put(Instruction::with3(self.codes.zero, s, s, s));
+        }
+        self.a.bind(begin);
+        self.set(LEFT, K);
+        self.set(B_NOW, B);
+        let head = self.a.here();
+        // One row takes the columns from memory, each of which it uses once.
+        let direct = |v: i64| rows == 1 && !(masked && v + 1 == registers);
+        let behind = |w: &Self, n: i64| w.vector(rows * registers + n);
+        let product = |w: &mut Self, r: i64, v: i64, (left, right): (Register, Register)| {
+            let s = sum(w, r, v);
+            w.a.put(if direct(v) {
+                Instruction::with3(w.codes.fma, s, left, memory(B_NOW, v * width))
+            } else {
+                Instruction::with3(w.codes.fma, s, left, right)
+            });
+        };
+        if registers <= 2 {
+            let (left, right) = (behind(self, registers), |w: &Self, v: i64| behind(w, v));
+            for v in (0..registers).filter(|&v| !direct(v)) {
+                self.load(micro, v, right(self, v), memory(B_NOW, v * width));
+            }
+            for r in 0..rows {
+                self.spread(r, left);
+                for v in 0..registers {
+                    let operands = (left, right(self, v));
+                    product(self, r, v, operands);
+                }
+            }
+        } else {
+            let right = behind(self, rows);
+            for r in 0..rows {
+                self.spread(r, behind(self, r));
+            }
+            for v in 0..registers {
+                if !direct(v) {
+                    self.load(micro, v, right, memory(B_NOW, v * width));
+                }
+                for r in 0..rows {
+                    let left = behind(self, r);
+                    product(self, r, v, (left, right));
+                }
+            }
+        }
+        for &pointer in A_ROWS.iter().take(groups) {
+            self.add(pointer, A_K);
+        }
+        self.add(B_NOW, B_K);
+        self.a.put(Instruction::with1(Code::Dec_rm64, LEFT));
+        self.a.branch(Code::Jne_rel32_64, Refer::Label(head));
+        self.set(LEFT, C_PART);
+        for r in 0..rows {
+            for v in 0..registers {
+                self.store(micro, v, memory(LEFT, v * width), sum(self, r, v), free);
+            }
+            if r + 1 < rows {
+                self.add(LEFT, C_ROW);
+            }
+        }
+        self.a.plain(Code::Retnq);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn parts_and_strips_cover_a_block_and_fit_the_registers() {
+        for (widest, double) in [(false, false), (false, true), (true, false), (true, true)] {
+            let form = Form { widest, double };
+            for m in 1..=100 {
+                for n in 1..=300 {
+                    let strips = form.strips(m, n);
+                    assert_eq!(strips.iter().map(|(columns, times)| columns * times).sum::<i64>(), n);
+                    for (columns, times) in strips {
+                        let registers = (columns + form.lanes() - 1) / form.lanes();
+                        assert!(times == 1 || columns % form.lanes() == 0, "a mask belongs to the last strip");
+                        for (rows, _) in form.parts(m, registers) {
+                            let masks = if !widest && Writer::mask_stays(registers) { 1 } else { 0 };
+                            let more = if registers <= 2 { registers + 1 } else { rows + 1 };
+                            let all = rows * registers + more + masks;
+                            assert!(all <= if widest { 32 } else { 16 }, "{form:?} {rows} {registers}");
+                        }
+                        let rows = form.parts(m, registers).iter().map(|(rows, times)| rows * times).sum::<i64>();
+                        assert_eq!(rows, m);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_extents_share_their_subroutines() {
+        let form = Form { widest: true, double: false };
+        let one = function(form, &[(96, 32)].into()).unwrap().code.len();
+        let two = function(form, &[(96, 32), (48, 32)].into()).unwrap().code.len();
+        assert!(two < one + one / 4, "{one} {two}");
+    }
+}
