@@ -48,7 +48,7 @@ fn call(r: &mut Rule<'_>, key: AttrKey) -> Result<()> {
 /// all operands, of which it knows its own.
 fn conditional(r: &mut Rule<'_>) -> Result<()> {
     let branches: Vec<Module> = match r.attrs().computations(AttrKey::BranchComputations) {
-        Some(ids) => ids.to_vec().into_iter().map(|id| r.b.called(id)).collect::<Result<_>>()?,
+        Some(ids) => ids.iter().map(|&id| r.b.called(id)).collect::<Result<_>>()?,
         None => vec![r.callee(AttrKey::TrueComputation)?, r.callee(AttrKey::FalseComputation)?],
     };
     for branch in &branches {

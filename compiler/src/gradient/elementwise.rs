@@ -76,7 +76,7 @@ fn unary(r: &mut Rule<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Zero at zero.
+/// One at zero, of reals as in JAX; zero of complex numbers.
 fn absolute(r: &mut Rule<'_>) -> Result<()> {
     let (b, ct, x) = (r.b, r.array_cotangent()?, r.operand(0)?);
     let ty = r.shape(x)?.ty;
@@ -85,7 +85,7 @@ fn absolute(r: &mut Rule<'_>) -> Result<()> {
         let share = b.div(ct, size);
         b.complex(b.mul(share, b.real(x)), b.neg(b.mul(share, b.imag(x))))
     } else {
-        b.mul(ct, b.sign(x))
+        b.select(b.ge(x, r.number(x, 0.0)?), ct, b.neg(ct))
     };
     r.give(0, given);
     Ok(())

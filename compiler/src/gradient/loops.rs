@@ -121,12 +121,11 @@ fn derivative(r: &Rule<'_>, looped: &Loop) -> Result<Module> {
     let b = Builder::new_at(r.at, &format!("{}.gradient", looped.body.name));
     let before = looped.parameters(&b);
     let after = looped.iterate(r, &b, &before)?;
-    let mut number = before.len() as i64;
     let mut seeds = Vec::new();
     let mut inputs = Vec::new();
-    for (leaf, shape) in looped.leaves.iter().enumerate().filter(|(leaf, _)| looped.active[*leaf]) {
+    let active = looped.leaves.iter().enumerate().filter(|(leaf, _)| looped.active[*leaf]);
+    for (number, (leaf, shape)) in (before.len() as i64..).zip(active) {
         let ct = b.parameter(number, shape.clone().into(), "");
-        number += 1;
         seeds.push((after[leaf], vec![Some(ct)]));
         inputs.push((before[leaf], vec![true]));
     }

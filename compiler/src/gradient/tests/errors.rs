@@ -139,7 +139,7 @@ fn what_no_variable_needs_is_not_built() {
     assert_eq!((count(1), count(2)), (2, 3));
 }
 
-/// Ties: `maximum` halves, `reduce` shares, windows take the first; the derivative of `abs` is zero at zero.
+/// Ties: `maximum` halves, `reduce` shares, windows take the first; the derivative of `abs` is one at zero.
 #[test]
 fn kinks_follow_the_conventions() {
     let gradient = |body: &str, x: &[f64]| {
@@ -156,7 +156,7 @@ fn kinks_follow_the_conventions() {
     };
     assert_eq!(gradient(&sum("maximum(x, c)"), &[0.0, 1.0, 2.0, 1.0]), [0.0, 0.5, 1.0, 0.5]);
     assert_eq!(gradient(&sum("minimum(x, c)"), &[0.0, 1.0, 2.0, 1.0]), [1.0, 0.5, 0.0, 0.5]);
-    assert_eq!(gradient(&sum("abs(x)"), &[0.0, -1.0, 2.0, -0.0]), [0.0, -1.0, 1.0, 0.0]);
+    assert_eq!(gradient(&sum("abs(x)"), &[0.0, -1.0, 2.0, -0.0]), [1.0, -1.0, 1.0, 1.0]);
     assert_eq!(gradient(&sum("clamp(z, x, c)"), &[0.0, 0.5, 1.0, 2.0]), [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(gradient(&sum("power(x, c)"), &[0.0, 1.0, 2.0, 3.0]), [1.0; 4]);
     let largest = "x = f64[4] parameter(0)\n i = f64[] constant(-inf)

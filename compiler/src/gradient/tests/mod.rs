@@ -4,6 +4,7 @@ mod control;
 mod dense;
 mod errors;
 mod pointwise;
+mod random;
 
 use super::replay::leaves;
 use crate::builder::{ArrayLiteral, Builder, ElementType, Literal, Op, Opcode, Shape, scalar_computation};
