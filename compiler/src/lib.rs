@@ -9,6 +9,8 @@ pub mod proto;
 pub mod stablehlo;
 pub mod text;
 
+pub mod gradient;
+
 pub mod builder;
 pub mod hlo;
 pub mod shape;

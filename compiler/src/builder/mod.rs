@@ -51,6 +51,7 @@ mod indexing;
 mod linalg;
 mod movement;
 mod older;
+mod opening;
 mod ordering_random;
 mod reduction;
 mod side_effect;
@@ -91,7 +92,7 @@ pub struct Op {
 }
 
 /// Where a method was called.
-type At = &'static Location<'static>;
+pub(crate) type At = &'static Location<'static>;
 
 /// The call failed, or stands on a call that did; the builder has the error.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +139,7 @@ impl Builder {
     }
 
     /// A builder of a computation that a method called at `at` needs: all of it is made there.
-    fn new_at(at: At, name: &str) -> Builder {
+    pub(crate) fn new_at(at: At, name: &str) -> Builder {
         let builder = Builder::new(name);
         builder.place.set(Some(at));
         builder.state.borrow_mut().location = SourceLocation::of_caller(at);
@@ -146,7 +147,7 @@ impl Builder {
     }
 
     /// Runs `make`, whose calls are made at `at`, or where an outer call of this was.
-    fn made_at<T>(&self, at: At, make: impl FnOnce() -> T) -> T {
+    pub(crate) fn made_at<T>(&self, at: At, make: impl FnOnce() -> T) -> T {
         let outer = self.place.get();
         self.place.set(Some(outer.unwrap_or(at)));
         let made = make();

@@ -1,0 +1,225 @@
+//! What a rule sees and gives, and which family has the rule of an opcode.
+
+use super::reach::Node;
+use super::reverse::{Cotangent, Past};
+use super::{
+    branches, contraction, convolution, elementwise, indexing, linalg, loops, movement, normalisation, ordering,
+    reduction, window,
+};
+use crate::builder::{At, Builder, Op, scalar_computation};
+use crate::error::{Error, Result, Site};
+use crate::hlo::{AttrKey, Attrs, Category, Instruction, Module, Opcode};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar, Shape};
+
+/// An instruction with the cotangent of its value, and what its rule gives the operands.
+pub(super) struct Rule<'b> {
+    pub b: &'b Builder,
+    pub at: At,
+    /// The value.
+    pub op: Op,
+    pub instruction: Instruction,
+    pub operands: Vec<Op>,
+    pub cotangent: Cotangent,
+    wanted: Vec<Vec<bool>>,
+    given: Vec<Given>,
+}
+
+/// A contribution: the number of the operand, the number of its leaf, the value.
+pub(super) type Given = (usize, usize, Op);
+
+/// What the rule of an instruction gives its operands.
+pub(super) fn apply(mut r: Rule<'_>) -> Result<Vec<Given>> {
+    let shapes = r.operands.iter().map(|&o| r.b.shape(o)).collect::<Result<Vec<Shape>>>()?;
+    let is_dynamic = |s: &Shape| s.leaves().iter().any(|l| l.as_array().is_some_and(ArrayShape::is_dynamic));
+    if shapes.iter().chain([&r.instruction.shape]).any(is_dynamic) {
+        return Err(r.refuse("of bounded-dynamic shapes"));
+    }
+    match r.instruction.opcode {
+        Opcode::Dot => contraction::dot(&mut r),
+        Opcode::Convolution => convolution::convolution(&mut r),
+        Opcode::Gather | Opcode::Scatter | Opcode::DynamicSlice | Opcode::DynamicUpdateSlice => indexing::rule(&mut r),
+        Opcode::Reduce | Opcode::Map => reduction::rule(&mut r),
+        Opcode::ReduceWindow | Opcode::SelectAndScatter => window::rule(&mut r),
+        Opcode::BatchNormTraining | Opcode::BatchNormInference | Opcode::BatchNormGrad => normalisation::rule(&mut r),
+        Opcode::While => loops::rule(&mut r),
+        Opcode::Call | Opcode::Fusion | Opcode::Conditional => branches::rule(&mut r),
+        opcode => match opcode.category() {
+            Category::Structure => movement::structure(&mut r),
+            Category::Elementwise => elementwise::rule(&mut r),
+            Category::Movement => movement::rule(&mut r),
+            Category::LinearAlgebra => linalg::rule(&mut r),
+            Category::Ordering => ordering::rule(&mut r),
+            _ => Err(r.no_rule()),
+        },
+    }?;
+    r.b.first_error().map_or(Ok(r.given), Err)
+}
+
+impl<'b> Rule<'b> {
+    pub fn new(b: &'b Builder, at: At, node: Node, wanted: Vec<Vec<bool>>, cotangent: Cotangent) -> Rule<'b> {
+        let Node { op, instruction, operands, .. } = node;
+        Rule { b, at, op, instruction, operands, cotangent, wanted, given: Vec::new() }
+    }
+
+    /// Whether anything needs the cotangent of operand `i`.
+    pub fn wants(&self, i: usize) -> bool {
+        self.wanted.get(i).is_some_and(|leaves| leaves.contains(&true))
+    }
+
+    /// Whether anything needs the cotangent of leaf `leaf` of operand `i`.
+    pub fn wants_leaf(&self, i: usize, leaf: usize) -> bool {
+        self.wanted.get(i).and_then(|leaves| leaves.get(leaf)) == Some(&true)
+    }
+
+    /// Which leaves of operand `i` anything needs the cotangents of.
+    pub fn wanted(&self, i: usize) -> &[bool] {
+        self.wanted.get(i).map_or(&[], |w| w)
+    }
+
+    /// Operand `i`.
+    pub fn operand(&self, i: usize) -> Result<Op> {
+        self.operands.get(i).copied().ok_or_else(|| self.broken("has too few operands"))
+    }
+
+    /// The cotangent of a value that is an array.
+    pub fn array_cotangent(&self) -> Result<Op> {
+        match self.cotangent[..] {
+            [Some(cotangent)] => Ok(cotangent),
+            _ => Err(self.broken("has a cotangent that is no array")),
+        }
+    }
+
+    /// Contributes to operand `i`, an array.
+    pub fn give(&mut self, i: usize, value: Op) {
+        self.give_leaf(i, 0, value);
+    }
+
+    /// Contributes to a leaf of operand `i`. Where operations mix element types, the operand's own is taken.
+    pub fn give_leaf(&mut self, i: usize, leaf: usize, value: Op) {
+        if !self.wants_leaf(i, leaf) {
+            return;
+        }
+        let ty = |shape: Result<Shape>| Some(shape.ok()?.leaf(leaf)?.as_array()?.ty);
+        let wanted = self.operands.get(i).and_then(|&o| ty(self.b.shape(o)));
+        let found = self.b.shape(value).ok().and_then(|s| Some(s.as_array()?.ty));
+        let value = match (wanted, found) {
+            (Some(to), Some(from)) if to != from => convert(self.b, value, from, to),
+            _ => value,
+        };
+        self.given.push((i, leaf, value));
+    }
+
+    /// The shape of an array.
+    pub fn shape(&self, op: Op) -> Result<ArrayShape> {
+        match self.b.shape(op)? {
+            Shape::Array(a) => Ok(a),
+            other => Err(self.broken(&format!("has an operand that is no array but {other:#}"))),
+        }
+    }
+
+    /// The attributes.
+    pub fn attrs(&self) -> &Attrs {
+        &self.instruction.attrs
+    }
+
+    /// The computation that attribute `key` names.
+    pub fn callee(&self, key: AttrKey) -> Result<Module> {
+        let id = self.attrs().computation(key).ok_or_else(|| self.broken("names no computation"))?;
+        self.b.called(id)
+    }
+
+    /// A scalar constant of the element type of `like`.
+    pub fn number(&self, like: Op, value: f64) -> Result<Op> {
+        Ok(number(self.b, self.shape(like)?.ty, value))
+    }
+
+    /// The sum over `dims`.
+    pub fn sum(&self, op: Op, dims: &[i64]) -> Result<Op> {
+        self.fold(Opcode::Add, op, dims)
+    }
+
+    /// The sum over all dimensions.
+    pub fn sum_all(&self, op: Op) -> Result<Op> {
+        let all: Vec<i64> = (0..self.shape(op)?.rank() as i64).collect();
+        self.sum(op, &all)
+    }
+
+    /// The sum or product over `dims`.
+    pub fn fold(&self, opcode: Opcode, op: Op, dims: &[i64]) -> Result<Op> {
+        if dims.is_empty() {
+            return Ok(op);
+        }
+        let ty = self.shape(op)?.ty;
+        let neutral = if opcode == Opcode::Multiply { self.b.one(ty) } else { self.b.zero(ty) };
+        Ok(self.b.reduce(op, neutral, &scalar_computation(opcode, ty)?, dims))
+    }
+
+    /// Differentiates what `make` builds of the operands instead: the values that the leaves of this one equal. Operands that
+    /// are named twice are inputs once.
+    pub fn instead(&mut self, make: impl FnOnce(&Rule<'b>) -> Result<Vec<Op>>) -> Result<()> {
+        let leaves = make(self)?;
+        self.b.first_error().map_or(Ok(()), Err)?;
+        let seeds = leaves.into_iter().zip(self.cotangent.clone()).map(|(op, c)| (op, vec![c])).collect();
+        let mut places: Vec<usize> = Vec::new();
+        for (i, op) in self.operands.iter().enumerate() {
+            if self.wants(i) && !places.iter().any(|&p| self.operands[p] == *op) {
+                places.push(i);
+            }
+        }
+        let inputs: Vec<(Op, Vec<bool>)> =
+            places.iter().map(|&p| (self.operands[p], self.wanted(p).to_vec())).collect();
+        let found = super::reverse::pull_masked(self.b, self.at, seeds, &inputs, Past::Nothing)?;
+        for (place, cotangent) in places.into_iter().zip(found) {
+            for (leaf, value) in cotangent.into_iter().enumerate() {
+                if let Some(value) = value {
+                    self.give_leaf(place, leaf, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn site(&self) -> Site {
+        Site { instruction: Some(self.instruction.name.clone()), location: self.instruction.location, length: 0 }
+    }
+
+    /// The error of an operation that has no derivative here, in some form.
+    pub fn refuse(&self, what: &str) -> Error {
+        let feature = format!("the gradient of {} {what}", self.instruction.opcode);
+        Error::Unsupported { site: self.site(), feature }
+    }
+
+    /// The error of an operation that has no derivative here.
+    pub fn no_rule(&self) -> Error {
+        let feature = format!("the gradient of {}", self.instruction.opcode);
+        Error::Unsupported { site: self.site(), feature }
+    }
+
+    /// The error of an instruction that the shape rules should have refused.
+    pub fn broken(&self, what: &str) -> Error {
+        Error::Internal(format!("gradient: '{}' {what}", self.instruction.name))
+    }
+}
+
+/// A scalar constant of a floating-point or complex type.
+pub(super) fn number(b: &Builder, ty: ElementType, value: f64) -> Op {
+    let mut literal = ArrayLiteral::zeros(&ArrayShape::new(ty, []));
+    literal.set(0, Scalar::Float(value).round_to(ty));
+    b.constant_literal(literal)
+}
+
+/// An array of one value of the type of `scalar`.
+pub(super) fn full(b: &Builder, shape: &ArrayShape, scalar: Op) -> Op {
+    if shape.rank() == 0 { scalar } else { b.broadcast(scalar, &shape.dims) }
+}
+
+/// Zeros of a shape.
+pub(super) fn zeros(b: &Builder, shape: &ArrayShape) -> Op {
+    full(b, shape, b.zero(shape.ty))
+}
+
+/// The cotangent of a conversion: to a real type of a complex one goes the real part.
+pub(super) fn convert(b: &Builder, value: Op, from: ElementType, to: ElementType) -> Op {
+    let value = if from.is_complex() && !to.is_complex() { b.real(value) } else { value };
+    b.convert_element_type(value, to)
+}

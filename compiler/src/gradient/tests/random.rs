@@ -1,0 +1,324 @@
+//! Random graphs: the derivative along a random direction against differences, and how often each operation was in one.
+
+use super::{Numbers, results};
+use crate::builder::{
+    ArrayLiteral, Builder, ElementType, FftKind, GatherDimensions, Literal, Module, Op, Opcode, Padding,
+    PaddingDimension, Result, ScatterDimensions, Shape, TransposeKind, default_convolution_dims, scalar_computation,
+};
+use std::collections::HashMap;
+
+const F64: ElementType = ElementType::F64;
+
+struct Graph {
+    b: Builder,
+    numbers: Numbers,
+    pool: Vec<Op>,
+}
+
+type Unary = fn(&Builder, Op) -> Op;
+type Binary = fn(&Builder, Op, Op) -> Op;
+
+/// Functions of any number.
+const ANY: &[Unary] = &[
+    Builder::neg,
+    Builder::abs,
+    Builder::sin,
+    Builder::cos,
+    Builder::tanh,
+    Builder::logistic,
+    Builder::erf,
+    Builder::asinh,
+    Builder::floor,
+    Builder::ceil,
+    Builder::sign,
+    Builder::round,
+    Builder::round_nearest_even,
+    Builder::copy,
+    Builder::optimization_barrier,
+];
+/// Of numbers between -1 and 1.
+const SMALL: &[Unary] = &[
+    Builder::exp,
+    Builder::expm1,
+    Builder::tan,
+    Builder::asin,
+    Builder::acos,
+    Builder::atanh,
+    Builder::sinh,
+    Builder::cosh,
+];
+/// Of numbers greater than a half.
+const POSITIVE: &[Unary] = &[Builder::log, Builder::log1p, Builder::sqrt, Builder::rsqrt, Builder::cbrt];
+
+impl Graph {
+    fn choose(&mut self, count: usize) -> usize {
+        ((self.numbers.next() * count as f64) as usize).min(count - 1)
+    }
+
+    fn dims(&self, op: Op) -> Vec<i64> {
+        self.b.shape(op).ok().and_then(|s| Some(s.as_array()?.dims.clone())).unwrap_or_default()
+    }
+
+    fn small(&self, x: Op) -> Op {
+        self.b.mul(self.b.constant_r0(0.8), self.b.tanh(x))
+    }
+
+    fn positive(&self, x: Op) -> Op {
+        self.b.add(self.b.mul(x, x), self.b.constant_r0(0.6))
+    }
+
+    /// Some value in as many elements as `dims` have.
+    fn like(&mut self, dims: &[i64]) -> Op {
+        let some = self.choose(self.pool.len());
+        let flat = self.flat(self.pool[some], dims.iter().product());
+        self.b.reshape(flat, dims)
+    }
+
+    /// `count` elements of a value, repeated where it has fewer.
+    fn flat(&self, op: Op, count: i64) -> Op {
+        let n: i64 = self.dims(op).iter().product();
+        let mut flat = self.b.reshape(op, &[n]);
+        if n < count {
+            let copies = (count + n - 1) / n;
+            flat = self.b.reshape(self.b.broadcast(flat, &[copies]), &[n * copies]);
+        }
+        self.b.slice_in_dim(flat, 0, count, 1, 0)
+    }
+
+    fn elementwise(&mut self, x: Op) -> Op {
+        let dims = self.dims(x);
+        let y = self.like(&dims);
+        match self.choose(5) {
+            0 => ANY[self.choose(ANY.len())](&self.b, x),
+            1 => SMALL[self.choose(SMALL.len())](&self.b, self.small(x)),
+            2 => POSITIVE[self.choose(POSITIVE.len())](&self.b, self.positive(x)),
+            3 => {
+                const TWO: &[Binary] =
+                    &[Builder::add, Builder::sub, Builder::mul, Builder::max, Builder::min, Builder::atan2];
+                TWO[self.choose(TWO.len())](&self.b, x, self.positive(y))
+            }
+            _ => {
+                let b = &self.b;
+                let (near, far) = (b.constant_r0(-0.4), b.constant_r0(0.5));
+                match (self.numbers.next() * 6.0) as usize {
+                    0 => self.b.div(x, self.positive(y)),
+                    1 => self.b.pow(self.positive(x), self.small(y)),
+                    2 => self.b.rem(x, self.positive(y)),
+                    3 => self.b.select(self.b.lt(x, y), self.b.mul(x, y), y),
+                    4 => self.b.clamp(near, x, far),
+                    _ => {
+                        let c = self.b.complex(x, y);
+                        let z = self.b.mul(self.b.convert_element_type(x, ElementType::C128), c);
+                        self.b.add(self.b.real(z), self.b.imag(z))
+                    }
+                }
+            }
+        }
+    }
+
+    fn movement(&mut self, x: Op) -> Op {
+        let dims = self.dims(x);
+        let n: i64 = dims.iter().product();
+        let flat = self.flat(x, n);
+        let six = self.flat(x, 6);
+        let update = self.like(&[3]);
+        let at = self.b.constant_r0((self.numbers.next() * 4.0) as i32);
+        let b = &self.b;
+        let indices = b.constant_r1(&[4i32, 0, 4]);
+        match (self.numbers.next() * 10.0) as usize {
+            0 => b.transpose(x, &(0..dims.len() as i64).rev().collect::<Vec<_>>()),
+            1 => b.rev(flat, &[0]),
+            2 => b.slice(six, &[1], &[6], &[2]),
+            3 => b.pad(
+                flat,
+                b.reshape(b.slice_in_dim(six, 0, 1, 1, 0), &[]),
+                &[PaddingDimension { low: -1, high: 2, interior: 1 }],
+            ),
+            4 => b.concat_in_dim(&[six, update], 0),
+            5 => b.broadcast(update, &[2]),
+            6 => b.dynamic_slice(six, &[at], &[4]),
+            7 => b.dynamic_update_slice(six, update, &[at]),
+            8 => {
+                let dims = GatherDimensions {
+                    collapsed_slice_dims: vec![0],
+                    start_index_map: vec![0],
+                    index_vector_dim: 1,
+                    ..GatherDimensions::default()
+                };
+                b.gather(six, indices, &dims, &[1], false)
+            }
+            _ => {
+                let dims = ScatterDimensions {
+                    inserted_window_dims: vec![0],
+                    scatter_dims_to_operand_dims: vec![0],
+                    index_vector_dim: 1,
+                    ..ScatterDimensions::default()
+                };
+                b.scatter(&[six], indices, &[update], &sum(), &dims, false, false)
+            }
+        }
+    }
+
+    fn dense(&mut self, x: Op) -> Op {
+        let four = self.flat(x, 4);
+        let eight = self.flat(x, 8);
+        let other = self.like(&[4]);
+        let b = &self.b;
+        let (square, rows) = (b.reshape(four, &[2, 2]), b.reshape(eight, &[2, 4]));
+        let zero = b.zero(F64);
+        let small = |op| b.tanh(op);
+        match (self.numbers.next() * 11.0) as usize {
+            0 => small(b.dot(square, b.reshape(other, &[2, 2]))),
+            1 => {
+                let dims = default_convolution_dims(1);
+                let (input, kernel) = (b.reshape(rows, &[1, 2, 4]), b.reshape(other, &[1, 2, 2]));
+                let padding = Padding::Explicit(vec![(1, 0)]);
+                small(b.conv_general_dilated(input, kernel, &[2], &padding, &[], &[], &dims, 1, 1))
+            }
+            2 => small(b.reduce(rows, zero, &sum(), &[1])),
+            3 => small(b.reduce(rows, b.one(F64), &of(Opcode::Multiply), &[0])),
+            4 => b.reduce(rows, b.min_value(F64), &of(Opcode::Maximum), &[1]),
+            5 => small(b.reduce_window(rows, zero, &sum(), &[1, 2], &[1, 1], &Padding::Same)),
+            6 => b.reduce_window(rows, b.max_value(F64), &of(Opcode::Minimum), &[2, 2], &[1, 2], &Padding::Valid),
+            7 => {
+                let definite = b.add(square, b.constant(&[2, 2], &[6.0f64, 0.0, 0.0, 6.0]));
+                let factor = b.cholesky(definite, true);
+                let right = b.reshape(other, &[2, 2]);
+                b.triangular_solve(factor, right, true, true, false, TransposeKind::Transpose)
+            }
+            8 => {
+                let (scale, offset) = (b.slice_in_dim(other, 0, 2, 1, 0), b.slice_in_dim(other, 2, 4, 1, 0));
+                b.get_tuple_element(b.batch_norm_training(b.transpose(rows, &[1, 0]), scale, offset, 0.1, 1), 0)
+            }
+            9 => b.sort(&[eight], &greater(), 0, true),
+            _ => {
+                let numbered = b.fft(b.convert_element_type(rows, ElementType::C128), FftKind::Fft, &[4]);
+                small(b.add(b.real(numbered), b.imag(numbered)))
+            }
+        }
+    }
+
+    fn control(&mut self, x: Op) -> Result<Op> {
+        let four = self.flat(x, 4);
+        let flag = self.b.constant_pred(self.numbers.next() < 0.5);
+        let shape = Shape::array(F64, [4]);
+        let body = |wave: Unary| -> Result<Module> {
+            let b = Builder::new("f");
+            let v = b.parameter(0, shape.clone(), "v");
+            let root = b.mul(wave(&b, v), b.constant_r0(0.9));
+            b.build_with_root(root)
+        };
+        Ok(match (self.numbers.next() * 4.0) as usize {
+            0 => self.b.call(&body(Builder::sin)?, &[four]),
+            1 => self.b.conditional(flag, four, &body(Builder::cos)?, four, &body(Builder::tanh)?),
+            2 => {
+                let b = Builder::new("g");
+                let v = b.parameter(0, Shape::scalar(F64), "v");
+                let root = b.mul(v, b.cos(v));
+                self.b.map(&[four], &b.build_with_root(root)?)
+            }
+            _ => {
+                let state = Shape::Tuple(vec![Shape::scalar(ElementType::S32), shape.clone(), shape]);
+                let b = Builder::new("condition");
+                let t = b.parameter(0, state.clone(), "t");
+                let root = b.lt(b.get_tuple_element(t, 0), b.constant_r0(3i32));
+                let condition = b.build_with_root(root)?;
+                let b = Builder::new("body");
+                let t = b.parameter(0, state, "t");
+                let (i, v, w) = (b.get_tuple_element(t, 0), b.get_tuple_element(t, 1), b.get_tuple_element(t, 2));
+                let root = b.tuple(&[b.add(i, b.constant_r0(1i32)), b.sin(b.mul(v, w)), w]);
+                let body = b.build_with_root(root)?;
+                let init = self.b.tuple(&[self.b.constant_r0(0i32), four, self.b.tanh(four)]);
+                self.b.get_tuple_element(self.b.while_(&condition, &body, init), 1)
+            }
+        })
+    }
+}
+
+fn of(opcode: Opcode) -> Module {
+    scalar_computation(opcode, F64).expect("an operation of two numbers")
+}
+
+fn sum() -> Module {
+    of(Opcode::Add)
+}
+
+fn greater() -> Module {
+    let b = Builder::new("greater");
+    let (x, y) = (b.parameter(0, Shape::scalar(F64), "x"), b.parameter(1, Shape::scalar(F64), "y"));
+    let root = b.gt(x, y);
+    b.build_with_root(root).expect("a comparison")
+}
+
+/// A random function of six numbers, its value and its gradient.
+fn graph(seed: u64) -> Module {
+    let mut g = Graph {
+        b: Builder::new("random"),
+        numbers: Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        pool: Vec::new(),
+    };
+    let x = g.b.parameter(0, Shape::array(F64, [2, 3]), "x");
+    g.pool.push(x);
+    for _ in 0..8 {
+        let recent = g.pool.len().saturating_sub(4);
+        let some = recent + g.choose(g.pool.len() - recent);
+        let x = g.pool[some];
+        let next = match g.choose(7) {
+            0..3 => g.elementwise(x),
+            3 => g.movement(x),
+            4 | 5 => g.dense(x),
+            _ => g.control(x).expect("computations without mistakes"),
+        };
+        g.pool.push(next);
+    }
+    let values = g.b.tuple(&g.pool[1..]);
+    let loss = super::weighted(&g.b, values, &mut g.numbers);
+    let derivative = g.b.gradient(loss, &[x])[0];
+    let root = g.b.tuple(&[loss, derivative]);
+    g.b.build_with_root(root).unwrap_or_else(|e| panic!("seed {seed}: {e}"))
+}
+
+#[test]
+fn random_graphs_agree_with_differences() {
+    const GRAPHS: u64 = 2000;
+    const STEP: f64 = 1e-4;
+    let mut seen: HashMap<Opcode, usize> = HashMap::new();
+    let mut skipped = 0;
+    for seed in 0..GRAPHS {
+        let module = graph(seed * 7919 + 1);
+        for &id in &module.order {
+            let computation = &module.computations[id];
+            computation.order.iter().for_each(|&i| *seen.entry(computation.instructions[i].opcode).or_default() += 1);
+        }
+        let mut numbers = Numbers(seed + 99);
+        let x: Vec<f64> = (0..6).map(|_| 2.4 * numbers.next() - 1.2).collect();
+        let direction: Vec<f64> = (0..6).map(|_| 2.0 * numbers.next() - 1.0).collect();
+        let at = |by: f64| {
+            let moved: Vec<f64> = x.iter().zip(&direction).map(|(x, d)| x + by * d).collect();
+            let argument: Literal = ArrayLiteral::from_elements(&[2, 3], &moved).into();
+            results(&module, &[argument])
+        };
+        let loss = |by: f64| at(by)[0].get(0).as_f64();
+        let found: f64 = at(0.0)[1].as_slice::<f64>().iter().zip(&direction).map(|(g, d)| g * d).sum();
+        let slope = |h: f64| (loss(h) - loss(-h)) / (2.0 * h);
+        // Of a smooth function the second difference over the step vanishes with the step, at a kink it does not.
+        let (short, long) = (slope(STEP), slope(10.0 * STEP));
+        let bend = |h: f64| (loss(h) - 2.0 * loss(0.0) + loss(-h)) / h;
+        let kink = (10.0 * bend(STEP) - bend(10.0 * STEP)) / 9.0;
+        let scale = short.abs().max(1.0);
+        if kink.abs() > 1e-5 * scale || (short - long).abs() > 1e-2 * scale {
+            skipped += 1;
+            continue;
+        }
+        let expected = (100.0 * short - long) / 99.0;
+        let near = (found - expected).abs() <= 1e-5 * scale;
+        assert!(
+            near,
+            "graph {seed}: {found}, by differences {expected}\n{}",
+            crate::text::print(&module, &crate::text::PrintOptions::default())
+        );
+    }
+    assert!(skipped * 10 < GRAPHS, "{skipped} of {GRAPHS} were near a kink");
+    let rare: Vec<_> = seen.iter().filter(|(_, n)| **n < 50).collect();
+    assert!(rare.is_empty() && seen.len() > 50, "{rare:?} of {}", seen.len());
+}

@@ -1,0 +1,173 @@
+//! Folds of windows that slide over an array, and their own derivative, select-and-scatter.
+
+use super::reduction::{reducer, root_name};
+use super::rule::{Rule, number};
+use crate::builder::{At, Builder, Op, Padding, PaddingDimension, Shape, scalar_computation};
+use crate::error::Result;
+use crate::hlo::{AttrKey, ComparisonDirection, Module, Opcode, WindowDimension};
+use brolga_runtime::ElementType;
+
+pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
+    match r.instruction.opcode {
+        Opcode::ReduceWindow => reduce_window(r),
+        _ => select_and_scatter(r),
+    }
+}
+
+/// The lists that the builder takes.
+struct Window {
+    sizes: Vec<i64>,
+    strides: Vec<i64>,
+    padding: Vec<(i64, i64)>,
+    base: Vec<i64>,
+    dilation: Vec<i64>,
+}
+
+impl Window {
+    /// Without attribute, a window of one element.
+    fn of(r: &Rule<'_>, rank: usize) -> Window {
+        let default = vec![WindowDimension::default(); rank];
+        let w = r.attrs().window(AttrKey::Window).unwrap_or(&default);
+        Window {
+            sizes: w.iter().map(|w| w.size).collect(),
+            strides: w.iter().map(|w| w.stride).collect(),
+            padding: w.iter().map(|w| (w.padding_low, w.padding_high)).collect(),
+            base: w.iter().map(|w| w.base_dilation).collect(),
+            dilation: w.iter().map(|w| w.window_dilation).collect(),
+        }
+    }
+
+    fn is_dense(&self) -> bool {
+        self.base.iter().chain(&self.dilation).all(|&d| d == 1)
+    }
+}
+
+/// How many places an array of `n` takes with its neighbours `dilation` apart.
+pub(super) fn span(n: i64, dilation: i64) -> i64 {
+    if n == 0 { 0 } else { (n - 1) * dilation + 1 }
+}
+
+fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
+    if r.operands.len() != 2 {
+        return Err(r.refuse("of several operands at once"));
+    }
+    if r.wants(1) {
+        return Err(r.refuse("with respect to the initial value"));
+    }
+    let computation = r.callee(AttrKey::ToApply)?;
+    match reducer(&computation) {
+        Some(Opcode::Add) => window_sum(r),
+        Some(opcode @ (Opcode::Maximum | Opcode::Minimum)) => window_extreme(r, opcode),
+        _ => Err(r.refuse(&format!("by a computation that ends in {}", root_name(&computation)))),
+    }
+}
+
+/// The sum of the windows that an element was in: a window sum over the cotangents, moved apart by the strides.
+fn window_sum(r: &mut Rule<'_>) -> Result<()> {
+    let (b, ct, x) = (r.b, r.array_cotangent()?, r.operand(0)?);
+    let (from, to) = (r.shape(x)?, r.shape(ct)?);
+    let w = Window::of(r, from.rank());
+    let padding: Vec<PaddingDimension> = (0..from.rank())
+        .map(|d| {
+            let low = span(w.sizes[d], w.dilation[d]) - w.padding[d].0 - 1;
+            let needed = span(from.dims[d], w.base[d]) + span(w.sizes[d], w.dilation[d]) - 1;
+            let high = needed - span(to.dims[d], w.strides[d]) - low;
+            PaddingDimension { low, high, interior: w.strides[d] - 1 }
+        })
+        .collect();
+    let zero = number(b, to.ty, 0.0);
+    let apart = b.pad(ct, zero, &padding);
+    let add = scalar_computation(Opcode::Add, to.ty)?;
+    let none = vec![(0, 0); from.rank()];
+    let value =
+        b.reduce_window_with_general_padding(&[apart], &[zero], &add, &w.sizes, &w.base, &[], &w.dilation, &none);
+    r.give(0, value);
+    Ok(())
+}
+
+/// The first element of a window that is its extreme gets all.
+fn window_extreme(r: &mut Rule<'_>, opcode: Opcode) -> Result<()> {
+    let (b, ct, x) = (r.b, r.array_cotangent()?, r.operand(0)?);
+    let shape = r.shape(x)?;
+    let w = Window::of(r, shape.rank());
+    if !w.is_dense() {
+        return Err(r.refuse("by an extreme, with dilation"));
+    }
+    let direction = if opcode == Opcode::Maximum { ComparisonDirection::Ge } else { ComparisonDirection::Le };
+    let select = comparison(r.at, shape.ty, direction)?;
+    let add = scalar_computation(Opcode::Add, shape.ty)?;
+    let padding = Padding::Explicit(w.padding);
+    let zero = number(b, shape.ty, 0.0);
+    let value = b.select_and_scatter(x, &select, &w.sizes, &w.strides, &padding, ct, zero, &add);
+    r.give(0, value);
+    Ok(())
+}
+
+/// A computation that compares two scalars.
+pub(super) fn comparison(at: At, ty: ElementType, direction: ComparisonDirection) -> Result<Module> {
+    let b = Builder::new_at(at, "compare");
+    let x = b.parameter(0, Shape::scalar(ty), "x");
+    let y = b.parameter(1, Shape::scalar(ty), "y");
+    let root = compare(&b, x, y, direction);
+    b.build_with_root(root)
+}
+
+fn compare(b: &Builder, x: Op, y: Op, direction: ComparisonDirection) -> Op {
+    match direction {
+        ComparisonDirection::Eq => b.eq(x, y),
+        ComparisonDirection::Ne => b.ne(x, y),
+        ComparisonDirection::Ge => b.ge(x, y),
+        ComparisonDirection::Gt => b.gt(x, y),
+        ComparisonDirection::Le => b.le(x, y),
+        ComparisonDirection::Lt => b.lt(x, y),
+    }
+}
+
+/// Which way a computation compares its first argument with its second.
+fn selects(module: &Module) -> Option<ComparisonDirection> {
+    let entry = module.entry();
+    let root = &entry.instructions[entry.root];
+    let [x, y] = root.operands[..] else { return None };
+    let number = |id| entry.instructions[id].parameter_number();
+    let in_order = root.opcode == Opcode::Compare && number(x) == Some(0) && number(y) == Some(1);
+    ComparisonDirection::of(&root.attrs).filter(|_| in_order)
+}
+
+/// The source gets what stands where it went: a fold over the windows of the chosen element and the cotangent beside it.
+fn select_and_scatter(r: &mut Rule<'_>) -> Result<()> {
+    let (b, ct, x, source) = (r.b, r.array_cotangent()?, r.operand(0)?, r.operand(1)?);
+    let shape = r.shape(x)?;
+    let w = Window::of(r, shape.rank());
+    let (select, scatter) = (r.callee(AttrKey::SelectComputation)?, r.callee(AttrKey::ScatterComputation)?);
+    if reducer(&scatter) != Some(Opcode::Add) {
+        return Err(r.refuse(&format!("by a computation that ends in {}", root_name(&scatter))));
+    }
+    let largest = match selects(&select) {
+        Some(ComparisonDirection::Ge | ComparisonDirection::Gt) => true,
+        Some(ComparisonDirection::Le | ComparisonDirection::Lt) => false,
+        _ => return Err(r.refuse("that selects otherwise than by an order")),
+    };
+    if r.wants(1) {
+        let chosen = chooser(r, &select, shape.ty, r.shape(source)?.ty)?;
+        let worst = if largest { b.min_value(shape.ty) } else { b.max_value(shape.ty) };
+        let zero = number(b, r.shape(ct)?.ty, 0.0);
+        let padding = Padding::Explicit(w.padding);
+        let both = b.reduce_window_many(&[x, ct], &[worst, zero], &chosen, &w.sizes, &w.strides, &padding);
+        r.give(1, b.get_tuple_element(both, 1));
+    }
+    if r.wants(2) {
+        let value = r.sum_all(ct)?;
+        r.give(2, value);
+    }
+    Ok(())
+}
+
+/// `(x, u, y, v) -> select(x, y) ? (x, u) : (y, v)`
+fn chooser(r: &Rule<'_>, select: &Module, key: ElementType, value: ElementType) -> Result<Module> {
+    let b = Builder::new_at(r.at, "choose");
+    let parameter = |n: i64, ty| b.parameter(n, Shape::scalar(ty), "");
+    let (x, u, y, v) = (parameter(0, key), parameter(1, value), parameter(2, key), parameter(3, value));
+    let first = super::replay::replay(&b, r.at, select, &[Some(x), Some(y)])?;
+    let root = b.tuple(&[b.select(first, x, y), b.select(first, u, v)]);
+    b.build_with_root(root)
+}
