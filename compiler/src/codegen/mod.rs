@@ -20,6 +20,7 @@ pub mod lanes;
 pub mod nest;
 mod parallel;
 mod parts;
+pub mod queries;
 pub mod registers;
 pub mod selector;
 pub mod sort;
