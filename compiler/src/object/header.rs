@@ -69,6 +69,14 @@ brolga_entry {name}_select(const int64_t *sizes, const brolga_descriptor **descr
     );
 }
 
+/// What all generated headers have in common, behind a guard of its own: other headers of ours begin with it, and serve one
+/// file together with those of programs. It needs `stddef.h`, `stdint.h` and `string.h`.
+pub fn c_abi() -> String {
+    let mut out = String::new();
+    shared_part(&mut out);
+    out
+}
+
 /// What all generated headers have in common.
 fn shared_part(out: &mut String) {
     let _ = writeln!(out, "#ifndef BROLGA_ABI_H\n#define BROLGA_ABI_H\n");
