@@ -207,7 +207,7 @@ fn check_buffer(what: &str, index: usize, leaf: &Leaf, data: *const c_void, byte
     if bytes > 0 && data.is_null() {
         return Err(Failure::new(BROLGA_ERROR_NULL, format!("the pointer to {place} is null")));
     }
-    if bytes > 0 && data.addr() % alignment(leaf) != 0 {
+    if bytes > 0 && !data.addr().is_multiple_of(alignment(leaf)) {
         let text = format!("{place} has to be aligned to {} bytes, its address is {data:p}", alignment(leaf));
         return Err(Failure::argument(text));
     }

@@ -135,7 +135,7 @@ fn page(text: &mut [u8], at: u64, target: u64, place: u64) -> Result<()> {
 /// The place within a page, in the immediate of an `add` or of a load of `1 << scale` bytes.
 fn low_bits(text: &mut [u8], at: u64, target: u64, scale: u32) -> Result<()> {
     let low = (target & 0xfff) as u32;
-    if low % (1 << scale) != 0 {
+    if !low.is_multiple_of(1 << scale) {
         return Err(Error::Internal("a slot is not aligned".to_owned()));
     }
     or(text, at, (low >> scale) << 10)
