@@ -77,10 +77,11 @@ pub unsafe extern "C" fn brolga_infeed_push(
                 _ => Shape::Tuple(shapes),
             };
             let value = FeedValue::from_bytes(&shape, &parts)?;
-            Ok(match seconds(timeout)? {
+            match seconds(timeout)? {
                 None => infeed.queue.push(value)?,
                 Some(limit) => infeed.queue.push_timeout(value, limit)?,
-            })
+            }
+            Ok(())
         }
     })
 }

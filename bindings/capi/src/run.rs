@@ -181,7 +181,8 @@ impl Running {
         }
         // SAFETY: as many pointers as the program has leaves, to buffers of their sizes and alignments, which lie apart
         // but for declared pairs.
-        Ok(unsafe { self.caller.call(&self.parameters, &self.results) }?)
+        unsafe { self.caller.call(&self.parameters, &self.results) }?;
+        Ok(())
     }
 }
 
