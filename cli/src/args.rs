@@ -140,7 +140,7 @@ pub struct CompileArgs {
     /// Where to write the object, or the only kind of output that --emit names
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: obj, clif, asm, hlo, stablehlo, kernel, header, rs, each with an optional =PATH (`-` is standard output)
+    /// What to write: obj, so (a shared library), clif, asm, hlo, stablehlo, kernel, header, rs, each with an optional =PATH (`-` is standard output)
     #[arg(long, value_name = "KIND[=PATH]", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     #[command(flatten)]

@@ -18,6 +18,8 @@ use std::str::FromStr;
 pub enum Kind {
     /// The object file.
     Obj,
+    /// The shared library.
+    So,
     /// Cranelift's IR.
     Clif,
     /// Assembly.
@@ -35,8 +37,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str, &'static str); 8] = [
+    const ALL: [(Kind, &'static str, &'static str); 9] = [
         (Kind::Obj, "obj", "o"),
+        (Kind::So, "so", "so"),
         (Kind::Clif, "clif", "clif"),
         (Kind::Asm, "asm", "s"),
         (Kind::Hlo, "hlo", "opt.hlo"),
@@ -122,7 +125,12 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         name: args.name.clone(),
         threads: args.jobs,
         strict_rounding: args.strict_rounding,
+<<<<<<< HEAD
         devices: grid(args, modules),
+=======
+        devices: grid(args),
+        shared: emits.iter().find(|e| e.kind == Kind::So).map(|e| library_name(args, e, emits.len())),
+>>>>>>> capi
         keep_texts: args.dump_to.is_some() || emits.iter().any(|e| matches!(e.kind, Kind::Clif | Kind::Asm)),
         ..options(&args.target)
     };
@@ -134,10 +142,16 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
     };
     modules.iter().for_each(|module| observe("input", module));
     let compiled = match modules.as_slice() {
-        [module] => compile_with(module, &options, &mut observe)
-            .map(|mut a| Compiled { object: std::mem::take(&mut a.object), sizes: vec![a] }),
-        modules => compile_sizes_with(modules, open, &options, &mut observe)
-            .map(|a| Compiled { object: a.object, sizes: a.sizes }),
+        [module] => compile_with(module, &options, &mut observe).map(|mut a| Compiled {
+            object: std::mem::take(&mut a.object),
+            shared: a.shared.take(),
+            sizes: vec![a],
+        }),
+        modules => compile_sizes_with(modules, open, &options, &mut observe).map(|a| Compiled {
+            object: a.object,
+            shared: a.shared,
+            sizes: a.sizes,
+        }),
     };
     let compiled = compiled.map_err(|e| Failure::program(e, source))?;
     if let Some(mut dump) = dump {
@@ -167,6 +181,7 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
 /// What was compiled: an object for one size or several.
 struct Compiled {
     object: Vec<u8>,
+    shared: Option<Vec<u8>>,
     sizes: Vec<Artifact>,
 }
 
@@ -180,6 +195,7 @@ impl Compiled {
         let descriptors: Vec<DescriptorInfo> = self.sizes.iter().map(|a| a.descriptor.clone()).collect();
         match kind {
             Kind::Obj => return self.object.clone(),
+            Kind::So => return self.shared.clone().unwrap_or_default(),
             Kind::Clif => self.text(|a| a.clif.clone()),
             Kind::Asm => self.text(|a| a.asm.clone()),
             Kind::Hlo => self.text(|a| text::print(&a.module, &text::PrintOptions::default())),
@@ -198,12 +214,22 @@ fn destination(args: &CompileArgs, emit: &Emit, count: usize) -> PathBuf {
     match (&emit.path, &args.output) {
         (Some(path), _) => path.clone(),
         (None, Some(output)) if count == 1 || emit.kind == Kind::Obj => output.clone(),
-        (None, None) if count == 1 && emit.kind != Kind::Obj => PathBuf::from("-"),
+        (None, None) if count == 1 && !matches!(emit.kind, Kind::Obj | Kind::So) => PathBuf::from("-"),
         (None, Some(output)) => output.with_extension(emit.kind.extension()),
         (None, None) => {
             let stem = args.module.file_stem().filter(|s| *s != "-").unwrap_or("module".as_ref());
             Path::new(stem).with_extension(emit.kind.extension())
         }
+    }
+}
+
+/// What a shared library calls itself: the name of its file, by which the dynamic linker looks for it where a program was
+/// linked with it.
+fn library_name(args: &CompileArgs, emit: &Emit, count: usize) -> String {
+    let path = destination(args, emit, count);
+    match path.file_name() {
+        Some(name) if name != "-" => name.to_string_lossy().into_owned(),
+        _ => "module.so".to_owned(),
     }
 }
 

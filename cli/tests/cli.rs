@@ -498,3 +498,26 @@ fn objects_of_any_target_are_inspected() {
     let inspected = brolga(&["inspect", object], "");
     assert!(stdout(&inspected).contains("xla_ffi_python_cpu_callback"), "{}", stderr(&inspected));
 }
+
+#[test]
+fn a_shared_library_is_written_for_elf_and_refused_in_words_for_other_formats() {
+    let dir = folder("shared_library");
+    let path = dir.join("libdouble.so");
+    let library = path.to_str().unwrap();
+    for target in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {
+        let args = ["compile", "-", "--emit=so", "-o", library, "--target", target];
+        let output = brolga(&args, DOUBLE);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        let first = std::fs::read(&path).unwrap();
+        assert!(first.starts_with(b"\x7fELF") && first.windows(12).any(|w| w == b"libdouble.so"), "{target}");
+        assert_eq!(status(&brolga(&args, DOUBLE)), 0);
+        assert!(std::fs::read(&path).unwrap() == first, "{target}: the same input gives the same bytes");
+        let inspected = stdout(&brolga(&["inspect", library], ""));
+        assert!(inspected.contains("entry            double\n"), "{inspected}");
+    }
+    for target in ["x86_64-apple-darwin", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"] {
+        let output = brolga(&["compile", "-", "--emit=so", "-o", library, "--target", target], DOUBLE);
+        assert_eq!(status(&output), 3, "{target}: {}", stderr(&output));
+        assert!(stderr(&output).contains(&format!("shared libraries for {target}")), "{}", stderr(&output));
+    }
+}

@@ -1,8 +1,13 @@
 //! From a module to an artifact: the rooms, one after another.
 
 use crate::codegen::DEFAULT_GRAIN;
+<<<<<<< HEAD
 use crate::codegen::driver::{CodegenOptions, WIDE_WORK};
 use crate::codegen::levels;
+=======
+use crate::codegen::driver::{CodegenOptions, WIDE_WORK, compile as generate};
+use crate::codegen::queries::workspace_size;
+>>>>>>> capi
 use crate::codegen::selector::selector;
 use crate::codegen::target::{Target, TargetOptions};
 use crate::collective::Grid;
@@ -47,6 +52,8 @@ pub struct CompileOptions {
     pub devices: Option<Grid>,
     /// Keep CLIF and assembly as text.
     pub keep_texts: bool,
+    /// Write a shared library too, which calls itself so: the name of its file (`DT_SONAME`).
+    pub shared: Option<String>,
 }
 
 impl CompileOptions {
@@ -64,6 +71,8 @@ pub type Timings = Vec<(&'static str, Duration)>;
 pub struct Artifact {
     /// The object file.
     pub object: Vec<u8>,
+    /// The shared library, where [`CompileOptions::shared`] asked for one.
+    pub shared: Option<Vec<u8>>,
     /// What it says of itself.
     pub descriptor: DescriptorInfo,
     /// The module as the passes left it.
@@ -116,6 +125,7 @@ pub fn compile_with(
     let (target, input, mut artifact) = translate(module, options, observe)?;
     let clock = Instant::now();
     artifact.object = object::write(&input, &*target.isa)?;
+    artifact.shared = shared_library(&input, &target, options)?;
     if options.keep_texts {
         artifact.asm = object::disassemble_object(&input, artifact.descriptor.architecture);
     }
@@ -128,6 +138,8 @@ pub fn compile_with(
 pub struct SizedArtifact {
     /// The object file: for each size the entry `NAME__SIZES` and its descriptor, and the selector `NAME_select`.
     pub object: Vec<u8>,
+    /// The shared library with the same symbols, where [`CompileOptions::shared`] asked for one.
+    pub shared: Option<Vec<u8>>,
     /// The name of the whole.
     pub name: String,
     /// What was compiled for each size. The code of all is in the one object: their own are empty.
@@ -195,7 +207,16 @@ pub fn compile_sizes_with(
         selector(&format!("{name}_select"), index, &sizes, entries, &target)
     })?;
     let object = object::write(&input, &*target.isa)?;
-    Ok(SizedArtifact { object, name, sizes })
+    let shared = shared_library(&input, &target, options)?;
+    Ok(SizedArtifact { object, shared, name, sizes })
+}
+
+/// The shared library of what is in an object, where one was asked for.
+fn shared_library(input: &ObjectInput, target: &Target, options: &CompileOptions) -> Result<Option<Vec<u8>>> {
+    let Some(name) = &options.shared else { return Ok(None) };
+    let query = |d: &DescriptorInfo| workspace_size(&object::workspace_size_symbol(d), d, target);
+    let queries = input.descriptors.iter().map(query).collect::<Result<Vec<_>>>()?;
+    object::write_shared(input, &queries, &*target.isa, name).map(Some)
 }
 
 /// The sizes of the open dimensions in a module that was made for one size.
@@ -254,8 +275,8 @@ fn translate(
     let Emitted { input, clif } = emitted;
     let descriptor = input.descriptors.first().cloned();
     let descriptor = descriptor.ok_or_else(|| Error::Internal("an object without a descriptor".to_owned()))?;
-    let (object, asm) = (Vec::new(), String::new());
-    let artifact = Artifact { object, descriptor, module, schedule, clif, asm, passes: pass_stats, timings };
+    let (object, shared, asm) = (Vec::new(), None, String::new());
+    let artifact = Artifact { object, shared, descriptor, module, schedule, clif, asm, passes: pass_stats, timings };
     Ok((target, input, artifact))
 }
 

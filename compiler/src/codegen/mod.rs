@@ -22,6 +22,7 @@ pub mod levels;
 pub mod nest;
 mod parallel;
 mod parts;
+pub mod queries;
 pub mod registers;
 pub mod selector;
 pub mod sort;

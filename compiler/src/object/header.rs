@@ -1,6 +1,7 @@
 //! The C header of a compiled program.
 
 use super::names::{comment, identifier, is_identifier};
+use super::{signature_symbol, workspace_size_symbol};
 use brolga_runtime::abi::{
     ABI_VERSION, Context, CustomCallAbi, DescriptorInfo, HEADER_SIZE, Leaf, MAGIC, Service, Status,
 };
@@ -66,6 +67,14 @@ brolga_entry {name}_select(const int64_t *sizes, const brolga_descriptor **descr
         descriptors.len(),
         first.open.len(),
     );
+}
+
+/// What all generated headers have in common, behind a guard of its own: other headers of ours begin with it, and serve one
+/// file together with those of programs. It needs `stddef.h`, `stdint.h` and `string.h`.
+pub fn c_abi() -> String {
+    let mut out = String::new();
+    shared_part(&mut out);
+    out
 }
 
 /// What all generated headers have in common.
@@ -333,7 +342,12 @@ fn prototype(out: &mut String, descriptor: &DescriptorInfo, name: &str) {
    but what is named above. cx {context}. Returns 0 or a status. */
 int32_t {name}(const void *const *params, void *const *results, void *workspace, const brolga_context *cx);
 extern const brolga_descriptor {name}_descriptor;
-"
+/* In a shared library only: the bytes of workspace for so many workers, and a text in JSON that says what the descriptor says. */
+uint64_t {workspace_size}(uint32_t workers);
+extern const char {signature}[];
+",
+        workspace_size = workspace_size_symbol(descriptor),
+        signature = signature_symbol(descriptor),
     );
     for call in &descriptor.custom_calls {
         let at = if call.line > 0 { format!(", called at line {} of the HLO text", call.line) } else { String::new() };

@@ -21,6 +21,7 @@ mod input;
 mod inspect;
 mod names;
 mod reloc;
+mod shared;
 mod sized_bindings;
 mod write;
 
@@ -30,7 +31,8 @@ mod tests;
 pub use archive::static_archive;
 pub use bindings::rust_bindings;
 pub use disasm::{disassemble, disassemble_object};
-pub use header::c_header;
+pub use header::{c_abi, c_header};
 pub use input::{CodeReloc, CompiledFunction, DataInit, DataObject, DataReloc, ObjectInput, Target, namespace};
 pub use inspect::{read_descriptor, read_descriptors};
+pub use shared::{signature_symbol, workspace_size_symbol, write_shared};
 pub use write::{architecture, isa_features, write};

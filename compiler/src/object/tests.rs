@@ -152,7 +152,7 @@ fn with_call(isa: &OwnedTargetIsa) -> ObjectInput {
     program(isa, |b, sum| call(b, namespace::FUNCTION, 1, s(), &[sum])[0], vec![double])
 }
 
-fn with_import(isa: &OwnedTargetIsa, symbol: &str) -> ObjectInput {
+pub(super) fn with_import(isa: &OwnedTargetIsa, symbol: &str) -> ObjectInput {
     let s = || signature(&[types::F32], &[types::F32]);
     let mut input = program(isa, |b, sum| call(b, namespace::IMPORT, 0, s(), &[sum])[0], Vec::new());
     input.imports = vec![symbol.into()];

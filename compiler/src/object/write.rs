@@ -60,16 +60,7 @@ pub fn write(input: &ObjectInput, isa: &dyn TargetIsa) -> Result<Vec<u8>> {
     check(input)?;
     let mut writer = Writer::new(isa)?;
     let mut blobs = Vec::with_capacity(input.descriptors.len());
-    for descriptor in &input.descriptors {
-        let mut descriptor = descriptor.clone();
-        descriptor.architecture = architecture(isa)?;
-        descriptor.features = isa_features(isa);
-        descriptor.hash = [0; HASH_SIZE];
-        let Some(blob) = descriptor.encode() else {
-            let feature =
-                "parameters and results beyond what a descriptor holds: 2^60 bytes of one, or too many".to_owned();
-            return Err(Error::Unsupported { site: Site::default(), feature });
-        };
+    for (descriptor, blob) in encode_descriptors(input, isa)? {
         writer.descriptor(&descriptor, &blob);
         blobs.push(blob);
     }
@@ -85,8 +76,26 @@ pub fn write(input: &ObjectInput, isa: &dyn TargetIsa) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The descriptors as they are written, still without a hash.
+pub(super) fn encode_descriptors(input: &ObjectInput, isa: &dyn TargetIsa) -> Result<Vec<(DescriptorInfo, Vec<u8>)>> {
+    let mut all = Vec::with_capacity(input.descriptors.len());
+    for descriptor in &input.descriptors {
+        let mut descriptor = descriptor.clone();
+        descriptor.architecture = architecture(isa)?;
+        descriptor.features = isa_features(isa);
+        descriptor.hash = [0; HASH_SIZE];
+        let Some(blob) = descriptor.encode() else {
+            let feature =
+                "parameters and results beyond what a descriptor holds: 2^60 bytes of one, or too many".to_owned();
+            return Err(Error::Unsupported { site: Site::default(), feature });
+        };
+        all.push((descriptor, blob));
+    }
+    Ok(all)
+}
+
 /// Puts the hash of the file, which leaves out all hashes, into the descriptors, which still stand there without one.
-fn seal(bytes: &mut [u8], blobs: &[Vec<u8>]) -> Result<()> {
+pub(super) fn seal(bytes: &mut [u8], blobs: &[Vec<u8>]) -> Result<()> {
     let missing = || Error::Internal("the descriptor is missing in the object".into());
     let (mut holes, mut from) = (Vec::with_capacity(blobs.len()), 0);
     for blob in blobs {
@@ -102,7 +111,7 @@ fn seal(bytes: &mut [u8], blobs: &[Vec<u8>]) -> Result<()> {
     Ok(())
 }
 
-fn check(input: &ObjectInput) -> Result<()> {
+pub(super) fn check(input: &ObjectInput) -> Result<()> {
     let exported: Vec<&str> = input.functions.iter().filter(|f| f.exported).map(|f| f.symbol.as_str()).collect();
     let entries: Vec<&str> = input.descriptors.iter().map(|d| d.entry.as_str()).collect();
     let selectors = usize::from(input.descriptors.iter().any(|d| !d.open.is_empty()));

@@ -89,6 +89,16 @@ impl<'a> CustomCall<'a> {
         }
     }
 
+    /// The bytes of an operand, in the layout of its shape in [`Description::operand_arrays`].
+    pub fn operand_bytes(&self, index: usize) -> Option<&'a [u8]> {
+        self.operands.get(index).copied()
+    }
+
+    /// The bytes of a result that was not taken, in the layout of its shape in [`Description::result_arrays`].
+    pub fn result_bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        self.results.get_mut(index)?.as_deref_mut()
+    }
+
     fn result_shape(&self, index: usize) -> Result<&'a ArrayShape, String> {
         let shapes = self.description.result_arrays();
         let missing = || format!("there is no result {index}: the call has {}", shapes.len());

@@ -1,0 +1,41 @@
+//! Functions that say of a program what its descriptor says, for callers that cannot read one: they go into shared libraries.
+
+use super::driver::machine_code;
+use super::flow::enter;
+use super::target::Target;
+use crate::error::{Error, Result};
+use crate::object::{CompiledFunction, namespace};
+use brolga_runtime::abi::DescriptorInfo;
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, UserFuncName, types};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+/// `fn(workers: u32) -> u64`: the bytes of workspace that the program needs for so many workers, as
+/// [`DescriptorInfo::workspace_size`] computes them.
+///
+/// # Errors
+/// [`crate::Error::Internal`] where Cranelift refuses the function.
+pub fn workspace_size(symbol: &str, descriptor: &DescriptorInfo, target: &Target) -> Result<CompiledFunction> {
+    let fixed = descriptor.workspace_size(0).and_then(|size| i64::try_from(size).ok());
+    let each = i64::try_from(descriptor.workspace_per_worker).ok();
+    let (Some(fixed), Some(each)) = (fixed, each) else {
+        return Err(Error::Internal("the workspace is larger than memory".to_owned()));
+    };
+    let mut own = Signature::new(CallConv::SystemV);
+    own.params = vec![AbiParam::new(types::I32)];
+    own.returns = vec![AbiParam::new(types::I64)];
+    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, 0), own);
+    let mut context = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut function, &mut context);
+    let [workers] = enter(&mut b)[..] else {
+        return Err(Error::Internal("a function without its parameter".to_owned()));
+    };
+    let workers = b.ins().uextend(types::I64, workers);
+    let all = b.ins().imul_imm_s(workers, each);
+    let size = b.ins().iadd_imm_s(all, fixed);
+    b.ins().return_(&[size]);
+    b.seal_all_blocks();
+    b.finalize(target.isa.frontend_config());
+    machine_code(symbol.to_owned(), true, function, target, &mut Context::new())
+}

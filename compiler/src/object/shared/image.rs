@@ -1,0 +1,296 @@
+//! What a library holds, in parts of one protection each, before it has addresses.
+
+use super::super::reloc::relax_got_access;
+use super::super::{CodeReloc, CompiledFunction, DataInit, ObjectInput, Target};
+use super::signature::signature;
+use super::{Machine, signature_symbol, unsupported, workspace_size_symbol};
+use crate::{Error, Result};
+use brolga_runtime::abi::DescriptorInfo;
+use cranelift_codegen::binemit::Reloc;
+use cranelift_codegen::isa::TargetIsa;
+use std::collections::BTreeMap;
+
+/// Bytes of a slot of the global offset table.
+pub(super) const SLOT: u64 = 8;
+
+/// Memory of one protection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// Constants without pointers.
+    Rodata,
+    /// Code, and behind it the stubs.
+    Text,
+    /// Constants with pointers: read-only once these are filled in.
+    Relro,
+    /// The global offset table, read-only likewise.
+    Got,
+    /// Data that the program writes to.
+    Data,
+    /// Zeros that the program writes to.
+    Bss,
+}
+
+impl Part {
+    pub(super) const COUNT: usize = 6;
+}
+
+/// A place in a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) part: Part,
+    pub(super) offset: u64,
+}
+
+/// A name and what it stands for.
+pub(super) struct Symbol {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) size: u64,
+    pub(super) function: bool,
+    pub(super) exported: bool,
+}
+
+/// What a reference leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Referent {
+    /// A symbol of the library.
+    Symbol(usize),
+    /// An undefined symbol.
+    Import(usize),
+}
+
+/// A reference in the code, still to be filled in.
+pub(super) struct CodeReference {
+    /// In the text.
+    pub(super) offset: u64,
+    pub(super) kind: Reloc,
+    pub(super) referent: Referent,
+    pub(super) addend: i64,
+}
+
+/// A pointer in the data, which the dynamic linker fills in.
+pub(super) struct Pointer {
+    pub(super) place: Place,
+    pub(super) referent: Referent,
+    pub(super) addend: i64,
+}
+
+/// Bytes of one part.
+#[derive(Default)]
+pub(super) struct Contents {
+    /// Empty for zeros.
+    pub(super) bytes: Vec<u8>,
+    pub(super) size: u64,
+    pub(super) align: u64,
+}
+
+impl Contents {
+    fn reserve(&mut self, size: u64, align: u64) -> u64 {
+        self.align = self.align.max(align);
+        let start = self.size.next_multiple_of(align.max(1));
+        self.size = start + size;
+        start
+    }
+
+    fn append(&mut self, bytes: &[u8], align: u64, filling: u8) -> u64 {
+        let start = self.reserve(bytes.len() as u64, align);
+        self.bytes.resize(start as usize, filling);
+        self.bytes.extend_from_slice(bytes);
+        start
+    }
+}
+
+/// A library without addresses.
+pub(super) struct Image<'a> {
+    pub(super) machine: Machine,
+    pub(super) parts: [Contents; Part::COUNT],
+    pub(super) symbols: Vec<Symbol>,
+    pub(super) imports: &'a [String],
+    pub(super) code: Vec<CodeReference>,
+    pub(super) pointers: Vec<Pointer>,
+    /// Which slot of the global offset table holds the address of what.
+    pub(super) slots: BTreeMap<Referent, u64>,
+    /// Where in the text the stub of an import is.
+    pub(super) stubs: BTreeMap<usize, u64>,
+}
+
+/// Numbers of the symbols of an input's functions, data and descriptors.
+struct Numbers {
+    functions: usize,
+    data: usize,
+    descriptors: usize,
+}
+
+impl Numbers {
+    /// `own` is the symbol that [`Target::Here`] refers to, with the offset of the place.
+    fn referent(&self, target: Target, own: usize) -> (Referent, i64) {
+        match target {
+            Target::Function(i) => (Referent::Symbol(self.functions + i as usize), 0),
+            Target::Data(i) => (Referent::Symbol(self.data + i as usize), 0),
+            Target::Descriptor(i) => (Referent::Symbol(self.descriptors + i as usize), 0),
+            Target::Import(i) => (Referent::Import(i as usize), 0),
+            Target::Here(offset) => (Referent::Symbol(own), i64::from(offset)),
+        }
+    }
+}
+
+fn internal<T>(message: String) -> Result<T> {
+    Err(Error::Internal(message))
+}
+
+impl<'a> Image<'a> {
+    pub(super) fn new(
+        input: &'a ObjectInput,
+        queries: &[CompiledFunction],
+        descriptors: &[(DescriptorInfo, Vec<u8>)],
+        isa: &dyn TargetIsa,
+        machine: Machine,
+    ) -> Result<Image<'a>> {
+        let mut image = Image {
+            machine,
+            parts: Default::default(),
+            symbols: Vec::new(),
+            imports: &input.imports,
+            code: Vec::new(),
+            pointers: Vec::new(),
+            slots: BTreeMap::new(),
+            stubs: BTreeMap::new(),
+        };
+        let numbers =
+            Numbers { descriptors: 0, functions: descriptors.len(), data: descriptors.len() + input.functions.len() };
+        // Descriptors come first of all data, so that their bytes are the first of their kind in the file.
+        for (descriptor, blob) in descriptors {
+            image.constant(descriptor.descriptor_symbol(), blob, 8, true);
+        }
+        let align = u64::from(isa.function_alignment().preferred);
+        for function in &input.functions {
+            image.function(function, align, &numbers, function.exported)?;
+        }
+        for data in &input.data {
+            let number = image.symbols.len();
+            let (part, bytes) = match (&data.init, data.writable, data.relocs.is_empty()) {
+                (DataInit::Zeros(_), ..) => (Part::Bss, &[][..]),
+                (DataInit::Bytes(bytes), true, _) => (Part::Data, bytes.as_slice()),
+                (DataInit::Bytes(bytes), false, true) => (Part::Rodata, bytes.as_slice()),
+                (DataInit::Bytes(bytes), false, false) => (Part::Relro, bytes.as_slice()),
+            };
+            let contents = image.part_mut(part);
+            let offset = match part {
+                Part::Bss => contents.reserve(data.size(), data.alignment),
+                _ => contents.append(bytes, data.alignment, 0),
+            };
+            for reloc in &data.relocs {
+                if part == Part::Bss || reloc.offset.checked_add(8).is_none_or(|end| end > data.size()) {
+                    return internal(format!("a relocation lies outside '{}'", data.symbol));
+                }
+                let (referent, within) = numbers.referent(reloc.target, number);
+                let place = Place { part, offset: offset + reloc.offset };
+                image.pointers.push(Pointer { place, referent, addend: reloc.addend.wrapping_add(within) });
+            }
+            let (name, size) = (data.symbol.clone(), data.size());
+            let place = Place { part, offset };
+            image.symbols.push(Symbol { name, place, size, function: false, exported: false });
+        }
+        for ((descriptor, _), query) in descriptors.iter().zip(queries) {
+            if query.symbol != workspace_size_symbol(descriptor) {
+                return internal(format!("'{}' is no query of '{}'", query.symbol, descriptor.entry));
+            }
+            image.function(query, align, &numbers, true)?;
+            let text = [signature(descriptor).as_bytes(), b"\0"].concat();
+            image.constant(signature_symbol(descriptor), &text, 1, true);
+        }
+        if queries.len() != descriptors.len() {
+            return internal(format!("{} queries for {} entries", queries.len(), descriptors.len()));
+        }
+        image.tables()?;
+        Ok(image)
+    }
+
+    pub(super) fn part(&self, part: Part) -> &Contents {
+        &self.parts[part as usize]
+    }
+
+    fn part_mut(&mut self, part: Part) -> &mut Contents {
+        &mut self.parts[part as usize]
+    }
+
+    fn constant(&mut self, name: String, bytes: &[u8], align: u64, exported: bool) {
+        let offset = self.part_mut(Part::Rodata).append(bytes, align, 0);
+        let place = Place { part: Part::Rodata, offset };
+        self.symbols.push(Symbol { name, place, size: bytes.len() as u64, function: false, exported });
+    }
+
+    fn function(&mut self, function: &CompiledFunction, align: u64, numbers: &Numbers, exported: bool) -> Result<()> {
+        let mut code = function.code.clone();
+        let mut relocs = function.relocs.clone();
+        let number = self.symbols.len();
+        for reloc in &mut relocs {
+            if (reloc.offset as usize).checked_add(4).is_none_or(|end| end > code.len()) {
+                return internal(format!("a relocation lies outside '{}'", function.symbol));
+            }
+            if self.machine == Machine::X86_64 {
+                relax_got_access(&mut code, reloc);
+            }
+        }
+        let filling = if self.machine == Machine::X86_64 { 0xcc } else { 0 };
+        let offset = self.part_mut(Part::Text).append(&code, function.alignment.max(align), filling);
+        for CodeReloc { offset: at, kind, target, addend } in relocs {
+            let (referent, within) = numbers.referent(target, number);
+            let (offset, addend) = (offset + u64::from(at), addend.wrapping_add(within));
+            self.code.push(CodeReference { offset, kind, referent, addend });
+        }
+        let (name, size) = (function.symbol.clone(), code.len() as u64);
+        let place = Place { part: Part::Text, offset };
+        self.symbols.push(Symbol { name, place, size, function: true, exported });
+        Ok(())
+    }
+
+    /// Slots and stubs for the references that need them.
+    fn tables(&mut self) -> Result<()> {
+        let known = |referent: Referent| match referent {
+            Referent::Symbol(i) => i < self.symbols.len(),
+            Referent::Import(i) => i < self.imports.len(),
+        };
+        let pointers = self.pointers.iter().map(|p| p.referent);
+        if let Some(missing) = self.code.iter().map(|c| c.referent).chain(pointers).find(|r| !known(*r)) {
+            return internal(format!("a relocation refers to {missing:?}"));
+        }
+        let mut slots = Vec::new();
+        let mut stubs = Vec::new();
+        for reference in &self.code {
+            let import = match reference.referent {
+                Referent::Import(i) => Some(i),
+                Referent::Symbol(_) => None,
+            };
+            match (reference.kind, import) {
+                (Reloc::X86GOTPCRel4 | Reloc::Aarch64AdrGotPage21 | Reloc::Aarch64Ld64GotLo12Nc, _) => {
+                    slots.push(reference.referent);
+                }
+                (Reloc::X86CallPCRel4 | Reloc::X86CallPLTRel4 | Reloc::Arm64Call, Some(import)) => {
+                    slots.push(reference.referent);
+                    stubs.push(import);
+                }
+                (Reloc::X86CallPCRel4 | Reloc::X86CallPLTRel4 | Reloc::X86PCRel4, None) => {}
+                (Reloc::Arm64Call | Reloc::Aarch64AdrPrelPgHi21 | Reloc::Aarch64AddAbsLo12Nc, None) => {}
+                (kind, _) => return unsupported(format!("relocations of kind {kind:?} in a shared library")),
+            }
+        }
+        for referent in slots {
+            if !self.slots.contains_key(&referent) {
+                let slot = self.part_mut(Part::Got).append(&[0; SLOT as usize], SLOT, 0);
+                self.slots.insert(referent, slot);
+            }
+        }
+        let (stub, filling) = match self.machine {
+            Machine::X86_64 => (&super::patch::X86_STUB[..], 0xcc),
+            Machine::Aarch64 => (&super::patch::AARCH64_STUB[..], 0),
+        };
+        for import in stubs {
+            if !self.stubs.contains_key(&import) {
+                let at = self.part_mut(Part::Text).append(stub, 16, filling);
+                self.stubs.insert(import, at);
+            }
+        }
+        Ok(())
+    }
+}
