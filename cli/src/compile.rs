@@ -125,12 +125,8 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         name: args.name.clone(),
         threads: args.jobs,
         strict_rounding: args.strict_rounding,
-<<<<<<< HEAD
         devices: grid(args, modules),
-=======
-        devices: grid(args),
         shared: emits.iter().find(|e| e.kind == Kind::So).map(|e| library_name(args, e, emits.len())),
->>>>>>> capi
         keep_texts: args.dump_to.is_some() || emits.iter().any(|e| matches!(e.kind, Kind::Clif | Kind::Asm)),
         ..options(&args.target)
     };

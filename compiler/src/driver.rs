@@ -1,13 +1,9 @@
 //! From a module to an artifact: the rooms, one after another.
 
 use crate::codegen::DEFAULT_GRAIN;
-<<<<<<< HEAD
 use crate::codegen::driver::{CodegenOptions, WIDE_WORK};
 use crate::codegen::levels;
-=======
-use crate::codegen::driver::{CodegenOptions, WIDE_WORK, compile as generate};
 use crate::codegen::queries::workspace_size;
->>>>>>> capi
 use crate::codegen::selector::selector;
 use crate::codegen::target::{Target, TargetOptions};
 use crate::collective::Grid;

@@ -163,7 +163,7 @@ fn parts_of_a_driver_do_what_it_says() {
     writeln!(source, "{}}}", tuple("f32[6]", &names)).unwrap();
     let module = module(&source);
     let options = CompileOptions { keep_texts: true, ..CompileOptions::default() };
-    assert!(compile(&module, &options).unwrap().clif.contains("; m.part2\n"), "the driver is not cut");
+    assert!(compile(&module, &options).unwrap().clif.contains(".part2\n"), "the driver is not cut");
     check(&source);
 }
 
@@ -181,7 +181,7 @@ fn random_numbers_go_on_from_part_to_part() {
     let source = draws(1500);
     let options = CompileOptions { keep_texts: true, ..CompileOptions::default() };
     let artifact = compile(&module(&source), &options).unwrap();
-    assert!(artifact.clif.contains("; m.part2\n"), "the driver is not cut");
+    assert!(artifact.clif.contains(".part2\n"), "the driver is not cut");
     let program = Program::from_object(&artifact.object).unwrap();
     let got = program.run_with(&[], &RunOptions { seed: 7, ..RunOptions::default() }).unwrap();
     let first = got[0].as_slice::<u64>().to_vec();
@@ -216,7 +216,7 @@ fn a_failure_in_a_part_ends_the_run() {
     registry.register("fail", |_| Err("no more".into()));
     let artifact =
         compile(&module(&source), &CompileOptions { keep_texts: true, ..CompileOptions::default() }).unwrap();
-    assert!(artifact.clif.contains("; m.part2\n"), "the driver is not cut");
+    assert!(artifact.clif.contains(".part2\n"), "the driver is not cut");
     let options = LoadOptions { custom_calls: Some(&registry), process_symbols: false, ..LoadOptions::default() };
     let program = Program::from_object_with(&artifact.object, &options).unwrap();
     let error = program.run(&[&ArrayLiteral::from_elements(&[2], &[1f32, 2.0])]).unwrap_err();

@@ -29,6 +29,7 @@ enum brolga_status {
     BROLGA_PANICKED = 7, /* the body of a parallel loop panicked */
     BROLGA_OUT_OF_MEMORY = 8, /* memory is exhausted */
     BROLGA_WRONG_ABI_VERSION = 9, /* the context was made for another version of the interface */
+    BROLGA_WRONG_PROCESSOR = 10, /* the processor lacks instructions that the program was compiled for */
 };
 
 /* The codes of element types in a leaf. */
@@ -94,8 +95,7 @@ typedef struct brolga_context {
     uint32_t workers;       /* how many the workspace has room for, 1 at least */
     uint32_t reserved;      /* 0 */
     brolga_parallel_for parallel_for;
-    const void *gemm_f32;   /* 0, or a wider register tile */
-    const void *gemm_f64;   /* 0, or a wider register tile */
+    const void *unused[2];  /* 0 */
     void (*report)(void *host, const uint8_t *message, size_t length); /* takes the message of a failing service */
     const void *resources;  /* of brolga-runtime's own services; 0 where all services are yours */
     brolga_service fft; /* fast Fourier transforms */
@@ -119,7 +119,7 @@ typedef struct brolga_descriptor {
     uint32_t size;          /* of the whole descriptor */
     uint32_t abi_version;
     uint32_t magic;         /* 0x474c5242 */
-    uint32_t header_size;   /* 144 in this version */
+    uint32_t header_size;   /* 152 in this version */
     uint8_t hash[16];       /* of the object's content */
     uint64_t features;      /* instruction-set features, see brolga-runtime's IsaFeatures */
     uint64_t needed_services;
@@ -136,6 +136,7 @@ typedef struct brolga_descriptor {
     uint32_t entry_offset, entry_length;
     uint32_t open_count, open_offset; /* brolga_open each: of an object for several sizes */
     uint32_t replicas, partitions;    /* the devices that the program runs on */
+    uint32_t level_count, level_offset; /* of the processor, none where it is not asked; each a uint64_t of features */
 } brolga_descriptor;
 
 /* A program. */

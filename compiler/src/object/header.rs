@@ -159,6 +159,7 @@ typedef struct brolga_descriptor {{
     uint32_t entry_offset, entry_length;
     uint32_t open_count, open_offset; /* brolga_open each: of an object for several sizes */
     uint32_t replicas, partitions;    /* the devices that the program runs on */
+    uint32_t level_count, level_offset; /* of the processor, none where it is not asked; each a uint64_t of features */
 }} brolga_descriptor;
 
 /* A program. */

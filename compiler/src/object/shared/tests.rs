@@ -15,7 +15,8 @@ const MACHINES: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-
 
 /// A library of an input for a machine, called `libtest.so`.
 fn library(input: &ObjectInput, triple: &str) -> Vec<u8> {
-    let target = Target::new(&TargetOptions { triple: Some(triple.into()), ..TargetOptions::default() }).unwrap();
+    let target = TargetOptions { triple: Some(triple.into()), ..TargetOptions::default() };
+    let target = Target::levels(&target).unwrap().remove(0);
     let queries: Vec<CompiledFunction> =
         input.descriptors.iter().map(|d| workspace_size(&workspace_size_symbol(d), d, &target).unwrap()).collect();
     write_shared(input, &queries, &*isa(triple, &[]), "libtest.so").unwrap()
