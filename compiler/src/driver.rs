@@ -340,13 +340,14 @@ fn emit(
     descriptor.module_name = interface.module_name;
     // `Grid::check` bounds both.
     descriptor.devices = [interface.grid.replicas as u32, interface.grid.partitions as u32];
-    let features = |target: &Target| {
+    let mut levels = Vec::new();
+    for target in targets {
         let known = target.features.iter().filter_map(|f| IsaFeatures::from_name(f));
-        known.fold(IsaFeatures::NONE, IsaFeatures::union)
-    };
-    descriptor.features = features(target);
+        levels.push(known.fold(IsaFeatures::NONE, IsaFeatures::union));
+    }
+    descriptor.features = levels.first().copied().unwrap_or_default();
     if levels::asks(targets) {
-        descriptor.levels = targets.iter().map(features).collect();
+        descriptor.levels = levels;
     }
     descriptor.variant = match target.variant {
         Variant::Fma => NumericVariant::Fma,

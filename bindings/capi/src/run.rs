@@ -103,7 +103,6 @@ unsafe fn run_options(options: *const Options) -> Result<brolga_runtime::RunOpti
             timeout: seconds(options.feed_timeout)?,
         },
         device: device.map(|d| d.0.clone()),
-        ..brolga_runtime::RunOptions::default()
     })
 }
 

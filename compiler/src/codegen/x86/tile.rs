@@ -202,11 +202,11 @@ struct Writer {
 }
 
 impl Writer {
-    fn to_register(&mut self, to: Register, from: MemoryOperand) {
+    fn fetch(&mut self, to: Register, from: MemoryOperand) {
         self.a.put(Instruction::with2(Code::Mov_r64_rm64, to, from));
     }
 
-    fn to_memory(&mut self, to: MemoryOperand, from: Register) {
+    fn keep(&mut self, to: MemoryOperand, from: Register) {
         self.a.put(Instruction::with2(Code::Mov_rm64_r64, to, from));
     }
 
@@ -224,18 +224,18 @@ impl Writer {
         }
         self.a.put(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, FRAME));
         let parameter = |n: i64| memory(Register::RSP, PARAMETERS + 8 * n);
-        self.to_register(C_PART, parameter(0));
-        self.to_register(C_ROW, parameter(1));
-        self.to_register(ACCUMULATE, parameter(4));
+        self.fetch(C_PART, parameter(0));
+        self.fetch(C_ROW, parameter(1));
+        self.fetch(ACCUMULATE, parameter(4));
         let shift = if self.form.double { 3 } else { 2 };
         for stride in [A_ROW, A_K, B_K, C_ROW] {
             self.a.put(Instruction::with2(Code::Shl_rm64_imm8, stride, shift));
         }
-        self.to_memory(memory(Register::RSP, A_START), Register::RSI);
-        self.to_memory(memory(Register::RSP, C_STRIP), C_PART);
+        self.keep(memory(Register::RSP, A_START), Register::RSI);
+        self.keep(memory(Register::RSP, C_STRIP), C_PART);
         let (m, n) = (Register::RAX, Register::R10);
-        self.to_register(m, parameter(2));
-        self.to_register(n, parameter(3));
+        self.fetch(m, parameter(2));
+        self.fetch(n, parameter(3));
         let done = self.a.label();
         for &(rows, columns) in extents {
             let next = self.a.label();
@@ -286,8 +286,8 @@ impl Writer {
                 self.mask(columns % form.lanes(), registers);
             }
             self.repeat(strips, STRIPS, &mut |w| {
-                w.to_register(A_PART, memory(Register::RSP, A_START));
-                w.to_register(C_PART, memory(Register::RSP, C_STRIP));
+                w.fetch(A_PART, memory(Register::RSP, A_START));
+                w.fetch(C_PART, memory(Register::RSP, C_STRIP));
                 for (rows, parts) in form.parts(m, registers) {
                     let micro = Micro { rows, registers, masked };
                     w.repeat(parts, PARTS, &mut |w| w.part(micro));
