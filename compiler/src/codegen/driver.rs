@@ -38,7 +38,7 @@ use std::collections::{HashMap, HashSet};
 pub struct Code {
     /// The functions; the last is the driver.
     pub functions: Vec<CompiledFunction>,
-    /// Constants.
+    /// What the functions number behind the schedule's constants: attributes of calls, tables of copies.
     pub data: Vec<DataObject>,
     /// Bytes of workspace besides the schedule's own, for each worker.
     pub per_worker: u64,
@@ -88,8 +88,8 @@ const INLINE_ELEMENTS: i64 = 16;
 /// So many at most.
 const MAX_INLINED: usize = 64;
 
-/// Compiles a schedule; `symbol` is the program's name, and the entry's where it is `exported`. Where it is not, the names
-/// of the functions say the target's level.
+/// Compiles a schedule without its constants, which may be large and are the same for every target; `symbol` is the program's
+/// name, and the entry's where it is `exported`. Where it is not, the names of the functions say the target's level.
 ///
 /// # Errors
 /// [`Error::Internal`] where Cranelift refuses what it is given.
@@ -193,15 +193,11 @@ pub fn compile(
     functions.extend(sections.into_iter().map(|(name, f)| (format!("{entry}.{name}"), Source::clif(f))));
     driver.name = UserFuncName::user(namespace::FUNCTION, functions.len() as u32);
     functions.push((entry, Source::clif(driver)));
-    let mut data: Vec<DataObject> = schedule
-        .constants
-        .iter()
-        .map(|(c, array)| DataObject::constant(format!("{symbol}.constant.{}", c.as_u32()), 64, array.bytes().to_vec()))
-        .collect();
-    data.extend(calls.words.iter().enumerate().map(|(i, words)| {
+    let words = calls.words.iter().enumerate().map(|(i, words)| {
         let bytes = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         DataObject::constant(format!("{symbol}.call.{i}"), 8, bytes)
-    }));
+    });
+    let mut data: Vec<DataObject> = words.collect();
     let tables = tables.into_iter().enumerate();
     data.extend(tables.map(|(i, bytes)| DataObject::constant(format!("{symbol}.copies.{i}"), 8, bytes)));
     let clif = if options.keep_clif {

@@ -40,7 +40,7 @@ pub fn compile(
     let asks = asks(targets);
     let mut all = driver::compile(symbol, !asks, schedule, assignment, lowest, options)?;
     if !asks {
-        return Ok(all);
+        return Ok(with_constants(symbol, schedule, all));
     }
     let number = |n: usize| u32::try_from(n).map_err(|_| internal("there are too many functions"));
     let mut entries = vec![(Needs::of(&lowest.features), number(all.functions.len())? - 1)];
@@ -64,6 +64,7 @@ pub fn compile(
         all.clif.extend(code.clif);
         entries.push((Needs::of(&target.features), number(all.functions.len())? - 1));
     }
+    let mut all = with_constants(symbol, schedule, all);
     let state = number(all.data.len())?;
     let symbol_of_state = format!("{symbol}.level");
     let init = DataInit::Zeros(4);
@@ -71,4 +72,14 @@ pub fn compile(
     let Assembled { code, relocs } = choice::function(&entries, state)?;
     all.functions.push(CompiledFunction { symbol: symbol.to_owned(), exported: true, alignment: 16, code, relocs });
     Ok(all)
+}
+
+/// Puts the schedule's constants before the rest of the data, where the functions know them.
+fn with_constants(symbol: &str, schedule: &Schedule, mut code: Code) -> Code {
+    let constants = schedule.constants.iter();
+    let constants = constants.map(|(c, array)| {
+        DataObject::constant(format!("{symbol}.constant.{}", c.as_u32()), 64, array.bytes().to_vec())
+    });
+    code.data.splice(0..0, constants);
+    code
 }
