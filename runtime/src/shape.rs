@@ -153,6 +153,11 @@ impl Shape {
         }
     }
 
+    /// Number of leaves of the elements before element `index` of a tuple: the number of that element's first leaf.
+    pub fn leaves_before(&self, index: usize) -> usize {
+        self.as_tuple().map_or(0, |elements| elements.iter().take(index).map(Shape::leaf_count).sum())
+    }
+
     fn for_each_leaf<'a>(&'a self, visit: &mut impl FnMut(&'a Shape)) {
         match self {
             Shape::Tuple(elements) => elements.iter().for_each(|e| e.for_each_leaf(visit)),

@@ -73,7 +73,7 @@ const SERVICES: &[Implementation] = &[
     services::EIG,
 ];
 
-fn load(bytes: &[u8], calls: Option<&CustomCalls>, flags: u32) -> Result<Sizes> {
+fn load(bytes: &[u8], calls: Option<&CustomCalls>, flags: u32) -> Result<Object> {
     let unknown = flags & !(BROLGA_LOAD_STRICT_SYMBOLS | BROLGA_LOAD_NO_PROCESS_SYMBOLS);
     if unknown != 0 {
         return Err(Failure::argument(format!("unknown flags {unknown:#x}")));
@@ -85,7 +85,7 @@ fn load(bytes: &[u8], calls: Option<&CustomCalls>, flags: u32) -> Result<Sizes> 
         strict_symbols: flags & BROLGA_LOAD_STRICT_SYMBOLS != 0,
         ..LoadOptions::default()
     };
-    Ok(Sizes::from_object_with(bytes, &options)?)
+    Ok(Object(Sizes::from_object_with(bytes, &options)?))
 }
 
 /// Loads the bytes of an object file as `brolga compile` writes it, for one size or several; they are not needed afterwards.
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn brolga_object_load(
         unsafe {
             put_handle(object, "the object", || {
                 let bytes = given_slice(bytes.cast::<u8>(), length, "the bytes")?;
-                Ok(Object(load(bytes, calls.as_ref(), flags)?))
+                load(bytes, calls.as_ref(), flags)
             })
         }
     })
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn brolga_object_load_file(
                 let path = given_text(path, "the path")?;
                 let read = std::fs::read(path);
                 let bytes = read.map_err(|e| Failure::new(BROLGA_ERROR_FILE, format!("{path}: {e}")))?;
-                Ok(Object(load(&bytes, calls.as_ref(), flags)?))
+                load(&bytes, calls.as_ref(), flags)
             })
         }
     })

@@ -4,7 +4,7 @@
 //! which is JAX's convention.
 
 use super::rule::{Rule, full, number, zeros};
-use crate::builder::{Builder, Op};
+use crate::builder::Op;
 use crate::error::Result;
 use crate::hlo::{AttrKey, Opcode};
 use std::f64::consts::FRAC_2_SQRT_PI;
@@ -15,11 +15,6 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
         2 => binary(r),
         _ => ternary(r),
     }
-}
-
-/// `numerator / x`.
-fn over(b: &Builder, one: Op, x: Op) -> Op {
-    b.div(one, x)
 }
 
 fn unary(r: &mut Rule<'_>) -> Result<()> {
@@ -48,8 +43,8 @@ fn unary(r: &mut Rule<'_>) -> Result<()> {
             let factor = match opcode {
                 Opcode::Exp => y,
                 Opcode::Expm1 => b.add(y, one),
-                Opcode::Log => over(b, one, x),
-                Opcode::Log1p => over(b, one, plus()),
+                Opcode::Log => b.div(one, x),
+                Opcode::Log1p => b.div(one, plus()),
                 Opcode::Sqrt => b.div(r.number(x, 0.5)?, y),
                 Opcode::Rsqrt => b.mul(r.number(x, -0.5)?, b.div(y, x)),
                 Opcode::Cbrt => b.div(r.number(x, 1.0 / 3.0)?, b.mul(y, y)),
@@ -66,7 +61,7 @@ fn unary(r: &mut Rule<'_>) -> Result<()> {
                 Opcode::Asinh => b.rsqrt(b.add(square(), one)),
                 // Two roots: of a complex number the root of the product may lie on the other branch.
                 Opcode::Acosh => b.mul(b.rsqrt(b.sub(x, one)), b.rsqrt(plus())),
-                Opcode::Atanh => over(b, one, b.mul(minus(), plus())),
+                Opcode::Atanh => b.div(one, b.mul(minus(), plus())),
                 _ => return Err(r.no_rule()),
             };
             b.mul(ct, factor)

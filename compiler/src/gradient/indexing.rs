@@ -4,10 +4,11 @@
 //! takes them, and what was dropped gets zero.
 
 use super::reduction::root_name;
+use super::replay::behind;
 use super::rule::{Rule, full, number, zeros};
 use crate::builder::{GatherDimensions, Op, ScatterDimensions, scalar_computation};
 use crate::error::Result;
-use crate::hlo::{AttrKey, InstructionId, Module, Opcode};
+use crate::hlo::{AttrKey, Module, Opcode};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar};
 
 pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
@@ -159,14 +160,7 @@ fn update(module: &Module) -> Option<Update> {
         None => {}
     }
     let entry = module.entry();
-    let plain = |mut id: InstructionId| loop {
-        let instruction = &entry.instructions[id];
-        match (instruction.opcode, instruction.operands.first()) {
-            (Opcode::Copy, Some(&operand)) => id = operand,
-            _ => return instruction,
-        }
-    };
-    let root = plain(entry.root);
+    let root = &entry.instructions[behind(entry, entry.root, &[Opcode::Copy])];
     (root.parameter_number() == Some(1) && entry.parameters().len() == 2).then_some(Update::Set)
 }
 

@@ -1,13 +1,12 @@
 //! Operations that only move elements: each element's cotangent goes back to where it came from. And what holds a program
 //! together: tuples, their elements, barriers.
 
-use super::reach::leaf_offset;
 use super::rule::{Rule, full, zeros};
 use crate::builder::{Op, PaddingDimension};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Opcode};
 
-/// Tuples and barriers: leaves go where they belong.
+/// Tuples, barriers and copies: leaves go where they belong.
 pub(super) fn structure(r: &mut Rule<'_>) -> Result<()> {
     let leaves: Vec<(usize, Op)> = r.cotangent.iter().enumerate().filter_map(|(i, c)| Some((i, (*c)?))).collect();
     match r.instruction.opcode {
@@ -15,11 +14,12 @@ pub(super) fn structure(r: &mut Rule<'_>) -> Result<()> {
         Opcode::OptimizationBarrier if r.operands.len() != 1 => elementwise_of_tuple(r, leaves),
         Opcode::GetTupleElement => {
             let index = r.attrs().int(AttrKey::Index).and_then(|i| usize::try_from(i).ok()).unwrap_or(0);
-            let first = leaf_offset(&r.b.shape(r.operand(0)?)?, index);
+            let first = r.b.shape(r.operand(0)?)?.leaves_before(index);
             leaves.into_iter().for_each(|(leaf, ct)| r.give_leaf(0, first + leaf, ct));
             Ok(())
         }
-        Opcode::OptimizationBarrier | Opcode::AddDependency | Opcode::Domain => {
+        // A copy may be of a tuple.
+        Opcode::OptimizationBarrier | Opcode::AddDependency | Opcode::Domain | Opcode::Copy => {
             leaves.into_iter().for_each(|(leaf, ct)| r.give_leaf(0, leaf, ct));
             Ok(())
         }
@@ -45,7 +45,7 @@ fn elementwise_of_tuple(r: &mut Rule<'_>, leaves: Vec<(usize, Op)>) -> Result<()
 pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
     let opcode = r.instruction.opcode;
     if opcode == Opcode::Copy {
-        return structure_copy(r);
+        return structure(r);
     }
     let (b, ct) = (r.b, r.array_cotangent()?);
     let dims = r.attrs().ints_or_empty(AttrKey::Dimensions).to_vec();
@@ -68,16 +68,6 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
         _ => return Err(r.no_rule()),
     };
     r.give(0, given);
-    Ok(())
-}
-
-/// A copy may be of a tuple.
-fn structure_copy(r: &mut Rule<'_>) -> Result<()> {
-    for (leaf, ct) in r.cotangent.clone().into_iter().enumerate() {
-        if let Some(ct) = ct {
-            r.give_leaf(0, leaf, ct);
-        }
-    }
     Ok(())
 }
 

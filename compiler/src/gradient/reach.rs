@@ -66,7 +66,7 @@ impl Reach {
             Opcode::GetTupleElement => {
                 let index = instruction.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok()).unwrap_or(0);
                 let tuple = node.operands.first().and_then(|&o| self.0.get(&o.number()));
-                let skipped = tuple.map_or(0, |t| leaf_offset(&t.instruction.shape, index));
+                let skipped = tuple.map_or(0, |t| t.instruction.shape.leaves_before(index));
                 operand(0).iter().skip(skipped).take(smooth.len()).copied().collect()
             }
             // The token does not vary.
@@ -85,11 +85,6 @@ impl Reach {
 /// For each leaf, whether it is of a floating-point or complex type.
 pub(super) fn smooth_leaves(shape: &Shape) -> Vec<bool> {
     shape.leaves().iter().map(|l| l.as_array().is_some_and(|a| a.ty.is_float() || a.ty.is_complex())).collect()
-}
-
-/// The number of the first leaf of element `index`.
-pub(super) fn leaf_offset(shape: &Shape, index: usize) -> usize {
-    shape.parts().iter().take(index).map(Shape::leaf_count).sum()
 }
 
 /// Whether the derivative is zero wherever there is one: steps, and what looks at bits.

@@ -1,6 +1,7 @@
 //! Folds over whole dimensions, and maps.
 
 use super::branches;
+use super::replay::behind;
 use super::rule::{Rule, full, number, zeros};
 use crate::builder::{Op, PaddingDimension};
 use crate::error::Result;
@@ -11,13 +12,7 @@ use std::collections::HashMap;
 /// The operation of two numbers that a computation of two scalars is, whatever it converts them to on the way.
 pub(super) fn reducer(module: &Module) -> Option<Opcode> {
     let entry = module.entry();
-    let plain = |mut id: InstructionId| loop {
-        let instruction = &entry.instructions[id];
-        match (instruction.opcode, instruction.operands.first()) {
-            (Opcode::Convert | Opcode::Copy, Some(&operand)) => id = operand,
-            _ => return instruction,
-        }
-    };
+    let plain = |id| &entry.instructions[behind(entry, id, &[Opcode::Convert, Opcode::Copy])];
     let root = plain(entry.root);
     let [x, y] = root.operands[..] else { return None };
     let numbers = (plain(x).parameter_number()?, plain(y).parameter_number()?);

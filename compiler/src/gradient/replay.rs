@@ -2,7 +2,7 @@
 
 use crate::builder::{At, Builder, Op};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use brolga_runtime::Shape;
 use std::collections::{HashMap, HashSet};
 
@@ -31,6 +31,17 @@ pub(super) fn replay(b: &Builder, at: At, module: &Module, arguments: &[Option<O
     }
     b.first_error().map_or(Ok(()), Err)?;
     ops.get(&entry.root).copied().ok_or_else(|| Error::Internal(format!("gradient: '{}' has no root", entry.name)))
+}
+
+/// What stands behind a value, past operations of one operand that only `pass` it on.
+pub(super) fn behind(c: &Computation, mut id: InstructionId, pass: &[Opcode]) -> InstructionId {
+    loop {
+        let instruction = &c.instructions[id];
+        match instruction.operands.first() {
+            Some(&operand) if pass.contains(&instruction.opcode) => id = operand,
+            _ => return id,
+        }
+    }
 }
 
 /// The instructions of the entry that its result depends on.

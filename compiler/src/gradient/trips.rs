@@ -3,7 +3,7 @@
 //! The condition compares an integer of the state with a constant, or with an element that the body hands on; the body adds a
 //! constant to that integer; both begin as constants. Anything else is unknown.
 
-use super::replay::element;
+use super::replay::{behind, element};
 use crate::builder::{Builder, Literal, Op};
 use crate::hlo::{AttrKey, ComparisonDirection as Direction, Computation, InstructionId, Module, Opcode};
 use brolga_runtime::ElementType;
@@ -76,14 +76,8 @@ fn mirrored(direction: Direction) -> Direction {
 }
 
 /// Through copies and reshapes, which change no number.
-fn plain(c: &Computation, mut id: InstructionId) -> InstructionId {
-    loop {
-        let instruction = &c.instructions[id];
-        match (instruction.opcode, instruction.operands.first()) {
-            (Opcode::Copy | Opcode::Reshape, Some(&operand)) => id = operand,
-            _ => return id,
-        }
-    }
+fn plain(c: &Computation, id: InstructionId) -> InstructionId {
+    behind(c, id, &[Opcode::Copy, Opcode::Reshape])
 }
 
 /// Which element of the state, the one parameter, a value is.

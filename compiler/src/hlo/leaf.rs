@@ -1,7 +1,6 @@
 //! Leaves: the arrays inside results, whatever tuples are around them.
 
 use super::{AttrKey, Computation, InstructionId, Opcode};
-use brolga_runtime::Shape;
 
 /// A leaf of an instruction's result.
 pub type Leaf = (InstructionId, usize);
@@ -14,11 +13,7 @@ pub fn resolve(computation: &Computation, mut leaf: Leaf) -> Leaf {
             Opcode::GetTupleElement => {
                 let index = inst.attrs.int(AttrKey::Index).unwrap_or(0).max(0) as usize;
                 let operand = inst.operands[0];
-                let before: usize = computation.instructions[operand]
-                    .shape
-                    .as_tuple()
-                    .map_or(0, |e| e.iter().take(index).map(Shape::leaf_count).sum());
-                leaf = (operand, before + leaf.1);
+                leaf = (operand, computation.instructions[operand].shape.leaves_before(index) + leaf.1);
             }
             Opcode::Tuple => {
                 let mut rest = leaf.1;

@@ -361,12 +361,7 @@ impl DescriptorInfo {
         ];
         let mut starts = [0usize; 4];
         for (start, (at, count, size)) in starts.iter_mut().zip(tables) {
-            if count > MAX_LEAVES {
-                return None;
-            }
-            *start = blob.reserve(count * size, 8);
-            blob.u32(at, u32::try_from(count).ok()?);
-            blob.u32(at + 4, u32::try_from(*start).ok()?);
+            *start = blob.table(at, count, size)?;
         }
         let [parameters, results, aliases, custom_calls] = starts;
         for (start, leaves) in [(parameters, &self.parameters), (results, &self.results)] {
@@ -386,25 +381,15 @@ impl DescriptorInfo {
             blob.u32(at + 8, call.abi as u32);
             blob.u32(at + 12, call.line);
         }
-        if self.open.len() > MAX_LEAVES {
-            return None;
-        }
         if !self.open.is_empty() {
-            let start = blob.reserve(self.open.len() * OPEN_SIZE, 8);
-            blob.u32(128, u32::try_from(self.open.len()).ok()?);
-            blob.u32(132, u32::try_from(start).ok()?);
+            let start = blob.table(128, self.open.len(), OPEN_SIZE)?;
             for (i, open) in self.open.iter().enumerate() {
                 blob.u32(start + i * OPEN_SIZE, open.parameter);
                 blob.u32(start + i * OPEN_SIZE + 4, open.dimension);
             }
         }
-        if self.levels.len() > MAX_LEAVES {
-            return None;
-        }
         if !self.levels.is_empty() {
-            let start = blob.reserve(self.levels.len() * LEVEL_SIZE, 8);
-            blob.u32(144, u32::try_from(self.levels.len()).ok()?);
-            blob.u32(148, u32::try_from(start).ok()?);
+            let start = blob.table(144, self.levels.len(), LEVEL_SIZE)?;
             for (i, level) in self.levels.iter().enumerate() {
                 blob.u64(start + i * LEVEL_SIZE, level.0);
             }
@@ -441,6 +426,17 @@ impl Blob {
         let start = self.bytes.len().next_multiple_of(align);
         self.bytes.resize(start + size, 0);
         start
+    }
+
+    /// Makes room for a table of records; writes their number and its start to `at`, and returns the start.
+    fn table(&mut self, at: usize, count: usize, record: usize) -> Option<usize> {
+        if count > MAX_LEAVES {
+            return None;
+        }
+        let start = self.reserve(count * record, 8);
+        self.u32(at, u32::try_from(count).ok()?);
+        self.u32(at + 4, u32::try_from(start).ok()?);
+        Some(start)
     }
 
     /// Overwrites what `reserve` made room for.

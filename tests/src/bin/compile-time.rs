@@ -129,7 +129,7 @@ fn best(program: &[u8], options: &Options) -> Result<Measured, String> {
 
 fn measure(program: &[u8]) -> Result<Measured, String> {
     let text = |e: brolga_compiler::Error| e.to_string();
-    let options = CompileOptions { threads: 1, ..CompileOptions::default() };
+    let options = CompileOptions { threads: 1, ..CompileOptions::native() };
     let mut read = Duration::ZERO;
     let (total, artifact) = seconds(&mut || {
         let clock = Instant::now();
