@@ -76,10 +76,11 @@ fn host(dir: &Path) -> Option<PathBuf> {
         return None;
     }
     std::fs::write(dir.join("host.c"), include_str!("shared/host.c")).unwrap();
-    // Every generated header declares what the host uses.
-    let header =
-        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).find(|p| p.extension() == Some("h".as_ref()));
-    std::fs::copy(header.unwrap(), dir.join("program.h")).unwrap();
+    // Every generated header declares what the host uses. The copy of an earlier run is none of them.
+    let copy = dir.join("program.h");
+    let mut files = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    let header = files.find(|p| p.extension() == Some("h".as_ref()) && *p != copy);
+    std::fs::copy(header.unwrap(), copy).unwrap();
     let args = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-rdynamic", "-o", "host", "host.c", "-ldl"];
     let built = Command::new(&compiler).args(args).current_dir(dir).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
