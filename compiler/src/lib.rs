@@ -23,6 +23,8 @@ pub mod reduce;
 
 pub mod fusion;
 pub mod kernel;
+pub mod schedule;
+
 pub mod memory;
 
 pub mod codegen;

@@ -79,6 +79,16 @@ pub enum Mem {
 }
 
 impl Mem {
+    /// How the elements of a row buffer or of scratch lie: those of a lane as they are, masks as integers.
+    pub const fn of(lane: Lane) -> Mem {
+        match lane {
+            Lane::I32 | Lane::M32 => Mem::I32,
+            Lane::I64 | Lane::M64 => Mem::I64,
+            Lane::F32 => Mem::F32,
+            Lane::F64 => Mem::F64,
+        }
+    }
+
     /// Bytes of one element.
     pub const fn bytes(self) -> i64 {
         match self {

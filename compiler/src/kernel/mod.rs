@@ -26,7 +26,6 @@ pub mod registers;
 pub mod rewrite;
 pub mod simplify;
 pub mod sort;
-pub mod split;
 pub mod storage;
 pub mod text;
 pub mod verify;

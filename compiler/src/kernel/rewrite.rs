@@ -15,19 +15,43 @@ pub fn map_indices(body: &Body, change: &impl Fn(&Ix) -> Ix) -> (Body, Vec<NodeI
 
 fn map_body(body: &Body, change: &impl Fn(&Op) -> Op) -> (Body, Vec<NodeId>) {
     let mut out = Body::new();
-    let mut places: Vec<NodeId> = Vec::with_capacity(body.nodes().len());
-    for node in body.nodes() {
-        let args: Vec<NodeId> = node.args.iter().map(|a| places[a.0 as usize]).collect();
-        let at = |n: NodeId| places[n.0 as usize];
+    let all = vec![true; body.nodes().len()];
+    let places = copy(&mut out, body, &all, &|op| Copied::Op(change(op)));
+    (out, places.into_iter().flatten().collect())
+}
+
+/// What becomes of a node that is copied.
+pub enum Copied {
+    /// This operation on copies of its arguments.
+    Op(Op),
+    /// A node that the new body has already.
+    Node(NodeId),
+}
+
+/// Copies the nodes of `body` that are `wanted` to the end of `out`, and says where each went.
+pub fn copy(out: &mut Body, body: &Body, wanted: &[bool], change: &impl Fn(&Op) -> Copied) -> Vec<Option<NodeId>> {
+    let mut places: Vec<Option<NodeId>> = Vec::with_capacity(body.nodes().len());
+    for (node, wanted) in body.nodes().iter().zip(wanted) {
+        if !wanted {
+            places.push(None);
+            continue;
+        }
+        // What a wanted node uses is wanted too, and comes before it.
+        let at = |n: NodeId| places.get(n.0 as usize).copied().flatten().unwrap_or(n);
         let op = match change(&node.op) {
-            Op::Load(buffer, mem, ix) => Op::Load(buffer, mem, ix.rename_values(&at)),
-            Op::Index(ix) => Op::Index(ix.rename_values(&at)),
-            other => other,
+            Copied::Node(n) => {
+                places.push(Some(n));
+                continue;
+            }
+            Copied::Op(Op::Load(buffer, mem, ix)) => Op::Load(buffer, mem, ix.rename_values(&at)),
+            Copied::Op(Op::Index(ix)) => Op::Index(ix.rename_values(&at)),
+            Copied::Op(other) => other,
         };
+        let args: Vec<NodeId> = node.args.iter().map(|&a| at(a)).collect();
         let place = out.push(op, &args, node.lane);
-        places.push(place);
+        places.push(Some(place));
     }
-    (out, places)
+    places
 }
 
 /// Calls `change` for every buffer number of a phase.

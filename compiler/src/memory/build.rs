@@ -11,6 +11,7 @@ use crate::kernel::ir::{Buffer, Kernel, Phase, Role};
 use crate::kernel::lower::{self, Numerics};
 use crate::kernel::registers::{self, RegisterLoop, StateArray};
 use crate::kernel::verify;
+use crate::schedule::schedule;
 use brolga_runtime::abi::dynamic_sizes_offset;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Shape};
 use std::collections::{HashMap, HashSet};
@@ -252,7 +253,8 @@ impl Builder<'_> {
                     if empty && !matches!(group.kind, GroupKind::Call(_)) {
                         continue;
                     }
-                    let lowered = lower::lower(module, id, &stored, group, self.numerics)?;
+                    let mut lowered = lower::lower(module, id, &stored, group, self.numerics)?;
+                    schedule(&mut lowered.kernel, &group.kind)?;
                     let mut buffers = Vec::new();
                     for &leaf in &lowered.inputs {
                         buffers.push(self.find(id, &values, leaf)?);

@@ -1,0 +1,202 @@
+//! Short rows: the vector axis becomes one that fills registers.
+//!
+//! **Problem.** Arrays of points in space, of quaternions or of board moves end in a dimension of three, four or six. A row loop
+//! over it leaves most of a register idle, and computes with one element at a time what is the same along it.
+//!
+//! **Invariant.** The result of every element is computed by the same operations: what a stage does for each element of the short
+//! axis is written out, reductions along it in the order that [`Place::Lanes`] has, with the values that do not depend on the axis
+//! computed once.
+//!
+//! **Algorithm.** The stages run symbolically, element by element, into one body; row buffers and results become nodes. A
+//! parallel axis becomes the vector axis of that body.
+
+use super::cost::{UNIT, reads_what_it_writes};
+use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::index::{Axis, Ix};
+use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Stage, Store};
+use crate::kernel::rewrite::{Copied, copy};
+use crate::kernel::simplify::merge_loops;
+use std::collections::HashMap;
+
+/// A vector axis of fewer elements is written out where another axis can take its place.
+const SHORT: i64 = UNIT / 4;
+/// The most nodes of a body that is made.
+const MOST_NODES: usize = 256;
+/// Rows of at least four elements fill a register of 128 bits: without a reduction, so many operations must gain by more.
+const WORTH: usize = 8;
+
+/// Writes short rows out in every nest.
+pub fn run(kernel: &mut Kernel) {
+    let mut changed = false;
+    for phase in &mut kernel.phases {
+        if let Phase::Nest(nest) = phase
+            && let Some(new) = across(nest)
+        {
+            *nest = new;
+            changed = true;
+        }
+    }
+    if changed {
+        merge_loops(kernel);
+    }
+}
+
+/// The nest with its short rows written out, where it has such and that is worth it.
+pub fn across(nest: &Nest) -> Option<Nest> {
+    let row = short_row(nest)?;
+    let number = nest.parallel.iter().rposition(|l| l.extent >= SHORT)?;
+    if reads_what_it_writes(nest) {
+        return None;
+    }
+    let mut run = Symbolic::default();
+    for stage in &nest.stages {
+        run.stage(stage, row)?;
+    }
+    let vector = nest.parallel[number];
+    // Along the new axis loads must not be scattered over what is divided.
+    let linear = |ix: &Ix| ix.stride(vector.axis).is_some();
+    let loads = run.body.nodes().iter().all(|n| match &n.op {
+        Op::Load(_, _, ix) | Op::Index(ix) => linear(ix),
+        _ => true,
+    });
+    if !loads || !run.stores.iter().all(|s| linear(&s.index)) {
+        return None;
+    }
+    let mut parallel = nest.parallel.clone();
+    parallel.remove(number);
+    let stage = Stage {
+        sequential: Vec::new(),
+        vector,
+        body: run.body,
+        accumulators: Vec::new(),
+        stores: run.stores,
+        row_stores: Vec::new(),
+    };
+    Some(Nest { parallel, rows: Vec::new(), stages: vec![stage] })
+}
+
+/// The extent of the short rows of a nest that is made of such and of single elements.
+fn short_row(nest: &Nest) -> Option<i64> {
+    let row = nest.stages.iter().map(|s| s.vector.extent).max()?;
+    let alike = nest.stages.iter().all(|s| {
+        let lanes = s.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }));
+        (s.vector.extent == row || s.vector.extent == 1) && s.sequential.is_empty() && lanes
+    });
+    if !(2..SHORT).contains(&row) || !alike {
+        return None;
+    }
+    let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
+    let operations = |s: &Stage| s.body.nodes().iter().filter(|n| !n.args.is_empty()).count();
+    let operations: usize = nest.stages.iter().map(operations).sum();
+    let fits = operations.saturating_mul(row as usize) <= MOST_NODES;
+    (fits && (folds || row < 4 || operations >= WORTH)).then_some(row)
+}
+
+/// Stages that have run so far.
+#[derive(Default)]
+struct Symbolic {
+    body: Body,
+    stores: Vec<Store>,
+    /// Elements of row buffers.
+    rows: HashMap<(u32, i64), NodeId>,
+    results: HashMap<u32, NodeId>,
+}
+
+impl Symbolic {
+    fn stage(&mut self, stage: &Stage, row: i64) -> Option<()> {
+        let n = stage.vector.extent;
+        debug_assert!(n == row || n == 1);
+        let inits: Vec<NodeId> = stage.accumulators.iter().flat_map(|a| a.init.iter().copied()).collect();
+        let places = self.element(stage, &inits, 0)?;
+        let mut inits = inits.iter().map(|&i| place(&places, i));
+        let mut running: Vec<(Vec<NodeId>, Vec<Vec<NodeId>>)> = Vec::new();
+        for a in &stage.accumulators {
+            running.push((inits.by_ref().take(a.init.len()).collect::<Option<_>>()?, Vec::new()));
+        }
+        for e in 0..n {
+            let places = self.element(stage, &stage.roots(), e)?;
+            let at = |ix: &Ix| {
+                let ix = at_element(ix, stage.vector, e);
+                ix.rename_values(&|v| place(&places, v).unwrap_or(v))
+            };
+            for s in &stage.stores {
+                // One that is the same along the row happens once.
+                let index = at(&s.index);
+                let value = place(&places, s.value)?;
+                if self.stores.iter().all(|o| (o.buffer, &o.index) != (s.buffer, &index)) {
+                    self.stores.push(Store { buffer: s.buffer, mem: s.mem, index, value });
+                }
+            }
+            for &(number, value) in &stage.row_stores {
+                self.rows.insert((number, e), place(&places, value)?);
+            }
+            for (a, (_, values)) in stage.accumulators.iter().zip(&mut running) {
+                values.push(a.values.iter().map(|&v| place(&places, v)).collect::<Option<_>>()?);
+            }
+        }
+        for (a, (init, values)) in stage.accumulators.iter().zip(running) {
+            let folded = self.fold(a, init, values)?;
+            let Place::Lanes { results } = &a.place else { return None };
+            self.results.extend(results.iter().copied().zip(folded));
+        }
+        Some(())
+    }
+
+    /// Copies of the nodes that `roots` need at element `e` of the row.
+    fn element(&mut self, stage: &Stage, roots: &[NodeId], e: i64) -> Option<Vec<Option<NodeId>>> {
+        let wanted = stage.body.needed(roots.iter().copied());
+        let known = |node: &Op| match node {
+            Op::Row(r) => self.rows.get(&(*r, e)).copied(),
+            Op::Result(r) => self.results.get(r).copied(),
+            _ => None,
+        };
+        let mut leaves = HashMap::new();
+        for (node, _) in stage.body.nodes().iter().zip(&wanted).filter(|(_, w)| **w) {
+            if matches!(node.op, Op::Row(_) | Op::Result(_)) {
+                leaves.insert(node.op.clone(), known(&node.op)?);
+            }
+        }
+        Some(copy(&mut self.body, &stage.body, &wanted, &|op| match op {
+            Op::Load(buffer, mem, ix) => Copied::Op(Op::Load(*buffer, *mem, at_element(ix, stage.vector, e))),
+            Op::Index(ix) => Copied::Op(Op::Index(at_element(ix, stage.vector, e))),
+            op => leaves.get(op).map_or_else(|| Copied::Op(op.clone()), |&n| Copied::Node(n)),
+        }))
+    }
+
+    /// What a reduction over the row gives: as [`Place::Lanes`] says, each element in a lane of its own.
+    fn fold(&mut self, a: &Accumulator, init: Vec<NodeId>, values: Vec<Vec<NodeId>>) -> Option<Vec<NodeId>> {
+        let Some(identity) = a.identity.as_ref().filter(|_| a.splits) else {
+            return Some(values.into_iter().fold(init, |state, v| self.combine(a, &state, &v)));
+        };
+        let lanes: Vec<Lane> = a.lanes().collect();
+        let start: Vec<NodeId> = lanes.iter().zip(identity).map(|(&l, &bits)| self.body.bits(l, bits)).collect();
+        let mut values: Vec<Vec<NodeId>> = values.iter().map(|v| self.combine(a, &start, v)).collect();
+        let mut half = values.len().next_power_of_two() / 2;
+        while half >= 1 {
+            for i in 0..half {
+                if let Some(right) = values.get(i + half).cloned() {
+                    let left = values[i].clone();
+                    values[i] = self.combine(a, &left, &right);
+                }
+            }
+            values.truncate(half);
+            half /= 2;
+        }
+        let total = values.pop()?;
+        Some(self.combine(a, &init, &total))
+    }
+
+    fn combine(&mut self, a: &Accumulator, old: &[NodeId], new: &[NodeId]) -> Vec<NodeId> {
+        let args: Vec<NodeId> = old.iter().chain(new).copied().collect();
+        self.body.inline(&a.combine, &args, &a.roots)
+    }
+}
+
+fn place(places: &[Option<NodeId>], node: NodeId) -> Option<NodeId> {
+    places.get(node.0 as usize).copied().flatten()
+}
+
+/// An index map at element `e` of the row.
+fn at_element(ix: &Ix, row: Loop, e: i64) -> Ix {
+    ix.substitute(&|a: Axis| (a == row.axis).then(|| Ix::constant(e)))
+}

@@ -1,0 +1,84 @@
+//! The checker of schedules: every element is still stored, and still folded, as often as before.
+//!
+//! **Problem.** The verifier proves that each index is inside its buffer, which a transformation that forgets the elements behind the
+//! last whole piece, or computes them twice, does not break.
+//!
+//! **Invariant.** A transformation keeps, for each buffer that callers see, the number of elements stored; and the number of
+//! elements folded, unless it writes folds out. What goes to a scratch array is folded from there as often as it was stored.
+//!
+//! **Algorithm.** Both are products of extents, summed over nests. It runs after every transformation of every compilation.
+
+use crate::error::{Error, Result};
+use crate::kernel::body::Op;
+use crate::kernel::ir::{Kernel, Nest, Phase, Role, Stage};
+use std::collections::BTreeMap;
+
+/// How much is done in a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Elements stored to each buffer, scratch aside.
+    stored: BTreeMap<u32, u128>,
+    /// Elements folded, of all but scratch arrays.
+    folded: u128,
+    /// Elements stored to each scratch array, and folded from it.
+    scratch: BTreeMap<u32, (u128, u128)>,
+}
+
+impl Census {
+    /// Counts.
+    pub fn of(kernel: &Kernel) -> Census {
+        let mut census = Census::default();
+        for phase in &kernel.phases {
+            if let Phase::Nest(nest) = phase {
+                nest.stages.iter().for_each(|stage| census.stage(kernel, nest, stage));
+            }
+        }
+        census
+    }
+
+    fn stage(&mut self, kernel: &Kernel, nest: &Nest, stage: &Stage) {
+        let is_scratch = |b: &u32| kernel.buffers.get(*b as usize).is_some_and(|b| b.role == Role::Scratch);
+        let loops = nest.parallel.iter().chain(&stage.sequential);
+        let rows = loops.fold(1u128, |n, l| n.saturating_mul(l.extent as u128));
+        let elements = rows.saturating_mul(stage.vector.extent as u128);
+        for s in &stage.stores {
+            // One that is the same along the row happens once.
+            let count = if s.index.mentions(stage.vector.axis) { elements } else { rows };
+            match is_scratch(&s.buffer) {
+                true => self.scratch.entry(s.buffer).or_default().0 += count,
+                false => *self.stored.entry(s.buffer).or_default() += count,
+            }
+        }
+        for a in &stage.accumulators {
+            let mut own = false;
+            for &value in &a.values {
+                match &stage.body.node(value).op {
+                    Op::Load(b, _, _) if is_scratch(b) => self.scratch.entry(*b).or_default().1 += elements,
+                    _ => own = true,
+                }
+            }
+            if own {
+                // Several turns at once bring several times the values.
+                self.folded += elements.saturating_mul(a.values.len() as u128);
+            }
+        }
+    }
+
+    /// Compares with what was before the transformation `name`; `folds` says whether folds stay folds.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where something is done more or less often.
+    pub fn check(&self, before: &Census, name: &str, folds: bool) -> Result<()> {
+        let wrong = |what: &str| Err(Error::Internal(format!("the transformation '{name}' {what}")));
+        if self.stored != before.stored {
+            return wrong("stores another number of elements");
+        }
+        if folds && self.folded != before.folded {
+            return wrong("folds another number of elements");
+        }
+        if self.scratch.values().any(|(stored, folded)| stored != folded) {
+            return wrong("folds another number of parts than it stores");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! What schedules count with: the numbers that transformations share, each a function of extents alone.
+
+use crate::kernel::body::Op;
+use crate::kernel::ir::{Nest, Stage};
+
+/// Elements whose computation takes as long as handing a task to a worker.
+pub const TASK: i64 = 1 << 14;
+/// A nest with so many points has enough for every worker.
+pub const POINTS: i64 = 64;
+/// Elements of a vector register in the widest code that is worth filling: the unit of cuts along a vector axis, so that no turn
+/// of a row loop is left over. It is also the most lanes of a reduction.
+pub const UNIT: i64 = 32;
+/// Bytes of a cache line.
+pub const LINE: i64 = 64;
+
+/// Turns of the sequential loops of a stage.
+pub fn depth(stage: &Stage) -> i64 {
+    stage.sequential.iter().map(|l| l.extent).fold(1, i64::saturating_mul)
+}
+
+/// Elements that a stage computes for each point.
+pub fn elements(stage: &Stage) -> i64 {
+    depth(stage).saturating_mul(stage.vector.extent)
+}
+
+/// Elements that a nest computes for each point.
+pub fn elements_of_point(nest: &Nest) -> i64 {
+    nest.stages.iter().map(elements).fold(0, i64::saturating_add)
+}
+
+/// Whether a nest loads from a buffer that it stores to: then the order of its elements counts.
+pub fn reads_what_it_writes(nest: &Nest) -> bool {
+    let written: Vec<u32> = nest.stages.iter().flat_map(|s| s.stores.iter().map(|s| s.buffer)).collect();
+    nest.stages.iter().flat_map(|s| s.body.nodes()).any(|n| matches!(&n.op, Op::Load(b, _, _) if written.contains(b)))
+}

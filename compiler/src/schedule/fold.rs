@@ -1,0 +1,90 @@
+//! Several rows a turn: a reduction that keeps the vector axis, with fewer reads of its accumulators.
+//!
+//! **Problem.** The accumulators of such a reduction are a row buffer. A turn of the row loop loads one, combines an element and
+//! stores it again: three accesses for one element read.
+//!
+//! **Invariant.** Each accumulator combines the same elements in the same order.
+//!
+//! **Algorithm.** The innermost sequential loop is cut into pieces of a few turns, which are written out: the body computes the
+//! elements of all of them, and the combiner is applied to one after another.
+
+use crate::kernel::body::{Body, NodeId, Op};
+use crate::kernel::index::Ix;
+use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
+use crate::kernel::rewrite::{Copied, copy};
+
+/// Turns that are written out, the first one of which the loop is a multiple.
+const TURNS: [i64; 7] = [8, 4, 7, 6, 5, 3, 2];
+/// The most operations of a body that is made.
+const MOST: usize = 64;
+
+/// The nest with several turns in one, where a stage of it folds rows.
+pub fn fold(nest: &Nest) -> Option<Nest> {
+    let mut out = nest.clone();
+    let mut changed = false;
+    for stage in &mut out.stages {
+        if let Some(new) = stage_of_turns(stage) {
+            *stage = new;
+            changed = true;
+        }
+    }
+    changed.then_some(out)
+}
+
+fn stage_of_turns(stage: &Stage) -> Option<Stage> {
+    let last = *stage.sequential.last()?;
+    let kept = stage.accumulators.iter().all(|a| matches!(a.place, Place::Row { .. }));
+    let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && !stage.accumulators.is_empty();
+    if !kept || !only_folds {
+        return None;
+    }
+    let each = stage.body.nodes().len() + stage.accumulators.iter().map(|a| a.combine.nodes().len()).sum::<usize>();
+    let turns = TURNS.into_iter().find(|&t| last.extent % t == 0 && each.saturating_mul(t as usize) <= MOST)?;
+    let outer = Loop { axis: last.axis, extent: last.extent / turns };
+    let roots = stage.roots().into_iter().chain(stage.accumulators.iter().flat_map(|a| a.init.iter().copied()));
+    let wanted = stage.body.needed(roots);
+    let mut body = Body::new();
+    let mut values: Vec<Vec<NodeId>> = vec![Vec::new(); stage.accumulators.len()];
+    let mut inits: Vec<Vec<NodeId>> = Vec::new();
+    for turn in 0..turns {
+        let at = outer.ix().scale(turns).offset(turn);
+        let moved = |ix: &Ix| ix.substitute(&|a| (a == last.axis).then(|| at.clone()));
+        let places = copy(&mut body, &stage.body, &wanted, &|op| match op {
+            Op::Load(buffer, mem, ix) => Copied::Op(Op::Load(*buffer, *mem, moved(ix))),
+            Op::Index(ix) => Copied::Op(Op::Index(moved(ix))),
+            op => Copied::Op(op.clone()),
+        });
+        let place = |n: &NodeId| places.get(n.0 as usize).copied().flatten();
+        for (all, a) in values.iter_mut().zip(&stage.accumulators) {
+            all.extend(a.values.iter().map(place).collect::<Option<Vec<_>>>()?);
+        }
+        if turn == 0 {
+            let own = |a: &Accumulator| a.init.iter().map(place).collect::<Option<Vec<_>>>();
+            inits = stage.accumulators.iter().map(own).collect::<Option<_>>()?;
+        }
+    }
+    let accumulators = stage.accumulators.iter().zip(values).zip(inits);
+    let accumulators = accumulators.map(|((a, values), init)| of_turns(a, turns, init, values)).collect();
+    let mut sequential = stage.sequential.clone();
+    sequential.pop();
+    sequential.extend((outer.extent > 1).then_some(outer));
+    Some(Stage { sequential, body, accumulators, ..stage.clone() })
+}
+
+/// The accumulator that combines the values of several turns.
+fn of_turns(a: &Accumulator, turns: i64, init: Vec<NodeId>, values: Vec<NodeId>) -> Accumulator {
+    let (n, each) = (a.init.len() as u32, a.values.len() as u32);
+    let mut combine = Body::new();
+    let lane_of_value = |k: u32| {
+        let found = a.combine.nodes().iter().find(|node| node.op == Op::Arg(n + k));
+        found.map_or_else(|| a.combine.lane(a.roots[(k % n) as usize]), |node| node.lane)
+    };
+    let mut state: Vec<NodeId> = a.lanes().zip(0..).map(|(lane, k)| combine.arg(k, lane)).collect();
+    for turn in 0..turns as u32 {
+        let new: Vec<NodeId> = (0..each).map(|k| combine.arg(n + turn * each + k, lane_of_value(k))).collect();
+        let args: Vec<NodeId> = state.iter().chain(&new).copied().collect();
+        state = combine.inline(&a.combine, &args, &a.roots);
+    }
+    // Values are no longer what accumulators are.
+    Accumulator { init, values, combine, roots: state, splits: false, ..a.clone() }
+}

@@ -1,0 +1,95 @@
+//! Schedules: which loop of a kernel is parallel, which is sequential, and which fills vector registers.
+//!
+//! **Problem.** Lowering writes loops in the order of the arrays' dimensions. That order may leave workers without points (a
+//! sum of everything is one point), registers half empty (a last dimension of three elements), or cache lines read for four
+//! of their bytes (a transpose).
+//!
+//! **Invariant.** A schedule changes who computes an element and when, not which elements there are. What a transformation
+//! does depends on extents, strides and operations alone, never on the target or the number of workers, so that bits do not
+//! depend on them either. Only [`partial`] changes which elements of a reduction meet first, and only where the combiner is
+//! known to commute ([`Accumulator::splits`](super::kernel::ir::Accumulator)). [`census`] counts after each what is stored and folded, in
+//! release builds too; every kernel is verified after them, and tests run kernels in the kernel interpreter before and after each.
+//!
+//! **Algorithm.** A fixed list of transformations, each of which looks at a nest and says whether it is worth it ([`cost`] has
+//! the numbers they share):
+//!
+//! 1. [`across`]: a vector axis of few elements is written out, and a parallel axis becomes the vector axis.
+//! 2. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
+//!    kernel of its own is: one that shares its rows with others must not depend on them.
+//! 3. [`tile`]: what is read along one axis and written along another goes in blocks of both.
+//! 4. [`chunk`]: a nest that is one long row gets points.
+//! 5. [`fold`]: a reduction that keeps the vector axis folds several rows in a turn.
+
+pub mod across;
+pub mod census;
+pub mod chunk;
+pub mod cost;
+pub mod fold;
+pub mod partial;
+mod split;
+#[cfg(test)]
+mod tests;
+pub mod tile;
+
+use self::census::Census;
+use crate::error::Result;
+use crate::fusion::GroupKind;
+use crate::kernel::ir::{Kernel, Nest, Phase};
+
+/// A transformation.
+struct Transformation {
+    name: &'static str,
+    /// Whether what is folded stays folded.
+    folds: bool,
+    /// The groups it is for.
+    applies: fn(&GroupKind) -> bool,
+    run: fn(&mut Kernel),
+}
+
+/// The transformations, in order.
+const ALL: [Transformation; 5] = [
+    Transformation { name: "across", folds: false, applies: |_| true, run: across::run },
+    Transformation {
+        name: "partial",
+        folds: true,
+        applies: |kind| matches!(kind, GroupKind::Reduce(_)),
+        run: partial::run,
+    },
+    Transformation { name: "tile", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, tile::tile) },
+    Transformation { name: "chunk", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, chunk::chunk) },
+    Transformation {
+        name: "fold",
+        folds: true,
+        applies: |_| true,
+        run: |kernel| each_nest(kernel, |nest| fold::fold(nest).map(|n| vec![n])),
+    },
+];
+
+/// Schedules every nest of the kernel of a group.
+///
+/// # Errors
+/// [`Error::Internal`](crate::Error::Internal) where a transformation does something more or less often than it was done before.
+pub fn schedule(kernel: &mut Kernel, kind: &GroupKind) -> Result<()> {
+    let mut before = Census::of(kernel);
+    for t in ALL.iter().filter(|t| (t.applies)(kind)) {
+        (t.run)(kernel);
+        let after = Census::of(kernel);
+        after.check(&before, t.name, t.folds)?;
+        before = after;
+    }
+    Ok(())
+}
+
+/// Replaces every nest by what a transformation makes of it; where that is nothing, it stays.
+fn each_nest(kernel: &mut Kernel, transform: impl Fn(&Nest) -> Option<Vec<Nest>>) {
+    for phase in std::mem::take(&mut kernel.phases) {
+        let new = match &phase {
+            Phase::Nest(nest) => transform(nest),
+            _ => None,
+        };
+        match new {
+            Some(nests) => kernel.phases.extend(nests.into_iter().map(Phase::Nest)),
+            None => kernel.phases.push(phase),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Each transformation on kernels that it is for: what the kernel interpreter gives before and after.
+
+use super::*;
+use crate::kernel::body::Variant;
+use crate::kernel::interp::{self, Machine};
+use crate::kernel::ir::Role;
+use crate::kernel::{parse, verify};
+
+/// Whole numbers that are small enough for any order of sums and products of a test to be exact.
+fn data(kernel: &Kernel) -> Vec<Vec<u8>> {
+    let element = |ty: brolga_runtime::ElementType, i: usize| -> Vec<u8> {
+        let number = (i * 7 + i / 5) % 11;
+        match ty {
+            brolga_runtime::ElementType::F32 => (number as f32 - 5.0).to_le_bytes().to_vec(),
+            brolga_runtime::ElementType::F64 => (number as f64 - 5.0).to_le_bytes().to_vec(),
+            ty => (number as u64).to_le_bytes()[..ty.byte_size()].to_vec(),
+        }
+    };
+    let fill = |b: &crate::kernel::ir::Buffer| match b.role {
+        Role::Input => (0..b.elements).flat_map(|i| element(b.ty, i)).collect(),
+        _ => vec![0; b.elements * b.ty.byte_size()],
+    };
+    kernel.buffers.iter().map(fill).collect()
+}
+
+/// The bytes of a kernel's outputs.
+fn outputs(kernel: &Kernel) -> Vec<Vec<u8>> {
+    verify::verify(kernel).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    let mut machine = Machine { variant: Variant::Fma, random: [0, 0], budget: 1 << 26 };
+    let all = interp::run(kernel, &mut machine, data(kernel)).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    let of_callers = kernel.buffers.iter().zip(all).filter(|(b, _)| b.role == Role::Output);
+    of_callers.map(|(_, bytes)| bytes).collect()
+}
+
+/// Runs one transformation, which must change the kernel and nothing that it computes; the new kernel's text.
+fn transformed(name: &str, text: &str) -> String {
+    let kernel = parse::parse(text).unwrap_or_else(|e| panic!("{e:?}")).remove(0);
+    let t = ALL.iter().find(|t| t.name == name).expect("a transformation");
+    let mut new = kernel.clone();
+    (t.run)(&mut new);
+    assert_ne!(new.to_string(), kernel.to_string(), "{name} leaves the kernel as it is");
+    Census::of(&new).check(&Census::of(&kernel), name, t.folds).unwrap_or_else(|e| panic!("{e}\n{new}"));
+    let (want, got) = (outputs(&kernel), outputs(&new));
+    assert!(want.iter().flatten().any(|&b| b != 0), "all zeros show nothing");
+    assert!(want == got, "{name} changes a result\n{new}");
+    new.to_string()
+}
+
+const SUM_OF_ALL: &str = "kernel sum (in0: f32[70001], in1: f32[1]) -> (out0: f32[1])
+  phase
+    stage vector i0 in 70001
+      %0 = load in0[i0] : f32
+      %1 = load in1[0] : f32
+      fold r0 of %0 over i0, init %1, identity -0.0
+        with (a0: f32, x0: f32)
+          %2 = fadd a0, x0 : f32
+          yield %2
+    stage
+      store out0[0] = r0 : f32
+";
+
+/// Sums over `rows` rows of two matrices of 100 columns.
+fn sums_of_columns(rows: i64) -> String {
+    format!(
+        "kernel sums (in0: f32[{all}], in1: f32[1]) -> (out0: f32[200])
+  phase parallel i3 in 2
+    row buffer row0: f32[100]
+    stage sequential i0 in {rows} vector i1 in 100
+      %0 = load in0[{matrix}*i3 + 100*i0 + i1] : f32
+      %1 = load in1[0] : f32
+      fold row0[i1] of %0 over i0, init %1, identity -0.0
+        with (a0: f32, x0: f32)
+          %2 = fadd a0, x0 : f32
+          yield %2
+    stage vector i1 in 100
+      %0 = load row0[i1] : f32
+      %1 = fadd %0, %0 : f32
+      store out0[100*i3 + i1] = %1 : f32
+",
+        all = 200 * rows,
+        matrix = 100 * rows,
+    )
+}
+
+#[test]
+fn a_sum_of_everything_gets_points() {
+    let text = transformed("partial", SUM_OF_ALL);
+    assert!(text.contains("phase parallel"), "{text}");
+    // 70001 elements in 4 parts, none of which is whole turns of 32 but the first three.
+    assert!(text.contains("scratch0: f32[4]"), "{text}");
+}
+
+#[test]
+fn sums_of_columns_get_points() {
+    let text = transformed("partial", &sums_of_columns(1251));
+    assert!(text.contains("scratch0: f32["), "{text}");
+}
+
+#[test]
+fn a_combiner_that_does_not_commute_is_left_alone() {
+    let mut kernel = parse::parse(SUM_OF_ALL).expect("a kernel").remove(0);
+    let Phase::Nest(nest) = &mut kernel.phases[0] else { panic!("a nest") };
+    nest.stages[0].accumulators[0].splits = false;
+    let before = kernel.to_string();
+    partial::run(&mut kernel);
+    assert_eq!(kernel.to_string(), before);
+}
+
+#[test]
+fn rows_are_folded_several_at_a_time() {
+    let text = transformed("fold", &sums_of_columns(250));
+    // 250 rows are a multiple of 5 turns.
+    assert!(text.contains("x4: f32") && !text.contains("x5: f32"), "{text}");
+}
+
+#[test]
+fn a_transpose_goes_in_tiles() {
+    let text = transformed(
+        "tile",
+        "kernel transpose (in0: f32[17420]) -> (out0: f32[17420])
+  phase parallel i0 in 130
+    stage vector i1 in 134
+      %0 = load in0[130*i1 + i0] : f32
+      store out0[134*i0 + i1] = %0 : f32
+",
+    );
+    assert_eq!(text.matches("phase").count(), 4, "{text}");
+}
+
+#[test]
+fn a_long_row_is_cut() {
+    let text = transformed(
+        "chunk",
+        "kernel row (in0: f32[70001]) -> (out0: f32[70001])
+  phase
+    stage vector i0 in 70001
+      %0 = load in0[-i0 + 70000] : f32
+      store out0[i0] = %0 : f32
+",
+    );
+    assert_eq!(text.matches("phase").count(), 2, "{text}");
+}
+
+#[test]
+fn a_short_row_is_written_out() {
+    let text = transformed(
+        "across",
+        "kernel forces (in0: f32[120]) -> (out0: f32[4800], out1: f32[1600])
+  phase parallel i0 in 40, i1 in 40
+    row buffer row0: f32[3]
+    stage vector i2 in 3
+      %0 = load in0[3*i0 + i2] : f32
+      %1 = load in0[3*i1 + i2] : f32
+      %2 = fsub %0, %1 : f32
+      %3 = fmul %2, %2 : f32
+      fold r0 of %3 over i2, init 1.0, identity -0.0
+        with (a0: f32, x0: f32)
+          %2 = fadd a0, x0 : f32
+          yield %2
+      store row0[i2] = %2
+    stage vector i2 in 3
+      %0 = load row0[i2] : f32
+      %1 = fdiv %0, r0 : f32
+      store out0[120*i0 + 3*i1 + i2] = %1 : f32
+    stage
+      store out1[40*i0 + i1] = r0 : f32
+",
+    );
+    assert!(text.contains("vector i1 in 40"), "{text}");
+}
+
+/// The checker sees elements that a transformation forgets, computes twice or does not combine.
+#[test]
+fn broken_transformations_are_refused() {
+    let kernel = parse::parse(SUM_OF_ALL).expect("a kernel").remove(0);
+    let before = Census::of(&kernel);
+    let mut whole = kernel.clone();
+    partial::run(&mut whole);
+    let refused = |change: &dyn Fn(&mut Kernel), what: &str| {
+        let mut broken = whole.clone();
+        change(&mut broken);
+        let error = Census::of(&broken).check(&before, "partial", true).expect_err(what);
+        assert!(error.to_string().contains(what), "{error}");
+    };
+    refused(&|k| drop(k.phases.remove(1)), "folds another number of elements");
+    refused(&|k| k.phases.insert(0, k.phases[1].clone()), "folds another number of elements");
+    refused(&|k| drop(k.phases.pop()), "stores another number of elements");
+    let shorter = |k: &mut Kernel| {
+        let Some(Phase::Nest(last)) = k.phases.last_mut() else { panic!("a nest") };
+        last.stages[0].vector.extent -= 1;
+    };
+    refused(&shorter, "folds another number of parts");
+}
