@@ -28,13 +28,18 @@ impl StageInfo {
 
 /// Finds what a stage needs and what of it differs along the vector axis.
 pub(super) fn analyse(stage: &Stage) -> StageInfo {
+    analyse_along(stage, &[stage.vector.axis])
+}
+
+/// Finds what a stage needs and what of it differs along any of the axes.
+pub(super) fn analyse_along(stage: &Stage, axes: &[Axis]) -> StageInfo {
     let body = &stage.body;
     let needed = body.needed(stage.roots());
     let mut varies = vec![false; body.nodes().len()];
     for (i, node) in body.nodes().iter().enumerate() {
         let own = match &node.op {
             Op::Load(_, _, ix) | Op::Index(ix) => {
-                let mut any = ix.mentions(stage.vector.axis);
+                let mut any = axes.iter().any(|&a| ix.mentions(a));
                 ix.for_each_value(&mut |n| any |= varies[n.0 as usize]);
                 any
             }

@@ -3,10 +3,9 @@
 use super::NestEmitter;
 use super::analysis::{StageInfo, store_varies};
 use super::fold::Mode;
-use super::mem_of_row;
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{BLOCK, Val};
-use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::Stage;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -215,7 +214,7 @@ impl NestEmitter<'_, '_, '_> {
         let (pointer, lane) = self.row_pointer(row);
         let bytes = i64::from(lane.bits() / 8);
         let at = self.element(pointer, i, bytes);
-        let (mem, offset) = (mem_of_row(lane), (offset * bytes) as i32);
+        let (mem, offset) = (Mem::of(lane), (offset * bytes) as i32);
         match value {
             Some(Val::One(v)) => {
                 self.lanes.store_one(mem, v, at, offset);

@@ -1,9 +1,9 @@
 //! Reductions of a stage: what they are kept in while it runs, and how that is folded at its end.
 
-use super::{NestEmitter, mem_of_row};
+use super::NestEmitter;
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{BLOCK, Val, scalar_type};
-use crate::kernel::body::{Body, IntCond, Lane, NodeId, Op};
+use crate::kernel::body::{Body, IntCond, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Place, Stage};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
@@ -80,11 +80,11 @@ impl NestEmitter<'_, '_, '_> {
         let whole = n / BLOCK * BLOCK;
         self.count_constant(0, whole, BLOCK, &mut |this, i| {
             let at = this.element(pointer, i, bytes);
-            this.lanes.store_block(mem_of_row(row_lane), block, at, 0);
+            this.lanes.store_block(Mem::of(row_lane), block, at, 0);
         });
         self.count_constant(whole, n, 1, &mut |this, i| {
             let at = this.element(pointer, i, bytes);
-            this.lanes.store_one(mem_of_row(row_lane), v, at, 0);
+            this.lanes.store_one(Mem::of(row_lane), v, at, 0);
         });
     }
 

@@ -96,7 +96,9 @@ impl NestEmitter<'_, '_, '_> {
             .collect();
         let modes: Vec<Option<Mode>> =
             stage.accumulators.iter().zip(&init).map(|(a, init)| self.start(stage, a, init)).collect();
-        self.sequential(stage, &stage.sequential, &modes);
+        if !self.wide_tile(stage) {
+            self.sequential(stage, &stage.sequential, &modes);
+        }
         for ((a, mode), init) in stage.accumulators.iter().zip(&modes).zip(&init) {
             if let (Some(mode), Place::Lanes { results }) = (mode, &a.place) {
                 let folded = self.fold(a, mode, init);
@@ -121,12 +123,7 @@ impl NestEmitter<'_, '_, '_> {
     /// Everything that happens along the vector axis, once.
     fn row_loop(&mut self, stage: &Stage, modes: &[Option<Mode>]) {
         let mut info = analyse(stage);
-        for i in 0..stage.body.nodes().len() {
-            let id = NodeId(i as u32);
-            if info.needed[i] && !info.varies[i] {
-                self.uniform_node(stage, &mut info, id);
-            }
-        }
+        self.uniform_nodes(stage, &mut info);
         self.row_pointers(stage, &mut info);
         let n = stage.vector.extent;
         let varying = stage.stores.iter().any(|s| store_varies(stage, &info, s))
@@ -204,6 +201,16 @@ impl NestEmitter<'_, '_, '_> {
         }
     }
 
+    /// Computes what does not differ along the row.
+    fn uniform_nodes(&mut self, stage: &Stage, info: &mut StageInfo) {
+        for i in 0..stage.body.nodes().len() {
+            let id = NodeId(i as u32);
+            if info.needed[i] && !info.varies[i] {
+                self.uniform_node(stage, info, id);
+            }
+        }
+    }
+
     fn row_pointers(&mut self, stage: &Stage, info: &mut StageInfo) {
         let axis = stage.vector.axis;
         for (i, node) in stage.body.nodes().iter().enumerate() {
@@ -254,7 +261,7 @@ impl NestEmitter<'_, '_, '_> {
             }
             Op::Row(row) => {
                 let (pointer, lane) = self.row_pointer(*row);
-                self.lanes.load_one(mem_of_row(lane), pointer, 0)
+                self.lanes.load_one(Mem::of(lane), pointer, 0)
             }
             op => {
                 let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(stage, info, a))).collect();
@@ -265,16 +272,6 @@ impl NestEmitter<'_, '_, '_> {
         };
         info.uniform.insert(id, v);
         v
-    }
-}
-
-/// The memory form of a row buffer's elements.
-pub(super) fn mem_of_row(lane: Lane) -> Mem {
-    match lane {
-        Lane::I32 | Lane::M32 => Mem::I32,
-        Lane::I64 | Lane::M64 => Mem::I64,
-        Lane::F32 => Mem::F32,
-        Lane::F64 => Mem::F64,
     }
 }
 

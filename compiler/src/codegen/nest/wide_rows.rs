@@ -1,12 +1,12 @@
 //! Row loops handed to 256-bit code: its frame is filled, the function called, the accumulators taken back.
 
 use super::NestEmitter;
-use super::analysis::StageInfo;
+use super::analysis::{StageInfo, analyse_along};
 use super::fold::Mode;
 use crate::codegen::driver::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags};
-use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function, turn};
+use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function, tile_function, tile_of, turn};
 use crate::kernel::body::{Lane, Op};
 use crate::kernel::ir::Stage;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
@@ -30,7 +30,7 @@ impl NestEmitter<'_, '_, '_> {
         let n = stage.vector.extent;
         let turn = turn(stage, info);
         let whole = done + (n - done) / turn * turn;
-        let Some(wide) = self.wide.as_deref_mut() else { return done };
+        let Some(wide) = self.wide.as_deref() else { return done };
         // A chain goes through one element after another.
         let chained = modes.iter().any(|m| matches!(m, Some(Mode::Few(_) | Mode::Chain(_))));
         let work = (n - done).saturating_mul(info.nodes() as i64 + 1);
@@ -53,8 +53,7 @@ impl NestEmitter<'_, '_, '_> {
             self.lanes.faults.report(what);
             return done;
         }
-        let index = wide.first + wide.functions.len() as u32;
-        wide.functions.push(function);
+        let Some(index) = self.push_wide(function) else { return done };
         let at = self.frame(&frame);
         self.fill(stage, info, &frame, at);
         for (k, &variable) in variables.iter().enumerate() {
@@ -62,10 +61,7 @@ impl NestEmitter<'_, '_, '_> {
             // A register of CLIF is half a register here; those of a component follow each other.
             self.b().ins().store(flags(), v, at, 16 * k as i32);
         }
-        let (begin, end) = (self.iconst(done), self.iconst(whole));
-        let signature = self.b().func.import_signature(signature(3, false));
-        let f = import_function(self.b().func, index, signature);
-        self.b().ins().call(f, &[at, begin, end]);
+        self.call_wide(index, at, done, whole);
         for (k, &variable) in variables.iter().enumerate() {
             let old = self.b().use_var(variable);
             let ty = self.b().func.dfg.value_type(old);
@@ -73,6 +69,51 @@ impl NestEmitter<'_, '_, '_> {
             self.b().def_var(variable, v);
         }
         whole
+    }
+
+    /// Runs a stage that is a tile in 256-bit code, where it has that form.
+    pub(super) fn wide_tile(&mut self, stage: &Stage) -> bool {
+        let (Some(inner), Some(wide)) = (tile_of(stage), self.wide.as_deref()) else { return false };
+        let mut info = analyse_along(stage, &[inner.axis, stage.vector.axis]);
+        let work = inner.extent.saturating_mul(stage.vector.extent).saturating_mul(info.nodes() as i64 + 1);
+        if work < wide.least_work {
+            return false;
+        }
+        let function = match tile_function(self.nest, stage, &info, wide.fma) {
+            Ok(Some(function)) => function,
+            Ok(None) => return false,
+            Err(what) => {
+                self.lanes.faults.report(what);
+                return false;
+            }
+        };
+        let frame = function.frame.clone();
+        let Some(index) = self.push_wide(function) else { return false };
+        // Pointers are to the first element of both axes.
+        let zero = self.iconst(0);
+        self.axes.insert(inner.axis, zero);
+        self.uniform_nodes(stage, &mut info);
+        self.row_pointers(stage, &mut info);
+        let at = self.frame(&frame);
+        self.fill(stage, &mut info, &frame, at);
+        self.call_wide(index, at, 0, stage.vector.extent);
+        true
+    }
+
+    /// Adds a function to those of the phase; its number.
+    fn push_wide(&mut self, function: WideFunction) -> Option<u32> {
+        let wide = self.wide.as_deref_mut()?;
+        let index = wide.first + wide.functions.len() as u32;
+        wide.functions.push(function);
+        Some(index)
+    }
+
+    /// Calls a function for the elements from `begin` to `end` of the row.
+    fn call_wide(&mut self, index: u32, frame: Value, begin: i64, end: i64) {
+        let (begin, end) = (self.iconst(begin), self.iconst(end));
+        let signature = self.b().func.import_signature(signature(3, false));
+        let f = import_function(self.b().func, index, signature);
+        self.b().ins().call(f, &[frame, begin, end]);
     }
 
     /// Memory of the stack for a frame, on a line of 32 bytes.

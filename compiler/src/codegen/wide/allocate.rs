@@ -314,13 +314,23 @@ impl<'t> Allocator<'t> {
                 self.steps.push((Step::Plain(*code, vec![whole(number), otherwise, then, mask]), Some(at)));
             }
             Inst::Fma { wide, to, a, b, c } => self.multiply_add(at, *wide, *to, [*a, *b, *c]),
-            Inst::Load { code, to, from } => {
+            Inst::Load { code, to, from, half } => {
                 let number = self.result(*to, None);
-                self.steps.push((Step::Plain(*code, vec![whole(number), Operand::Row(*from)]), Some(at)));
+                let operands = vec![Operand::Register { number, half: *half }, Operand::Row(*from)];
+                self.steps.push((Step::Plain(*code, operands), Some(at)));
             }
-            Inst::Store { code, to, from, half } => {
+            Inst::Insert { code, to, into, from, imm } => {
+                let into = Operand::Register { number: self.register(*into), half: true };
+                self.done(at, &regs);
+                let number = self.result(*to, None);
+                let mut operands = vec![Operand::Register { number, half: true }, into, Operand::Row(*from)];
+                operands.extend(imm.map(Operand::Imm));
+                self.steps.push((Step::Plain(*code, operands), Some(at)));
+            }
+            Inst::Store { code, to, from, half, imm } => {
                 let number = self.register(*from);
-                let operands = vec![Operand::Row(*to), Operand::Register { number, half: *half }];
+                let mut operands = vec![Operand::Row(*to), Operand::Register { number, half: *half }];
+                operands.extend(imm.map(Operand::Imm));
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
                 self.done(at, &regs);
             }
@@ -334,6 +344,7 @@ impl<'t> Allocator<'t> {
         | Inst::Blend { to, .. }
         | Inst::Fma { to, .. }
         | Inst::Load { to, .. }
+        | Inst::Insert { to, .. }
         | Inst::Spread { to, .. } = inst
         {
             self.release_unused(*to);
@@ -429,6 +440,7 @@ fn operands(inst: &Inst) -> Vec<Reg> {
         Inst::Blend { mask, then, otherwise, .. } => vec![*mask, *then, *otherwise],
         Inst::Fma { a, b, c, .. } => vec![*a, *b, *c],
         Inst::Store { from, .. } => vec![*from],
+        Inst::Insert { into, .. } => vec![*into],
         Inst::Load { .. } | Inst::Spread { .. } => Vec::new(),
     }
 }

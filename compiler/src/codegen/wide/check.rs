@@ -185,17 +185,26 @@ impl State<'_> {
                 }
                 (result(tied, false)?, *to)
             }
-            (Inst::Load { code, to, from }, Step::Plain(found, operands)) if code == found => {
+            (Inst::Load { code, to, from, half }, Step::Plain(found, operands)) if code == found => {
                 let [first, Operand::Row(access)] = operands.as_slice() else { return None };
                 if access != from {
                     return None;
                 }
-                (result(first, false)?, *to)
+                (result(first, *half)?, *to)
             }
-            (Inst::Store { code, to, from, half }, Step::Plain(found, operands)) if code == found => {
-                let [Operand::Row(access), value] = operands.as_slice() else { return None };
+            (Inst::Insert { code, to, into, from, imm }, Step::Plain(found, operands)) if code == found => {
+                let [first, old, Operand::Row(access), rest @ ..] = operands.as_slice() else { return None };
+                is(old, *into, true)?;
+                if access != from || !rest.iter().copied().eq(imm.map(Operand::Imm)) {
+                    return None;
+                }
+                (result(first, true)?, *to)
+            }
+            (Inst::Store { code, to, from, half, imm }, Step::Plain(found, operands)) if code == found => {
+                let [Operand::Row(access), value, rest @ ..] = operands.as_slice() else { return None };
                 is(value, *from, *half)?;
-                return (access == to).then_some(());
+                let element = rest.iter().copied().eq(imm.map(Operand::Imm));
+                return (element && access == to).then_some(());
             }
             (Inst::Spread { to, stride, wide }, Step::Spread { register, stride: s, wide: w }) => {
                 if (stride, wide) != (s, w) {
@@ -225,12 +234,20 @@ mod tests {
         };
         let (start, constant, uniform) =
             (define(Definition::Accumulator(0)), define(Definition::Constant(0)), define(Definition::Uniform(0)));
-        let loads: Vec<Reg> = (0..24).map(|_| define(Definition::Computed)).collect();
+        let mut loads: Vec<Reg> = (0..24).map(|_| define(Definition::Computed)).collect();
         let products: Vec<Reg> = (0..24).map(|_| define(Definition::Computed)).collect();
         let sums: Vec<Reg> = (0..24).map(|_| define(Definition::Computed)).collect();
         for (k, &to) in loads.iter().enumerate() {
             let from = Access { pointer: 0, scale: 4, displacement: 32 * k as i32 };
-            turn.insts.push(Inst::Load { code: Code::VEX_Vmovups_ymm_ymmm256, to, from });
+            turn.insts.push(Inst::Load { code: Code::VEX_Vmovups_ymm_ymmm256, to, from, half: false });
+        }
+        // An element more in the low half of each.
+        for r in &mut loads {
+            let from = Access { pointer: 1, scale: 0, displacement: 12 };
+            let to = define(Definition::Computed);
+            let code = Code::VEX_Vinsertps_xmm_xmm_xmmm32_imm8;
+            turn.insts.push(Inst::Insert { code, to, into: *r, from, imm: Some(16) });
+            *r = to;
         }
         for (k, &to) in products.iter().enumerate() {
             let c = if k % 2 == 0 { constant } else { uniform };

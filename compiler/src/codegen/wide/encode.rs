@@ -44,12 +44,23 @@ pub(super) fn function(a: &Allocated, turn: &Turn, frame: &Frame, elements: i64)
     for (k, &r) in (0..).zip(pointers) {
         out.put(Instruction::with2(Code::Mov_r64_rm64, r, memory(FRAME, i64::from(frame.pointer(k)))));
     }
+    // Those that walk begin at the first element of the first turn.
+    let mut walking = Vec::new();
+    for (&r, &step) in pointers.iter().zip(&turn.steps).filter(|(_, step)| **step != 0) {
+        let Some(each) = step.checked_mul(elements) else { return Ok(None) };
+        walking.push((r, each));
+        out.put(Instruction::with3(Code::Imul_r64_rm64_imm32, SCRATCH, INDEX, step));
+        out.put(Instruction::with2(Code::Add_r64_rm64, r, SCRATCH));
+    }
     for step in &a.before {
         push(&mut out, step, pointers, &pool)?;
     }
     let head = out.here();
     for step in &a.body {
         push(&mut out, step, pointers, &pool)?;
+    }
+    for (r, each) in walking {
+        out.put(Instruction::with2(Code::Add_rm64_imm32, r, each));
     }
     out.put(Instruction::with2(Code::Add_rm64_imm32, INDEX, elements));
     out.put(Instruction::with2(Code::Cmp_rm64_r64, INDEX, END));
@@ -87,7 +98,11 @@ fn push(out: &mut Assembler, step: &Step, pointers: &[Register], pool: &[Refer])
                     Operand::Frame(offset) => set_memory(&mut i, n, memory(FRAME, i64::from(offset))),
                     Operand::Row(Access { pointer, scale, displacement }) => {
                         let pointer = *pointers.get(pointer as usize).ok_or_else(|| missing("pointer"))?;
-                        set_memory(&mut i, n, indexed(pointer, INDEX, scale, i64::from(displacement)));
+                        let place = match scale {
+                            0 => memory(pointer, i64::from(displacement)),
+                            _ => indexed(pointer, INDEX, scale, i64::from(displacement)),
+                        };
+                        set_memory(&mut i, n, place);
                     }
                     Operand::Imm(value) => {
                         i.set_op_kind(n, OpKind::Immediate8);

@@ -7,7 +7,7 @@
 //! roundings, each element of a reduction in the same lane. What has no 256-bit form here leaves the whole row to CLIF.
 //!
 //! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight elements) in instructions over virtual registers,
-//! [`table`] knowing the instruction of each operation. [`allocate`] gives them the sixteen registers, the value that is
+//! [`table`] knowing the instruction of each operation, [`strided`] that of elements which do not lie side by side, [`tile`] those of a square that is turned. [`allocate`] gives them the sixteen registers, the value that is
 //! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
 //! those used most stay in the registers that are left over. [`check`] replays the result, in release builds too, and trusts
 //! none of it. [`encode`] makes bytes of it: a function
@@ -18,9 +18,12 @@ mod allocate;
 mod check;
 mod encode;
 mod select;
+mod strided;
 mod table;
+mod tile;
 
 pub use select::{Pointer, turn};
+pub use tile::tile_of;
 
 use super::nest::StageInfo;
 use crate::kernel::body::NodeId;
@@ -51,10 +54,24 @@ pub struct WideFunction {
 /// # Errors
 /// What the checker finds wrong with the allocation, in words.
 pub fn row_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Result<Option<WideFunction>, String> {
-    let Some((code, mut frame)) = select::select(nest, stage, info, fma) else { return Ok(None) };
+    finished(select::select(nest, stage, info, fma), turn(stage, info))
+}
+
+/// The function that runs a stage that is a tile ([`tile_of`]), called once with the whole vector axis; `info` is of both its
+/// axes. `None` where some part has no form here.
+///
+/// # Errors
+/// What the checker finds wrong with the allocation, in words.
+pub fn tile_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Result<Option<WideFunction>, String> {
+    finished(tile::select(nest, stage, info, fma), stage.vector.extent)
+}
+
+/// Registers and bytes for what was selected, a turn of `elements`.
+fn finished(selected: Option<(select::Turn, Frame)>, elements: i64) -> Result<Option<WideFunction>, String> {
+    let Some((code, mut frame)) = selected else { return Ok(None) };
     let allocated = allocate::allocate(&code, &mut frame);
     check::check(&code, &allocated, &frame)?;
-    let code = encode::function(&allocated, &code, &frame, turn(stage, info)).map_err(|e| e.message())?;
+    let code = encode::function(&allocated, &code, &frame, elements).map_err(|e| e.message())?;
     Ok(code.map(|code| WideFunction { code, frame }))
 }
 

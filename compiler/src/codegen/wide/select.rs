@@ -2,9 +2,9 @@
 
 use super::table::{ORDERED, binary, commutes, float_predicate, unary};
 use super::{BLOCK, Frame, REGISTER, Reg};
-use crate::codegen::nest::{StageInfo, linear_stride, mem_of_row, store_varies};
+use crate::codegen::nest::{StageInfo, linear_stride, store_varies};
 use crate::kernel::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
-use crate::kernel::ir::{Accumulator, Nest, Place, Stage};
+use crate::kernel::ir::{Accumulator, Nest, Place, Stage, Store};
 use iced_x86::Code;
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub enum Pointer {
 pub(super) struct Access {
     /// Number of the pointer in the frame.
     pub pointer: u32,
-    /// Bytes of an element.
+    /// Bytes of an element; 0 where the pointer walks, see [`Turn::steps`].
     pub scale: u32,
     /// Bytes from the first element of the turn.
     pub displacement: i32,
@@ -40,10 +40,12 @@ pub(super) enum Inst {
     Blend { code: Code, to: Reg, mask: Reg, then: Reg, otherwise: Reg },
     /// `a * b + c`.
     Fma { wide: bool, to: Reg, a: Reg, b: Reg, c: Reg },
-    /// A load from the row.
-    Load { code: Code, to: Reg, from: Access },
-    /// A store to the row, of a whole register or of the low half.
-    Store { code: Code, to: Access, from: Reg, half: bool },
+    /// A load from the row, to a whole register or to the low half.
+    Load { code: Code, to: Reg, from: Access, half: bool },
+    /// An element of the row, put among those of the low half of a register.
+    Insert { code: Code, to: Reg, into: Reg, from: Access, imm: Option<u8> },
+    /// A store to the row, of a whole register or of the low half; the immediate chooses an element.
+    Store { code: Code, to: Access, from: Reg, half: bool, imm: Option<u8> },
     /// The index of the turn's first element times `stride` in every element.
     Spread { to: Reg, stride: i32, wide: bool },
 }
@@ -69,6 +71,9 @@ pub(super) struct Turn {
     pub pool: Vec<[u8; REGISTER as usize]>,
     /// Each accumulator's register at the start of a turn and at its end.
     pub accumulators: Vec<(Reg, Reg)>,
+    /// Bytes from an element to the next of what each pointer that walks points to; 0 for the others, which stay at the row's
+    /// first element.
+    pub steps: Vec<i32>,
 }
 
 /// The most registers of accumulators that a turn keeps.
@@ -93,20 +98,7 @@ pub fn turn(stage: &Stage, info: &StageInfo) -> i64 {
 /// A turn of a stage's row loop, and what its frame holds so far; `None` where some part has no form here.
 pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(Turn, Frame)> {
     let blocks = turn(stage, info) / BLOCK;
-    let frame = Frame { accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 };
-    let mut s = Selector {
-        nest,
-        stage,
-        info,
-        fma,
-        turn: Turn::default(),
-        frame,
-        constants: HashMap::new(),
-        uniforms: HashMap::new(),
-        pointers: HashMap::new(),
-        starts: HashMap::new(),
-        nan_tests: HashMap::new(),
-    };
+    let mut s = Selector::new(nest, stage, info, fma);
     let mut accumulators = s.accumulators()?;
     for block in 0..blocks {
         s.block(block, &mut accumulators)?;
@@ -115,21 +107,18 @@ pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) ->
     for ((_, end), now) in s.turn.accumulators.iter_mut().zip(ends) {
         *end = now;
     }
-    if s.turn.insts.len() > MOST_INSTRUCTIONS {
-        return None;
-    }
-    Some((s.turn, s.frame))
+    s.finish()
 }
 
 /// The registers of a node's block: one of 32-bit lanes, two of 64-bit lanes.
-type Block = Vec<Reg>;
+pub(super) type Block = Vec<Reg>;
 
-struct Selector<'k> {
+pub(super) struct Selector<'k> {
     nest: &'k Nest,
-    stage: &'k Stage,
-    info: &'k StageInfo,
+    pub(super) stage: &'k Stage,
+    pub(super) info: &'k StageInfo,
     fma: bool,
-    turn: Turn,
+    pub(super) turn: Turn,
     frame: Frame,
     constants: HashMap<[u8; REGISTER as usize], Reg>,
     uniforms: HashMap<NodeId, Reg>,
@@ -140,12 +129,57 @@ struct Selector<'k> {
     nan_tests: HashMap<Reg, Reg>,
 }
 
-fn count(lane: Lane) -> usize {
+/// The instruction that loads a register of a row, or half of one of 64-bit lanes.
+pub(super) fn load_code(mem: Mem) -> Code {
+    match mem {
+        Mem::S8 => Code::VEX_Vpmovsxbd_ymm_xmmm64,
+        Mem::U8 => Code::VEX_Vpmovzxbd_ymm_xmmm64,
+        Mem::S16 => Code::VEX_Vpmovsxwd_ymm_xmmm128,
+        Mem::U16 => Code::VEX_Vpmovzxwd_ymm_xmmm128,
+        Mem::I32 | Mem::F32 | Mem::I64 | Mem::F64 => Code::VEX_Vmovups_ymm_ymmm256,
+    }
+}
+
+/// The store behind a store of every second element, where it fills the gaps.
+fn partner(stores: &[Store], number: usize) -> Option<&Store> {
+    let (first, next) = (stores.get(number)?, stores.get(number + 1)?);
+    let fills = (next.buffer, next.mem) == (first.buffer, first.mem) && next.index == first.index.offset(1);
+    fills.then_some(next)
+}
+
+pub(super) fn count(lane: Lane) -> usize {
     if lane.bits() == 64 { 2 } else { 1 }
 }
 
-impl Selector<'_> {
-    fn register(&mut self, definition: Definition) -> Reg {
+impl<'k> Selector<'k> {
+    pub(super) fn new(nest: &'k Nest, stage: &'k Stage, info: &'k StageInfo, fma: bool) -> Selector<'k> {
+        Selector {
+            nest,
+            stage,
+            info,
+            fma,
+            turn: Turn::default(),
+            frame: Frame { accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 },
+            constants: HashMap::new(),
+            uniforms: HashMap::new(),
+            pointers: HashMap::new(),
+            starts: HashMap::new(),
+            nan_tests: HashMap::new(),
+        }
+    }
+
+    /// The turn, where it is not too long.
+    pub(super) fn finish(self) -> Option<(Turn, Frame)> {
+        (self.turn.insts.len() <= MOST_INSTRUCTIONS).then_some((self.turn, self.frame))
+    }
+
+    pub(super) fn load_at(&mut self, code: Code, from: Access, half: bool) -> Reg {
+        let to = self.register(Definition::Computed);
+        self.turn.insts.push(Inst::Load { code, to, from, half });
+        to
+    }
+
+    pub(super) fn register(&mut self, definition: Definition) -> Reg {
         self.turn.definitions.push(definition);
         Reg(self.turn.definitions.len() as u32 - 1)
     }
@@ -161,13 +195,13 @@ impl Selector<'_> {
     }
 
     /// A constant in every element.
-    fn constant(&mut self, lane: Lane, bits: u64) -> Reg {
+    pub(super) fn constant(&mut self, lane: Lane, bits: u64) -> Reg {
         let bits = if lane.is_mask() && bits != 0 { u64::MAX } else { bits };
         let bits = if lane.bits() == 64 { bits } else { (bits & 0xffff_ffff) * 0x1_0000_0001 };
         self.elements([bits; 4])
     }
 
-    fn elements(&mut self, words: [u64; 4]) -> Reg {
+    pub(super) fn elements(&mut self, words: [u64; 4]) -> Reg {
         let mut bytes = [0; REGISTER as usize];
         for (chunk, w) in bytes.chunks_exact_mut(8).zip(words) {
             chunk.copy_from_slice(&w.to_le_bytes());
@@ -175,26 +209,27 @@ impl Selector<'_> {
         self.constant_bytes(bytes)
     }
 
-    fn pointer(&mut self, p: Pointer) -> u32 {
+    pub(super) fn pointer(&mut self, p: Pointer) -> u32 {
         let next = self.frame.pointers.len() as u32;
         let k = *self.pointers.entry(p).or_insert(next);
         if k == next {
             self.frame.pointers.push(p);
+            self.turn.steps.push(0);
         }
         k
     }
 
-    fn halves(&mut self, code: Code, from: &[Reg], half: u8, imm: Option<u8>) -> Reg {
+    pub(super) fn halves(&mut self, code: Code, from: &[Reg], half: u8, imm: Option<u8>) -> Reg {
         let to = self.register(Definition::Computed);
         self.turn.insts.push(Inst::Plain { code, to, from: from.to_vec(), half, imm });
         to
     }
 
-    fn plain(&mut self, code: Code, from: &[Reg]) -> Reg {
+    pub(super) fn plain(&mut self, code: Code, from: &[Reg]) -> Reg {
         self.halves(code, from, 0, None)
     }
 
-    fn with_imm(&mut self, code: Code, from: &[Reg], imm: u8) -> Reg {
+    pub(super) fn with_imm(&mut self, code: Code, from: &[Reg], imm: u8) -> Reg {
         self.halves(code, from, 0, Some(imm))
     }
 
@@ -212,7 +247,7 @@ impl Selector<'_> {
     }
 
     /// The upper half of a register, in the lower half of another.
-    fn upper(&mut self, r: Reg) -> Reg {
+    pub(super) fn upper(&mut self, r: Reg) -> Reg {
         self.halves(Code::VEX_Vextractf128_xmmm128_ymm_imm8, &[r], 1, Some(1))
     }
 
@@ -247,6 +282,7 @@ impl Selector<'_> {
     fn block(&mut self, block: i64, accumulators: &mut [Vec<Vec<Block>>]) -> Option<()> {
         let (stage, info) = (self.stage, self.info);
         let body = &stage.body;
+        let first = block * BLOCK;
         let mut values: HashMap<NodeId, Block> = HashMap::new();
         for (k, node) in body.nodes().iter().enumerate() {
             let id = NodeId(k as u32);
@@ -254,13 +290,11 @@ impl Selector<'_> {
                 continue;
             }
             let v = match &node.op {
-                Op::Load(_, mem, ix) => {
-                    if linear_stride(ix, stage.vector.axis, info) != Some(1) {
-                        return None;
-                    }
-                    self.load(Pointer::Load(id), *mem, block)
-                }
-                Op::Row(row) => self.load(Pointer::Row(*row), mem_of_row(self.nest.rows[*row as usize].lane), block),
+                Op::Load(_, mem, ix) => match linear_stride(ix, stage.vector.axis, info)? {
+                    1 => self.load(Pointer::Load(id), *mem, first)?,
+                    stride => self.load_strided(Pointer::Load(id), *mem, block, stride)?,
+                },
+                Op::Row(row) => self.load(Pointer::Row(*row), Mem::of(self.nest.rows[*row as usize].lane), first)?,
                 Op::Index(ix) => {
                     let stride = linear_stride(ix, stage.vector.axis, info)?;
                     self.index(id, node.lane, stride, block)?
@@ -273,19 +307,28 @@ impl Selector<'_> {
             };
             values.insert(id, v);
         }
+        let mut interleaved = None;
         for (number, s) in stage.stores.iter().enumerate() {
-            if !store_varies(stage, info, s) {
+            if !store_varies(stage, info, s) || interleaved == Some(number) {
                 continue;
             }
-            if linear_stride(&s.index, stage.vector.axis, info) != Some(1) {
-                return None;
-            }
+            let p = Pointer::Store(number);
             let v = self.argument(body, &values, s.value);
-            self.store(Pointer::Store(number), s.mem, block, &v);
+            match linear_stride(&s.index, stage.vector.axis, info)? {
+                1 => self.store(p, s.mem, first, &v)?,
+                2 if s.mem == Mem::of(body.lane(s.value))
+                    && let Some(other) = partner(&stage.stores, number) =>
+                {
+                    let w = self.argument(body, &values, other.value);
+                    self.store_interleaved(p, s.mem, block, [&v, &w])?;
+                    interleaved = Some(number + 1);
+                }
+                stride => self.store_strided(p, s.mem, block, stride, &v)?,
+            }
         }
         for (row, node) in &stage.row_stores {
             let v = self.argument(body, &values, *node);
-            self.store(Pointer::Row(*row), mem_of_row(self.nest.rows[*row as usize].lane), block, &v);
+            self.store(Pointer::Row(*row), Mem::of(self.nest.rows[*row as usize].lane), first, &v)?;
         }
         for (a, now) in stage.accumulators.iter().zip(accumulators) {
             let new: Vec<Block> = a.values.iter().map(|&n| self.argument(body, &values, n)).collect();
@@ -306,12 +349,12 @@ impl Selector<'_> {
                     }
                     let mut args: Vec<Block> = Vec::new();
                     for (&row, &lane) in rows.iter().zip(&lanes) {
-                        args.push(self.load(Pointer::Row(row), mem_of_row(lane), block));
+                        args.push(self.load(Pointer::Row(row), Mem::of(lane), first)?);
                     }
                     args.extend(new);
                     let out = self.combine(a, &args)?;
                     for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
-                        self.store(Pointer::Row(row), mem_of_row(lane), block, &v);
+                        self.store(Pointer::Row(row), Mem::of(lane), first, &v)?;
                     }
                 }
             }
@@ -338,7 +381,7 @@ impl Selector<'_> {
     }
 
     /// A node's registers: computed, or in memory where it is the same along the row.
-    fn argument(&mut self, body: &Body, values: &HashMap<NodeId, Block>, id: NodeId) -> Block {
+    pub(super) fn argument(&mut self, body: &Body, values: &HashMap<NodeId, Block>, id: NodeId) -> Block {
         if let Some(v) = values.get(&id) {
             return v.clone();
         }
@@ -360,31 +403,26 @@ impl Selector<'_> {
         r
     }
 
-    fn access(&mut self, p: Pointer, mem: Mem, block: i64, half: i64) -> Access {
+    /// Memory of the row, `first` elements from the turn's first one and as many registers.
+    pub(super) fn access(&mut self, p: Pointer, mem: Mem, first: i64, registers: i64) -> Option<Access> {
         let pointer = self.pointer(p);
-        let displacement = (block * BLOCK * mem.bytes() + half * i64::from(REGISTER)) as i32;
-        Access { pointer, scale: mem.bytes() as u32, displacement }
+        let bytes = first.checked_mul(mem.bytes())?.checked_add(registers * i64::from(REGISTER))?;
+        Some(Access { pointer, scale: mem.bytes() as u32, displacement: i32::try_from(bytes).ok()? })
     }
 
-    fn load(&mut self, p: Pointer, mem: Mem, block: i64) -> Block {
-        let code = match mem {
-            Mem::S8 => Code::VEX_Vpmovsxbd_ymm_xmmm64,
-            Mem::U8 => Code::VEX_Vpmovzxbd_ymm_xmmm64,
-            Mem::S16 => Code::VEX_Vpmovsxwd_ymm_xmmm128,
-            Mem::U16 => Code::VEX_Vpmovzxwd_ymm_xmmm128,
-            Mem::I32 | Mem::F32 | Mem::I64 | Mem::F64 => Code::VEX_Vmovups_ymm_ymmm256,
-        };
+    /// A block whose elements lie side by side, from `first` on.
+    pub(super) fn load(&mut self, p: Pointer, mem: Mem, first: i64) -> Option<Block> {
+        let code = load_code(mem);
         (0..count(mem.lane()) as i64)
             .map(|half| {
-                let from = self.access(p, mem, block, half);
-                let to = self.register(Definition::Computed);
-                self.turn.insts.push(Inst::Load { code, to, from });
-                to
+                let from = self.access(p, mem, first, half)?;
+                Some(self.load_at(code, from, false))
             })
             .collect()
     }
 
-    fn store(&mut self, p: Pointer, mem: Mem, block: i64, v: &[Reg]) {
+    /// Stores a block to elements side by side, from `first` on.
+    pub(super) fn store(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
         // Values of narrow memory forms are in range, so that the saturation of a pack never shows.
         let (code, v, half) = match mem {
@@ -402,9 +440,10 @@ impl Selector<'_> {
             Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => (VEX_Vmovups_ymmm256_ymm, v.to_vec(), false),
         };
         for (k, &from) in v.iter().enumerate() {
-            let to = self.access(p, mem, block, k as i64);
-            self.turn.insts.push(Inst::Store { code, to, from, half });
+            let to = self.access(p, mem, first, k as i64)?;
+            self.turn.insts.push(Inst::Store { code, to, from, half, imm: None });
         }
+        Some(())
     }
 
     /// `base + stride * index` along the row; the uniform of an index node is its value at element 0.
@@ -435,12 +474,12 @@ impl Selector<'_> {
             .collect()
     }
 
-    fn each(&mut self, op: &Op, wide: bool, a: Reg, b: Reg) -> Option<Reg> {
+    pub(super) fn each(&mut self, op: &Op, wide: bool, a: Reg, b: Reg) -> Option<Reg> {
         Some(self.plain(binary(op, wide)?, &[a, b]))
     }
 
     /// One operation on a block.
-    fn node(&mut self, op: &Op, args: &[Block], from: &[Lane], to: Lane) -> Option<Block> {
+    pub(super) fn node(&mut self, op: &Op, args: &[Block], from: &[Lane], to: Lane) -> Option<Block> {
         let lane = *from.first()?;
         match op {
             Op::Bitcast => return Some(args[0].clone()),
@@ -499,6 +538,12 @@ impl Selector<'_> {
             }
             Op::Fma if self.fma => self.multiply_add(wide, a[0], a[1], a[2]),
             Op::IMul => self.multiply_wide(a[0], a[1]),
+            Op::SDiv | Op::UDiv if !wide => self.quotient(*op == Op::SDiv, a[0], a[1])?,
+            Op::SRem | Op::URem if !wide => {
+                let quotient = self.quotient(*op == Op::SRem, a[0], a[1])?;
+                let product = self.each(&Op::IMul, false, quotient, a[1])?;
+                self.each(&Op::ISub, false, a[0], product)?
+            }
             Op::SMulHi | Op::UMulHi if !wide => self.multiply_high(*op == Op::SMulHi, a[0], a[1]),
             Op::SMin | Op::UMin | Op::SMax | Op::UMax => {
                 let (x, y) = if matches!(op, Op::SMin | Op::UMin) { (a[1], a[0]) } else { (a[0], a[1]) };
@@ -535,6 +580,31 @@ impl Selector<'_> {
             ),
             _ => return None,
         })
+    }
+
+    /// The quotient of 32-bit lanes, toward zero. That of two doubles is nearer to the exact one than any integer beside it: numbers
+    /// below 2^32 leave at least 1/b between them.
+    fn quotient(&mut self, signed: bool, a: Reg, b: Reg) -> Option<Reg> {
+        use Code::*;
+        let convert = if signed { Op::SToF } else { Op::UToF };
+        let above = self.conversion(&convert, &[a], Lane::I32, Lane::F64)?;
+        let below = self.conversion(&convert, &[b], Lane::I32, Lane::F64)?;
+        let quotients: Block =
+            above.iter().zip(&below).map(|(&x, &y)| self.each(&Op::FDiv, true, x, y)).collect::<Option<_>>()?;
+        if signed {
+            return Some(self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &quotients));
+        }
+        // The low bits of a number whose last bit is worth 1.
+        let magic = self.constant(Lane::F64, 4_503_599_627_370_496f64.to_bits());
+        let whole: Block = quotients
+            .iter()
+            .map(|&q| {
+                let (code, imm) = unary(&Op::Trunc, true)?;
+                let q = self.halves(code, &[q], 0, imm);
+                self.each(&Op::FAdd, true, q, magic)
+            })
+            .collect::<Option<_>>()?;
+        Some(self.narrow(&whole))
     }
 
     fn compare(&mut self, wide: bool, a: Reg, b: Reg, predicate: u8) -> Reg {
@@ -601,7 +671,7 @@ impl Selector<'_> {
     }
 
     /// The even 32-bit lanes of two registers: the low halves of eight 64-bit lanes.
-    fn narrow(&mut self, v: &[Reg]) -> Reg {
+    pub(super) fn narrow(&mut self, v: &[Reg]) -> Reg {
         let both = self.with_imm(Code::VEX_Vshufps_ymm_ymm_ymmm256_imm8, &[v[0], v[1]], 0b1000_1000);
         self.with_imm(Code::VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b1101_1000)
     }
@@ -618,12 +688,12 @@ impl Selector<'_> {
     }
 
     /// Two registers, each made half of one.
-    fn joined_halves(&mut self, code: Code, v: &[Reg]) -> Reg {
+    pub(super) fn joined_halves(&mut self, code: Code, v: &[Reg]) -> Reg {
         let (low, high) = (self.halves(code, &v[..1], 1, None), self.halves(code, &v[1..], 1, None));
         self.halves(Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, &[low, high], 0b100, Some(1))
     }
 
-    fn conversion(&mut self, op: &Op, v: &[Reg], from: Lane, to: Lane) -> Option<Block> {
+    pub(super) fn conversion(&mut self, op: &Op, v: &[Reg], from: Lane, to: Lane) -> Option<Block> {
         use Code::*;
         use Lane::{F32, F64, I32, I64};
         Some(match (op, from, to) {

@@ -1,0 +1,203 @@
+//! Rows whose elements do not lie side by side: reversed, every second one, and with any other stride.
+//!
+//! Nothing is read that the row does not have, and nothing is written.
+
+use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code, turn};
+use super::{BLOCK, REGISTER, Reg};
+use crate::kernel::body::{Lane, Mem};
+use iced_x86::Code;
+
+/// Elements of a register of 128 bits, for 32-bit lanes.
+const HALF: i64 = 4;
+
+impl Selector<'_> {
+    /// Memory at element `e` of the turn's block, from a pointer that walks.
+    fn walking(&mut self, p: Pointer, mem: Mem, stride: i64, e: i64) -> Option<Access> {
+        let step = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
+        let pointer = self.pointer(p);
+        *self.turn.steps.get_mut(pointer as usize)? = step;
+        let displacement = i32::try_from(i64::from(step).checked_mul(e)?).ok()?;
+        Some(Access { pointer, scale: 0, displacement })
+    }
+
+    fn insert(&mut self, code: Code, into: Reg, from: Access, imm: Option<u8>) -> Reg {
+        let to = self.register(Definition::Computed);
+        self.turn.insts.push(Inst::Insert { code, to, into, from, imm });
+        to
+    }
+
+    /// A block of a row with a stride other than 1.
+    pub(super) fn load_strided(&mut self, p: Pointer, mem: Mem, block: i64, stride: i64) -> Option<Block> {
+        use Code::*;
+        let first = block * BLOCK;
+        let whole = mem == Mem::of(mem.lane());
+        match (stride, mem.lane().bits()) {
+            (0, _) => None,
+            (-1, 32) => {
+                let from = self.walking(p, mem, stride, first + BLOCK - 1)?;
+                let v = self.load_at(load_code(mem), from, false);
+                Some(vec![self.reversed(v)])
+            }
+            (-1, _) => [0, HALF]
+                .into_iter()
+                .map(|half| {
+                    let from = self.walking(p, mem, stride, first + half + HALF - 1)?;
+                    let v = self.load_at(VEX_Vmovups_ymm_ymmm256, from, false);
+                    Some(self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[v], 0b00_01_10_11))
+                })
+                .collect(),
+            (2, bits) if whole => {
+                let each = BLOCK * 32 / i64::from(bits);
+                let last = turn(self.stage, self.info) - each;
+                let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
+                (0..BLOCK / each).map(&mut one).collect()
+            }
+            _ => self.load_elements(p, mem, first, stride),
+        }
+    }
+
+    /// A register of every second element: those of two registers. What is behind the last element of a turn is not read: there
+    /// the second register ends with that element.
+    fn every_second(&mut self, (p, mem): (Pointer, Mem), first: i64, each: i64, last: bool) -> Option<Reg> {
+        use Code::*;
+        let low = self.walking(p, mem, 2, first)?;
+        let bytes = i32::try_from((each - i64::from(last)) * mem.bytes()).ok()?;
+        let high = Access { displacement: low.displacement.checked_add(bytes)?, ..low };
+        let (low, high) =
+            (self.load_at(VEX_Vmovups_ymm_ymmm256, low, false), self.load_at(VEX_Vmovups_ymm_ymmm256, high, false));
+        let (code, imm) = match (each == BLOCK, last) {
+            (true, false) => (VEX_Vshufps_ymm_ymm_ymmm256_imm8, 0b10_00_10_00),
+            (true, true) => (VEX_Vshufps_ymm_ymm_ymmm256_imm8, 0b11_01_10_00),
+            (false, false) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0b0000),
+            (false, true) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0b1010),
+        };
+        let both = self.with_imm(code, &[low, high], imm);
+        Some(self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b11_01_10_00))
+    }
+
+    /// The 32-bit elements of a register, the last one first.
+    fn reversed(&mut self, v: Reg) -> Reg {
+        let order = self.elements([7 | 6 << 32, 5 | 4 << 32, 3 | 2 << 32, 1]);
+        self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, v])
+    }
+
+    /// A block, element by element.
+    fn load_elements(&mut self, p: Pointer, mem: Mem, first: i64, stride: i64) -> Option<Block> {
+        use Code::*;
+        match mem {
+            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => {
+                let byte = mem.bytes() == 1;
+                let code = if byte { VEX_Vpinsrb_xmm_xmm_r32m8_imm8 } else { VEX_Vpinsrw_xmm_xmm_r32m16_imm8 };
+                let mut v = self.constant(Lane::I32, 0);
+                for e in 0..BLOCK {
+                    let from = self.walking(p, mem, stride, first + e)?;
+                    v = self.insert(code, v, from, Some(e as u8));
+                }
+                Some(vec![self.halves(load_code(mem), &[v], 0b10, None)])
+            }
+            Mem::I32 | Mem::F32 => {
+                let mut halves = [0, HALF].into_iter().map(|half| {
+                    let from = self.walking(p, mem, stride, first + half)?;
+                    let mut v = self.load_at(VEX_Vmovss_xmm_m32, from, true);
+                    for e in 1..HALF {
+                        let from = self.walking(p, mem, stride, first + half + e)?;
+                        v = self.insert(VEX_Vinsertps_xmm_xmm_xmmm32_imm8, v, from, Some((e << 4) as u8));
+                    }
+                    Some(v)
+                });
+                let (low, high) = (halves.next()??, halves.next()??);
+                Some(vec![self.joined(low, high)])
+            }
+            Mem::I64 | Mem::F64 => (0..2)
+                .map(|k| {
+                    let mut halves = [0, 2].into_iter().map(|half| {
+                        let at = first + k * HALF + half;
+                        let from = self.walking(p, mem, stride, at)?;
+                        let v = self.load_at(VEX_Vmovsd_xmm_m64, from, true);
+                        let from = self.walking(p, mem, stride, at + 1)?;
+                        Some(self.insert(VEX_Vmovhpd_xmm_xmm_m64, v, from, None))
+                    });
+                    let (low, high) = (halves.next()??, halves.next()??);
+                    Some(self.joined(low, high))
+                })
+                .collect(),
+        }
+    }
+
+    /// Two halves as one register.
+    fn joined(&mut self, low: Reg, high: Reg) -> Reg {
+        self.halves(Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, &[low, high], 0b100, Some(1))
+    }
+
+    fn store_at(&mut self, code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>) {
+        self.turn.insts.push(Inst::Store { code, to, from, half, imm });
+    }
+
+    /// Stores a block to a row with a stride other than 1.
+    pub(super) fn store_strided(&mut self, p: Pointer, mem: Mem, block: i64, stride: i64, v: &[Reg]) -> Option<()> {
+        use Code::*;
+        let first = block * BLOCK;
+        let whole = mem == Mem::of(mem.lane());
+        for (k, &r) in (0..).zip(v) {
+            let each = BLOCK / v.len() as i64;
+            let begin = first + k * each;
+            match (stride, mem.lane().bits()) {
+                (0, _) => return None,
+                (-1, bits) if whole => {
+                    let reversed = if bits == 32 {
+                        self.reversed(r)
+                    } else {
+                        self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[r], 0b00_01_10_11)
+                    };
+                    let to = self.walking(p, mem, stride, begin + each - 1)?;
+                    self.store_at(VEX_Vmovups_ymmm256_ymm, to, reversed, false, None);
+                }
+                _ => {
+                    let upper = self.upper(r);
+                    for (half, from) in (0..).zip([r, upper]) {
+                        for e in 0..each / 2 {
+                            let to = self.walking(p, mem, stride, begin + half * each / 2 + e)?;
+                            let (code, imm) = element_store(mem, e as u8);
+                            self.store_at(code, to, from, true, imm);
+                        }
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Stores two blocks, the elements of the first at the even places of a row, those of the second behind each.
+    pub(super) fn store_interleaved(&mut self, p: Pointer, mem: Mem, block: i64, v: [&[Reg]; 2]) -> Option<()> {
+        use Code::*;
+        let first = self.walking(p, mem, 2, block * BLOCK)?;
+        let (low_code, high_code) = match mem.lane().bits() {
+            32 => (VEX_Vunpcklps_ymm_ymm_ymmm256, VEX_Vunpckhps_ymm_ymm_ymmm256),
+            _ => (VEX_Vunpcklpd_ymm_ymm_ymmm256, VEX_Vunpckhpd_ymm_ymm_ymmm256),
+        };
+        for (k, (&a, &b)) in (0..).zip(v[0].iter().zip(v[1])) {
+            let (low, high) = (self.plain(low_code, &[a, b]), self.plain(high_code, &[a, b]));
+            for (half, order) in [(0, 0x20), (1, 0x31)] {
+                let both = self.with_imm(VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, &[low, high], order);
+                let bytes = (2 * k + half) * REGISTER as i32;
+                let to = Access { displacement: first.displacement.checked_add(bytes)?, ..first };
+                self.store_at(VEX_Vmovups_ymmm256_ymm, to, both, false, None);
+            }
+        }
+        Some(())
+    }
+}
+
+/// The instruction that stores element `e` of the low half of a register.
+fn element_store(mem: Mem, e: u8) -> (Code, Option<u8>) {
+    use Code::*;
+    match (mem, e) {
+        (Mem::I32 | Mem::F32, 0) => (VEX_Vmovss_m32_xmm, None),
+        (Mem::I32 | Mem::F32, e) => (VEX_Vextractps_rm32_xmm_imm8, Some(e)),
+        (Mem::I64 | Mem::F64, 0) => (VEX_Vmovlpd_m64_xmm, None),
+        (Mem::I64 | Mem::F64, _) => (VEX_Vmovhpd_m64_xmm, None),
+        // Narrow integers are carried in 32 bits.
+        (Mem::S8 | Mem::U8, e) => (VEX_Vpextrb_r32m8_xmm_imm8, Some(4 * e)),
+        (Mem::S16 | Mem::U16, e) => (VEX_Vpextrw_r32m16_xmm_imm8, Some(2 * e)),
+    }
+}
