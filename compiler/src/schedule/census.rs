@@ -4,7 +4,7 @@
 //! last whole piece, or computes them twice, does not break.
 //!
 //! **Invariant.** A transformation keeps, for each buffer that callers see, the number of elements stored; and the number of
-//! elements folded, unless it writes folds out. What goes to a scratch array is folded from there as often as it was stored.
+//! elements folded, unless it writes folds out. What goes to a scratch array of its own is folded from there as often as it was stored.
 //!
 //! **Algorithm.** Both are products of extents, summed over nests. It runs after every transformation of every compilation.
 
@@ -76,8 +76,15 @@ impl Census {
         if folds && self.folded != before.folded {
             return wrong("folds another number of elements");
         }
-        if self.scratch.values().any(|(stored, folded)| stored != folded) {
-            return wrong("folds another number of parts than it stores");
+        for (array, counts) in &self.scratch {
+            let (stored, folded) = counts;
+            match before.scratch.get(array) {
+                Some(was) if was != counts => {
+                    return wrong("stores or folds another number of elements of a scratch array");
+                }
+                None if stored != folded => return wrong("folds another number of parts than it stores"),
+                Some(_) | None => {}
+            }
         }
         Ok(())
     }

@@ -8,8 +8,10 @@
 //!
 //! **Algorithm.** [`asm`] collects instructions with labels, constants and references to the outside; [`tile`] writes the
 //! register tiles of contractions for the shapes that a program calls them with; [`choice`] the function that looks at the
-//! processor once and goes to the code for it. Row loops, which need registers allotted, are `codegen/wide/`.
+//! processor once and goes to the code for it; [`copy`] the copy of large arrays. Row loops, which need registers allotted,
+//! are `codegen/wide/`.
 
 pub mod asm;
 pub mod choice;
+pub mod copy;
 pub mod tile;

@@ -1,17 +1,19 @@
 //! Contractions.
 //!
-//! f32 and f64 products become a [`Contraction`], which the emitter blocks and tiles. Other types, and products that are
-//! small or have no row, become a reduction in row form: one accumulator for each output column, a multiply-add each.
+//! Products of floats, and of integers whose sums are exact in a float, become a [`Contraction`] in f32 or f64, which the emitter
+//! blocks and tiles; operands of another type are converted into scratch before, which costs less than a step of the product. Other
+//! types, and products that are small or have no row, become a reduction in row form: one accumulator for each output column, a
+//! multiply-add each.
 
 use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, unsupported};
 use crate::error::Result;
 use crate::hlo::resolve;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
-use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Accumulator, Contraction, Loop, Nest, Panel, Phase, Place, RowBuffer};
 use crate::kernel::storage;
-use brolga_runtime::ElementType;
+use brolga_runtime::{ArrayShape, ElementType};
 
 /// Products of fewer multiply-adds than this are not worth blocking.
 pub(super) const MIN_BLOCKED: i64 = 4096;
@@ -72,9 +74,9 @@ impl Lowerer<'_> {
         l.out = l.batch.iter().chain(&l.m).chain(&l.n).map(Loop::ix).collect();
         let product = |loops: &[Loop]| loops.iter().map(|l| l.extent).product::<i64>();
         let (m, n, k) = (product(&l.m), product(&l.n), product(&l.k));
-        let plain = matches!(out, ElementType::F32 | ElementType::F64) && lhs.ty == out && rhs.ty == out;
-        if plain && m.saturating_mul(n).saturating_mul(k) >= MIN_BLOCKED && m > 1 && n > 1 && k > 0 {
-            return self.blocked(id, l, out, (&lhs.dims, &rhs.dims));
+        let large = m.saturating_mul(n).saturating_mul(k) >= MIN_BLOCKED && m > 1 && n > 1 && k > 0;
+        if let Some(ty) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large) {
+            return self.blocked(id, l, ty, [&lhs, &rhs]);
         }
         self.product_rows(id, l, (lhs.ty, rhs.ty, out))
     }
@@ -191,7 +193,7 @@ impl Lowerer<'_> {
         id: InstructionId,
         l: Loops,
         ty: ElementType,
-        (lhs, rhs): (&[i64], &[i64]),
+        operands: [&ArrayShape; 2],
     ) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
         // One axis each for rows, columns and the contracted dimension; several dimensions are taken apart again.
@@ -209,10 +211,16 @@ impl Lowerer<'_> {
         let old: Vec<Loop> = l.m.iter().chain(&l.n).chain(&l.k).copied().collect();
         let new: Vec<Ix> = m_parts.into_iter().chain(n_parts).chain(k_parts).collect();
         let replace = |axis| old.iter().position(|x| x.axis == axis).map(|i| new[i].clone());
-        let mut panels = Vec::new();
-        for (operand, index, dims) in [(0, &l.lhs, lhs), (1, &l.rhs, rhs)] {
-            let (leaf, offset) = self.through_views((inst.operands[operand], 0), index.clone(), dims)?;
-            let buffer = self.input(leaf)?;
+        let (mut phases, mut panels) = (Vec::new(), Vec::new());
+        for ((&operand, index), shape) in inst.operands.iter().zip([&l.lhs, &l.rhs]).zip(operands) {
+            let (buffer, offset) = if shape.ty == ty {
+                let (leaf, offset) = self.through_views((operand, 0), index.clone(), &shape.dims)?;
+                (self.input(leaf)?, offset)
+            } else {
+                let (phase, buffer) = self.converted_operand(id, operand, shape, ty)?;
+                phases.push(phase);
+                (buffer, linearize(index, &shape.dims))
+            };
             panels.push(Panel { buffer, index: offset.substitute(&replace) });
         }
         let (rhs_panel, lhs_panel) = (panels.pop(), panels.pop());
@@ -221,6 +229,7 @@ impl Lowerer<'_> {
         let offset = linearize(&l.out, &own_dims).substitute(&replace);
         let mut stage = Stage::default();
         let sum = stage.body.push(Op::Arg(0), &[], storage::compute_lane(ty));
+        let sum = finished(&mut stage.body, self.leaf_shape((id, 0))?.ty, sum);
         // The sum is known at its own index, whatever form the epilogue's walk gives it.
         let own_index = delinearize(&offset, &own_dims);
         stage.memo.insert((((id, 0), 0), own_index), sum);
@@ -234,7 +243,33 @@ impl Lowerer<'_> {
         }
         let contraction =
             Contraction { ty, batch: l.batch, m, n, k, lhs, rhs, epilogue: stage.body, stores, partial: None };
-        Ok(vec![Phase::Contraction(Box::new(contraction))])
+        phases.push(Phase::Contraction(Box::new(contraction)));
+        Ok(phases)
+    }
+
+    /// A phase that writes an operand, in another type, to scratch; the number of that buffer.
+    fn converted_operand(
+        &mut self,
+        id: InstructionId,
+        operand: InstructionId,
+        shape: &ArrayShape,
+        ty: ElementType,
+    ) -> Result<(Phase, u32)> {
+        let mut parallel: Vec<Loop> = shape.dims.iter().map(|&d| self.new_loop(d)).collect();
+        let index: Vec<Ix> = parallel.iter().map(Loop::ix).collect();
+        let vector = match parallel.pop() {
+            Some(v) => v,
+            None => self.new_loop(1),
+        };
+        let mut stage = Stage::default();
+        let value = self.value(&mut stage, &Known::default(), (operand, 0), &index)?;
+        let value = self.widen(&mut stage, id, shape.ty, ty, value)?;
+        let buffer = self.scratch_buffer(ty, shape.elements());
+        let mem = Mem::of(storage::compute_lane(ty));
+        let stores = vec![ir::Store { buffer, mem, index: linearize(&index, &shape.dims), value }];
+        let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
+        let stage = ir::Stage { sequential, vector, body: stage.body, accumulators, stores, row_stores };
+        Ok((Phase::Nest(Nest { parallel, rows: Vec::new(), stages: vec![stage] }), buffer))
     }
 
     /// Follows an operand through movement to the buffer that it is a view of.
@@ -264,6 +299,47 @@ impl Lowerer<'_> {
         }
         Ok((leaf, linearize(&index, &dims)))
     }
+}
+
+/// The type in which the sums of a blocked product are kept: `f32` or `f64` for floats, as the result is computed. Sums of small
+/// integers are exact in either while they fit into its digits; `None` where they may not.
+fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<ElementType> {
+    if out.is_float() && operands.into_iter().all(ElementType::is_float) {
+        return Some(if storage::compute_lane(out) == Lane::F64 { ElementType::F64 } else { ElementType::F32 });
+    }
+    let most = |ty: ElementType| {
+        let small = ty.is_integer() && ty.bits() <= 16;
+        small.then(|| if ty.is_signed_integer() { 1i64 << (ty.bits() - 1) } else { (1i64 << ty.bits()) - 1 })
+    };
+    let [a, b] = operands.map(most);
+    let sum = a?.checked_mul(b?)?.checked_mul(k)?;
+    match sum {
+        _ if !out.is_integer() => None,
+        ..=0x100_0000 => Some(ElementType::F32),
+        ..=0x20_0000_0000_0000 => Some(ElementType::F64),
+        _ => None,
+    }
+}
+
+/// A finished sum as a value of the result's type: floats are rounded, exact integers wrap.
+fn finished(body: &mut Body, out: ElementType, sum: NodeId) -> NodeId {
+    if out.is_float() {
+        return storage::round_to(body, out, sum);
+    }
+    let lane = storage::compute_lane(out);
+    let whole = match (body.lane(sum), lane) {
+        (Lane::F32, Lane::I64) => {
+            let narrow = body.convert(Op::FToS, sum, Lane::I32);
+            body.convert(Op::SExt, narrow, Lane::I64)
+        }
+        (Lane::F32, _) => body.convert(Op::FToS, sum, Lane::I32),
+        (_, Lane::I64) => body.convert(Op::FToS, sum, Lane::I64),
+        _ => {
+            let wide = body.convert(Op::FToS, sum, Lane::I64);
+            body.convert(Op::Wrap, wide, Lane::I32)
+        }
+    };
+    storage::wrap_integer(body, out, whole)
 }
 
 fn negative_zero(lane: Lane) -> u64 {

@@ -81,6 +81,7 @@ pub fn lower(
         outputs: group.outputs.clone(),
         axes: 0,
         inputs_by_leaf: HashMap::new(),
+        scratch: Vec::new(),
     };
     let phases = match &group.kind {
         GroupKind::Rows { dims, split } => l.rows(group, dims, *split)?,
@@ -105,6 +106,8 @@ pub fn lower(
 
 /// Input buffers are numbered from here while a kernel is made, outputs from 0; [`Lowerer::finish`] puts inputs first.
 const INPUT_BASE: u32 = 1 << 16;
+/// Scratch buffers are numbered from here.
+const SCRATCH_BASE: u32 = 1 << 24;
 
 struct Lowerer<'a> {
     module: &'a Module,
@@ -115,6 +118,7 @@ struct Lowerer<'a> {
     inputs: Vec<(Leaf, ArrayShape)>,
     inputs_by_leaf: HashMap<Leaf, u32>,
     outputs: Vec<Leaf>,
+    scratch: Vec<Buffer>,
     axes: u32,
 }
 
@@ -176,6 +180,12 @@ impl<'a> Lowerer<'a> {
         self.inputs.push((leaf, shape));
         self.inputs_by_leaf.insert(leaf, b);
         Ok(b)
+    }
+
+    /// A buffer that this kernel alone sees.
+    fn scratch_buffer(&mut self, ty: ElementType, elements: usize) -> u32 {
+        self.scratch.push(Buffer { ty, elements, role: Role::Scratch });
+        SCRATCH_BASE + self.scratch.len() as u32 - 1
     }
 
     /// Whether a leaf is read from memory by this kernel.
@@ -406,7 +416,12 @@ impl<'a> Lowerer<'a> {
     /// Numbers the buffers for good: inputs first, then outputs.
     fn finish(self, group: &Group, mut phases: Vec<Phase>) -> Result<Lowered> {
         let inputs = self.inputs.len() as u32;
-        let renumber = |b: &mut u32| *b = if *b >= INPUT_BASE { *b - INPUT_BASE } else { *b + inputs };
+        let outputs = self.outputs.len() as u32;
+        let renumber = |b: &mut u32| match *b {
+            SCRATCH_BASE.. => *b = *b - SCRATCH_BASE + inputs + outputs,
+            INPUT_BASE.. => *b -= INPUT_BASE,
+            _ => *b += inputs,
+        };
         for phase in &mut phases {
             super::rewrite::for_each_buffer(phase, &renumber);
         }
@@ -417,6 +432,7 @@ impl<'a> Lowerer<'a> {
         for &leaf in &self.outputs {
             buffers.push(buffer(self.leaf_shape(leaf)?, Role::Output));
         }
+        buffers.extend(self.scratch.iter().cloned());
         let main = self.inst(group.outputs.last().map_or(group.members[0], |o| o.0));
         let name = main.name.clone();
         let mut kernel = Kernel { name, buffers, phases, in_place: Vec::new(), line: main.location.line };
@@ -425,7 +441,6 @@ impl<'a> Lowerer<'a> {
         if let GroupKind::DynamicUpdateSlice(_) | GroupKind::Scatter(_) = group.kind {
             super::simplify::leave_copies(&mut kernel);
         }
-        super::split::split_long_rows(&mut kernel);
         let inputs = self.inputs.into_iter().map(|(leaf, _)| leaf).collect();
         Ok(Lowered { kernel, inputs, outputs: self.outputs })
     }

@@ -96,7 +96,7 @@ impl Lowerer<'_> {
             && (lhs.ty, rhs.ty) == (out.ty, out.ty)
             && let Some(product) = self.convolution_product(&labels, &window, groups, (&lhs, &rhs, &out))
         {
-            return self.blocked(id, product, out.ty, (&lhs.dims, &rhs.dims));
+            return self.blocked(id, product, out.ty, [&lhs, &rhs]);
         }
         let outputs: Vec<Loop> = out.dims.iter().map(|&d| self.new_loop(d)).collect();
         let mut windows: Vec<Loop> = window.iter().map(|w| self.new_loop(w.size)).collect();
