@@ -30,6 +30,8 @@ pub enum Kind {
     StableHlo,
     /// The kernel IR.
     Kernel,
+    /// The plans of row loops.
+    Rows,
     /// A C header.
     Header,
     /// Rust bindings.
@@ -37,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str, &'static str); 9] = [
+    const ALL: [(Kind, &'static str, &'static str); 10] = [
         (Kind::Obj, "obj", "o"),
         (Kind::So, "so", "so"),
         (Kind::Clif, "clif", "clif"),
@@ -45,6 +47,7 @@ impl Kind {
         (Kind::Hlo, "hlo", "opt.hlo"),
         (Kind::StableHlo, "stablehlo", "mlir"),
         (Kind::Kernel, "kernel", "kernel"),
+        (Kind::Rows, "rows", "rows"),
         (Kind::Header, "header", "h"),
         (Kind::Rs, "rs", "rs"),
     ];
@@ -196,6 +199,7 @@ impl Compiled {
             Kind::Asm => self.text(|a| a.asm.clone()),
             Kind::Hlo => self.text(|a| text::print(&a.module, &text::PrintOptions::default())),
             Kind::Kernel => self.text(Artifact::kernel_text),
+            Kind::Rows => self.text(Artifact::rows_text),
             Kind::Header => c_header(&descriptors),
             Kind::Rs => rust_bindings(&descriptors),
             // Written from the modules as they were read.

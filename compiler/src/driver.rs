@@ -1,11 +1,11 @@
 //! From a module to an artifact: the rooms, one after another.
 
-use crate::codegen::DEFAULT_GRAIN;
-use crate::codegen::driver::{CodegenOptions, WIDE_WORK};
 use crate::codegen::levels;
 use crate::codegen::queries::workspace_size;
+use crate::codegen::rows;
 use crate::codegen::selector::selector;
 use crate::codegen::target::{Target, TargetOptions};
+use crate::codegen::{CodegenOptions, DEFAULT_GRAIN, WIDE_WORK};
 use crate::collective::Grid;
 use crate::error::{Error, Result, Site};
 use crate::hlo::Module;
@@ -39,7 +39,7 @@ pub struct CompileOptions {
     /// [`DEFAULT_GRAIN`](crate::codegen::DEFAULT_GRAIN). Results do not depend on it.
     pub parallel_grain: Option<u64>,
     /// Rows of loops with less work, in elements times operations, are not given 256-bit code; `None` for
-    /// [`WIDE_WORK`](crate::codegen::driver::WIDE_WORK). Results do not depend on it.
+    /// [`WIDE_WORK`](crate::codegen::WIDE_WORK). Results do not depend on it.
     pub wide_work: Option<u64>,
     /// Round 16-bit and 8-bit floats after every operation.
     pub strict_rounding: bool,
@@ -89,6 +89,11 @@ impl Artifact {
     /// The steps and the kernels as text.
     pub fn kernel_text(&self) -> String {
         self.schedule.to_string()
+    }
+
+    /// The plan of each row loop, by kernel, phase and stage.
+    pub fn rows_text(&self) -> String {
+        rows::describe(self.schedule.kernels.values())
     }
 }
 

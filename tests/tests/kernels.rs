@@ -1,10 +1,11 @@
-//! Kernels written by hand, in `tests/kernels`: the kernel interpreter, rows of single elements and 128-bit registers, rows
-//! in 256-bit registers, and both without fused multiply-add give the same bits.
+//! Kernels written by hand, in `tests/kernels`: the kernel interpreter, the same with rows that go by as they are planned, rows
+//! of single elements and 128-bit registers, rows in 256-bit registers, and both without fused multiply-add give the same bits.
 
+use brolga_compiler::codegen::rows::RowLoop;
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::kernel::body::Variant;
-use brolga_compiler::kernel::interp::Machine;
-use brolga_compiler::kernel::ir::Kernel;
+use brolga_compiler::kernel::interp::{self, Machine, Visit};
+use brolga_compiler::kernel::ir::{Kernel, Role, Stage};
 use brolga_compiler::kernel::{parse, verify};
 use brolga_compiler::{CompileOptions, compile_kernel, memory};
 use brolga_runtime::{ArrayLiteral, Program};
@@ -73,6 +74,33 @@ fn check(kernel: &Kernel) {
     }
 }
 
+/// The elements of a row as the segments of its plan have them.
+fn planned(stage: &Stage, wide: bool) -> Vec<Visit> {
+    let row = RowLoop::new(stage);
+    row.verify().unwrap_or_else(|e| panic!("{e}\n{row}"));
+    if !row.has_elements() {
+        return vec![Visit { element: 0, starts: true }];
+    }
+    let segments = row.segments(wide && !row.chained());
+    segments.iter().flat_map(|s| (s.begin..s.end).map(|element| Visit { element, starts: s.starts })).collect()
+}
+
+/// The interpreter gives the same whether a row goes by one element after another or as its plan says.
+fn check_plans(kernel: &Kernel) {
+    let buffer = |(k, b): (usize, &brolga_compiler::kernel::ir::Buffer)| match b.role {
+        Role::Input => input(b.ty, b.elements, k as u64 + 1).bytes().to_vec(),
+        Role::Output | Role::Update { .. } | Role::Scratch => vec![0; b.elements * b.ty.byte_size()],
+    };
+    let buffers = || kernel.buffers.iter().enumerate().map(buffer).collect();
+    let mut machine = Machine { variant: Variant::Fma, random: [0, 0], budget: 1 << 24 };
+    let Ok(want) = interp::run(kernel, &mut machine, buffers()) else { return };
+    for wide in [false, true] {
+        let got = interp::run_rows(kernel, &mut machine, buffers(), &|stage| planned(stage, wide));
+        let got = got.unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+        assert!(got == want, "{}: rows in 256 bits {wide}", kernel.name);
+    }
+}
+
 #[test]
 fn kernels_give_the_same_bits_at_every_width() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
@@ -82,6 +110,7 @@ fn kernels_give_the_same_bits_at_every_width() {
         let text = std::fs::read_to_string(&path).expect("a text");
         let kernels = parse::parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
         kernels.iter().for_each(check);
+        kernels.iter().for_each(check_plans);
         count += kernels.len();
     }
     assert!(count >= 20, "{count} kernels");

@@ -14,8 +14,10 @@
 //! are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own: [`super::x86::tile`] where the
 //! machine has registers wider than CLIF's, else [`super::tile`].
 
+use super::address::Point;
+use super::clif::import_function;
 use super::fault::Faults;
-use super::flow::{Flow, Point, enter};
+use super::flow::{Flow, enter};
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
@@ -211,7 +213,7 @@ pub fn function(
     let plan = Plan::new(c);
     let faults = Faults::default();
     let signature = b.import_signature(tile::signature());
-    let tile = super::driver::import_function(b.func, around.tile, signature);
+    let tile = import_function(b.func, around.tile, signature);
     let parts = plan.scratch_parts();
     let lhs_pack = scratch;
     let rhs_pack = b.ins().iadd_imm_s(lhs_pack, parts[0]);
@@ -300,7 +302,7 @@ impl Emitter<'_, '_> {
     /// Address of the element that an index map gives for the current axes.
     fn address(&mut self, buffer: u32, ix: &Ix) -> Value {
         let mut lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults };
-        let index = lanes.index(ix, None, Point { axes: &self.axes, values: &HashMap::new() });
+        let index = lanes.index(ix, Point { axes: &self.axes, values: &HashMap::new() });
         self.element(self.bases[buffer as usize], index, self.plan.mem.bytes())
     }
 

@@ -22,9 +22,6 @@ pub enum Val {
     Pair([Value; 2]),
 }
 
-/// Elements of a block.
-pub const BLOCK: i64 = 4;
-
 /// The scalar CLIF type of a lane.
 pub fn scalar_type(lane: Lane) -> Type {
     match lane {

@@ -9,7 +9,7 @@
 //! that callers call, which finds out the level ([`super::x86::choice`]). A target without levels, or one that asks nothing
 //! of the processor, is called straight away.
 
-use super::driver::{self, Code, CodegenOptions};
+use super::program::{self, Code, CodegenOptions};
 use super::target::Target;
 use super::x86::{
     asm::Assembled,
@@ -27,7 +27,7 @@ pub fn asks(targets: &[Target]) -> bool {
 /// Compiles a schedule for each of the targets, the lowest first; `symbol` is the entry's.
 ///
 /// # Errors
-/// Those of [`driver::compile`]; `Internal` where the levels differ in what they must share.
+/// Those of [`program::compile`]; `Internal` where the levels differ in what they must share.
 pub fn compile(
     symbol: &str,
     schedule: &Schedule,
@@ -38,14 +38,14 @@ pub fn compile(
     let internal = |what: &str| Error::Internal(format!("program '{symbol}': {what}"));
     let Some(lowest) = targets.first() else { return Err(internal("there is no target")) };
     let asks = asks(targets);
-    let mut all = driver::compile(symbol, !asks, schedule, assignment, lowest, options)?;
+    let mut all = program::compile(symbol, !asks, schedule, assignment, lowest, options)?;
     if !asks {
         return Ok(with_constants(symbol, schedule, all));
     }
     let number = |n: usize| u32::try_from(n).map_err(|_| internal("there are too many functions"));
     let mut entries = vec![(Needs::of(&lowest.features), number(all.functions.len())? - 1)];
     for target in targets.iter().skip(1) {
-        let code = driver::compile(symbol, false, schedule, assignment, target, options)?;
+        let code = program::compile(symbol, false, schedule, assignment, target, options)?;
         let shared = code.data == all.data
             && code.custom_calls == all.custom_calls
             && (code.per_worker, code.services, code.needed) == (all.per_worker, all.services, all.needed);

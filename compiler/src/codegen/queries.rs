@@ -1,7 +1,7 @@
 //! Functions that say of a program what its descriptor says, for callers that cannot read one: they go into shared libraries.
 
-use super::driver::machine_code;
 use super::flow::enter;
+use super::machine::machine_code;
 use super::target::Target;
 use crate::error::{Error, Result};
 use crate::object::{CompiledFunction, namespace};

@@ -1,8 +1,9 @@
 //! The function that chooses among the sizes of one program: `NAME_select`.
 
-use super::driver::{import_function, machine_code, signature};
+use super::clif::{import_function, signature};
 use super::flow::enter;
 use super::lanes::flags;
+use super::machine::machine_code;
 use super::target::Target;
 use crate::error::Result;
 use crate::object::{CompiledFunction, namespace};

@@ -16,7 +16,8 @@
 //! digit that all elements share costs nothing). Everything else is a bottom-up merge sort whose inner loop has no branch
 //! that depends on data. The first few of many are kept by insertion into a short list.
 
-use super::flow::{Flow, Point};
+use super::address::Point;
+use super::flow::Flow;
 use super::lanes::{Lanes, Val, flags, scalar_type};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
@@ -213,7 +214,7 @@ impl Emitter<'_, '_, '_> {
     }
 
     fn at(&mut self, ix: &Ix, values: &HashMap<NodeId, Value>) -> Value {
-        self.lanes.index(ix, None, Point { axes: &self.axes, values })
+        self.lanes.index(ix, Point { axes: &self.axes, values })
     }
 
     /// The scalars of some nodes of a body.

@@ -4,7 +4,6 @@
 //! for x86-64 may be compiled for several levels at once, x86-64-v3 and x86-64-v4 where nothing is said; all compute with one
 //! numeric variant, so that its results do not depend on the processor.
 
-use super::x86::choice::Leaf;
 use crate::error::{Error, Result, Site};
 use crate::kernel::body::Variant;
 use brolga_runtime::abi::NumericVariant;
@@ -52,6 +51,17 @@ pub struct Target {
     pub variant: Variant,
     /// Names of the instruction set features that the code may use, as `std::is_x86_feature_detected!` spells them.
     pub features: Vec<&'static str>,
+}
+
+/// Where a processor tells of a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaf {
+    /// `ecx` of leaf 1.
+    First,
+    /// `ebx` of leaf 7.
+    Seventh,
+    /// `ecx` of leaf 0x8000_0001.
+    Extended,
 }
 
 /// A feature of x86-64 that code generation can make use of.

@@ -1,89 +1,62 @@
 //! The elements of a row loop: a block of them, or one.
 
-use super::NestEmitter;
-use super::analysis::{StageInfo, store_varies};
-use super::fold::Mode;
+use super::fold::Running;
+use super::{Elements, Live, NestEmitter};
 use crate::codegen::flow::Flow;
-use crate::codegen::lanes::{BLOCK, Val};
+use crate::codegen::lanes::Val;
+use crate::codegen::rows::{Access, RowLoop, Walk};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
-use crate::kernel::ir::Stage;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use std::collections::HashMap;
 
 impl NestEmitter<'_, '_, '_> {
-    /// Computes, stores and folds a block of elements, or one element, at vector index `i + offset`; `lane` is the
-    /// number of the first lane that they fold into.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn elements(
-        &mut self,
-        stage: &Stage,
-        info: &StageInfo,
-        modes: &[Option<Mode>],
-        i: Value,
-        offset: i64,
-        block: bool,
-        lane: i64,
-        first: bool,
-    ) {
+    /// Computes, stores and folds elements.
+    pub(super) fn elements(&mut self, row: &RowLoop<'_>, live: &Live, running: &[Running], at: Elements) {
         let mut values: HashMap<NodeId, Val> = HashMap::new();
-        let body = &stage.body;
-        for (k, node) in body.nodes().iter().enumerate() {
-            let id = NodeId(k as u32);
-            if !info.needed[k] || !info.varies[k] {
-                continue;
-            }
+        let (stage, body, block) = (row.stage, &row.stage.body, at.block);
+        for id in row.varying() {
+            let node = body.node(id);
             let v = match &node.op {
-                Op::Load(..) | Op::Index(_) | Op::Row(_) => self.leaf((stage, info, &values), id, i, offset, block),
+                Op::Load(..) | Op::Index(_) | Op::Row(_) => self.leaf((row, live, &values), id, at),
                 op => {
                     let args: Vec<Val> =
-                        node.args.iter().map(|&a| self.argument(body, info, &mut values, a, block)).collect();
+                        node.args.iter().map(|&a| self.argument(body, live, &mut values, a, block)).collect();
                     let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
                     self.lanes.node(op, &args, &from, node.lane)
                 }
             };
             values.insert(id, v);
         }
-        for (number, s) in stage.stores.iter().enumerate() {
-            if !store_varies(stage, info, s) {
+        for (number, (s, access)) in stage.stores.iter().zip(&row.stores).enumerate() {
+            let Some(access) = access else { continue };
+            let v = self.argument(body, live, &mut values, s.value, block);
+            let walks = live.stores.get(&number).map(|&pointer| (pointer, access.walk));
+            if let Some((pointer, Walk::Contiguous)) = walks {
+                let start = self.element(pointer, at.i, s.mem.bytes());
+                let offset = (at.offset * s.mem.bytes()) as i32;
+                match v {
+                    Val::One(v) => self.lanes.store_one(s.mem, v, start, offset),
+                    v => self.lanes.store_block(s.mem, v, start, offset),
+                }
                 continue;
             }
-            let v = self.argument(body, info, &mut values, s.value, block);
-            match info.stores.get(&number) {
-                Some(&(pointer, 1)) => {
-                    let at = self.element(pointer, i, s.mem.bytes());
-                    let offset = (offset * s.mem.bytes()) as i32;
-                    match v {
-                        Val::One(v) => self.lanes.store_one(s.mem, v, at, offset),
-                        v => self.lanes.store_block(s.mem, v, at, offset),
-                    }
-                }
-                _ => {
-                    for e in 0..if block { BLOCK } else { 1 } {
-                        let at = self.element_address(
-                            info.stores.get(&number),
-                            s.buffer,
-                            &s.index,
-                            s.mem.bytes(),
-                            (stage, info, i, offset + e),
-                            (&values, e as u8),
-                        );
-                        let x = self.lanes.extract(body.lane(s.value), v, e as u8);
-                        self.lanes.store_one(s.mem, x, at, 0);
-                    }
-                }
+            for e in 0..at.count() as u8 {
+                let place = self.element_address((access, walks.map(|w| w.0)), (row, live, &values), at, e);
+                let x = self.lanes.extract(body.lane(s.value), v, e);
+                self.lanes.store_one(s.mem, x, place, 0);
             }
         }
-        for (row, node) in &stage.row_stores {
-            let v = self.argument(body, info, &mut values, *node, block);
-            self.row_access(*row, i, offset, Some(v), block);
+        for (number, node) in &stage.row_stores {
+            let v = self.argument(body, live, &mut values, *node, block);
+            self.row_access(*number, at.i, at.offset, Some(v), block);
         }
-        for (a, mode) in stage.accumulators.iter().zip(modes) {
+        for (a, running) in stage.accumulators.iter().zip(running) {
             let mut new = Vec::new();
             for &n in &a.values {
-                new.push((body.lane(n), self.argument(body, info, &mut values, n, block)));
+                new.push((body.lane(n), self.argument(body, live, &mut values, n, block)));
             }
-            self.accumulate(a, mode.as_ref(), &new, (i, offset), block, lane, first);
+            self.accumulate(a, running, &new, at);
         }
     }
 
@@ -91,7 +64,7 @@ impl NestEmitter<'_, '_, '_> {
     fn argument(
         &mut self,
         body: &Body,
-        info: &StageInfo,
+        live: &Live,
         values: &mut HashMap<NodeId, Val>,
         id: NodeId,
         block: bool,
@@ -103,7 +76,7 @@ impl NestEmitter<'_, '_, '_> {
         let v = match (&body.node(id).op, block) {
             (Op::Const(bits), true) => self.lanes.constant_block(lane, *bits),
             (Op::Const(bits), false) => Val::One(self.lanes.constant(lane, *bits)),
-            _ => match (info.uniform.get(&id), block) {
+            _ => match (live.uniform.get(&id), block) {
                 (Some(&v), true) => self.lanes.splat(lane, v),
                 (Some(&v), false) => Val::One(v),
                 // Uniform nodes were all computed before the loop.
@@ -114,36 +87,46 @@ impl NestEmitter<'_, '_, '_> {
         v
     }
 
-    /// Address of the element at vector index `i + offset` of an access.
+    /// Address of element `e` of those of an access, which walks from a pointer where there is one.
     fn element_address(
         &mut self,
-        linear: Option<&(Value, i64)>,
-        buffer: u32,
-        index: &Ix,
-        bytes: i64,
-        (stage, info, i, offset): (&Stage, &StageInfo, Value, i64),
-        (values, e): (&HashMap<NodeId, Val>, u8),
+        (access, pointer): (&Access, Option<Value>),
+        (row, live, values): (&RowLoop<'_>, &Live, &HashMap<NodeId, Val>),
+        at: Elements,
+        e: u8,
     ) -> Value {
-        match linear {
-            Some(&(pointer, stride)) => {
-                let start = self.element(pointer, i, bytes * stride);
+        let (bytes, offset) = (access.mem.bytes(), at.offset + i64::from(e));
+        match (pointer, access.walk.stride()) {
+            (Some(pointer), Some(stride)) => {
+                let start = self.element(pointer, at.i, bytes * stride);
                 self.b().ins().iadd_imm_s(start, offset * stride * bytes)
             }
-            None => {
-                let v = self.b().ins().iadd_imm_s(i, offset);
-                self.axes.insert(stage.vector.axis, v);
-                let offsets = self.offsets(index, info, values, e);
-                let index = self.at(index, None, &offsets);
-                self.element(self.bases[buffer as usize], index, bytes)
+            _ => {
+                let index = self.index_at(&access.start, (row, live, values), at, e);
+                self.element(self.bases[access.buffer as usize], index, bytes)
             }
         }
     }
 
+    /// An index expression at element `e`.
+    fn index_at(
+        &mut self,
+        ix: &Ix,
+        (row, live, values): (&RowLoop<'_>, &Live, &HashMap<NodeId, Val>),
+        at: Elements,
+        e: u8,
+    ) -> Value {
+        let v = self.b().ins().iadd_imm_s(at.i, at.offset + i64::from(e));
+        self.axes.insert(row.stage.vector.axis, v);
+        let offsets = self.offsets(ix, live, values, e);
+        self.at(ix, &offsets)
+    }
+
     /// The loaded offsets of an index expression at element `e` of a block.
-    fn offsets(&mut self, ix: &Ix, info: &StageInfo, values: &HashMap<NodeId, Val>, e: u8) -> HashMap<NodeId, Value> {
+    fn offsets(&mut self, ix: &Ix, live: &Live, values: &HashMap<NodeId, Val>, e: u8) -> HashMap<NodeId, Value> {
         let mut out = HashMap::new();
         ix.for_each_value(&mut |n| {
-            let v = match (info.uniform.get(&n), values.get(&n)) {
+            let v = match (live.uniform.get(&n), values.get(&n)) {
                 (Some(&v), _) => v,
                 (None, Some(&v)) => self.lanes.extract(Lane::I64, v, e),
                 // Every node that an index mentions is computed before it.
@@ -155,49 +138,38 @@ impl NestEmitter<'_, '_, '_> {
     }
 
     /// A load or an index along the vector axis.
-    fn leaf(
-        &mut self,
-        (stage, info, values): (&Stage, &StageInfo, &HashMap<NodeId, Val>),
-        id: NodeId,
-        i: Value,
-        offset: i64,
-        block: bool,
-    ) -> Val {
-        let node = stage.body.node(id);
-        let count = if block { BLOCK } else { 1 };
-        match &node.op {
-            Op::Load(buffer, mem, ix) => {
-                let linear = info.loads.get(&id);
-                if let Some(&(pointer, 1)) = linear {
-                    let at = self.element(pointer, i, mem.bytes());
-                    let offset = (offset * mem.bytes()) as i32;
-                    return if block {
-                        self.lanes.load_block(*mem, at, offset)
+    fn leaf(&mut self, around: (&RowLoop<'_>, &Live, &HashMap<NodeId, Val>), id: NodeId, at: Elements) -> Val {
+        let (row, live, _) = around;
+        let node = row.stage.body.node(id);
+        match (&node.op, row.loads.get(&id)) {
+            (Op::Load(..), Some(access)) => {
+                let (mem, pointer) = (access.mem, live.loads.get(&id).copied());
+                if let (Some(pointer), Walk::Contiguous) = (pointer, access.walk) {
+                    let start = self.element(pointer, at.i, mem.bytes());
+                    let offset = (at.offset * mem.bytes()) as i32;
+                    return if at.block {
+                        self.lanes.load_block(mem, start, offset)
                     } else {
-                        Val::One(self.lanes.load_one(*mem, at, offset))
+                        Val::One(self.lanes.load_one(mem, start, offset))
                     };
                 }
                 let mut v = Vec::new();
-                for e in 0..count {
-                    let place = (stage, info, i, offset + e);
-                    let at = self.element_address(linear, *buffer, ix, mem.bytes(), place, (values, e as u8));
-                    v.push(self.lanes.load_one(*mem, at, 0));
+                for e in 0..at.count() as u8 {
+                    let place = self.element_address((access, pointer), around, at, e);
+                    v.push(self.lanes.load_one(mem, place, 0));
                 }
                 self.collect(mem.lane(), &v)
             }
-            Op::Index(ix) => {
+            (Op::Index(ix), _) => {
                 let mut v = Vec::new();
-                for e in 0..count {
-                    let at = self.b().ins().iadd_imm_s(i, offset + e);
-                    self.axes.insert(stage.vector.axis, at);
-                    let offsets = self.offsets(ix, info, values, e as u8);
-                    let x = self.at(ix, None, &offsets);
+                for e in 0..at.count() as u8 {
+                    let x = self.index_at(ix, around, at, e);
                     v.push(if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, x) } else { x });
                 }
                 self.collect(node.lane, &v)
             }
-            Op::Row(row) => self.row_access(*row, i, offset, None, block),
-            op => Val::One(self.lanes.missing(node.lane, format!("{op:?} is no leaf"))),
+            (Op::Row(number), _) => self.row_access(*number, at.i, at.offset, None, at.block),
+            (op, _) => Val::One(self.lanes.missing(node.lane, format!("{op:?} is no leaf"))),
         }
     }
 

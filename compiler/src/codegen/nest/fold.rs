@@ -1,8 +1,9 @@
 //! Reductions of a stage: what they are kept in while it runs, and how that is folded at its end.
 
-use super::NestEmitter;
+use super::{Elements, NestEmitter};
 use crate::codegen::flow::Flow;
-use crate::codegen::lanes::{BLOCK, Val, scalar_type};
+use crate::codegen::lanes::{Val, scalar_type};
+use crate::codegen::rows::{BLOCK, Mode};
 use crate::kernel::body::{Body, IntCond, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Place, Stage};
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -12,56 +13,59 @@ use std::collections::HashMap;
 /// The lanes of an accumulator while a stage runs: component, block, register.
 type LaneVariables = Vec<Vec<Vec<Variable>>>;
 
-/// How a lane accumulator is run.
-pub(super) enum Mode {
+/// A reduction while its stage runs.
+pub(super) enum Running {
+    /// In row buffers.
+    Row,
     /// Blocks of lanes.
     Blocks(LaneVariables),
-    /// Fewer than two blocks of elements: one scalar an element, folded by the same tree.
+    /// One scalar an element, folded by the same tree.
     Few(Vec<Vec<Variable>>),
     /// One after another, from the initial value.
     Chain(Vec<Variable>),
 }
 
 impl NestEmitter<'_, '_, '_> {
-    /// Sets the accumulators to their start.
-    pub(super) fn start(&mut self, stage: &Stage, a: &Accumulator, init: &[Value]) -> Option<Mode> {
+    /// Sets an accumulator to its start.
+    pub(super) fn start(&mut self, stage: &Stage, a: &Accumulator, mode: Mode, init: &[Value]) -> Running {
         let lanes: Vec<Lane> = a.lanes().collect();
         let n = stage.vector.extent;
-        let width = a.lane_count();
-        if let Place::Row { rows } = &a.place {
-            for ((&row, &lane), &v) in rows.iter().zip(&lanes).zip(init) {
-                self.fill_row(row, lane, v, n);
-            }
-            return None;
-        }
-        let whole = a.identity.is_some() || (stage.sequential.is_empty() && n >= width);
-        if !a.splits || !whole {
-            return Some(Mode::Chain(init.iter().map(|&v| self.variable(v)).collect()));
-        }
-        if n < 2 * BLOCK {
-            let mut few = Vec::new();
-            for (k, &lane) in lanes.iter().enumerate() {
-                let mut column = Vec::new();
-                for _ in 0..n {
-                    let v = self.start_of_lane(a, k, lane);
-                    column.push(self.variable(v));
+        match mode {
+            Mode::Row => {
+                if let Place::Row { rows } = &a.place {
+                    for ((&row, &lane), &v) in rows.iter().zip(&lanes).zip(init) {
+                        self.fill_row(row, lane, v, n);
+                    }
                 }
-                few.push(column);
+                Running::Row
             }
-            return Some(Mode::Few(few));
-        }
-        let blocks = (n.min(width) as usize).div_ceil(BLOCK as usize);
-        let mut all = Vec::new();
-        for (k, &lane) in lanes.iter().enumerate() {
-            let bits = a.identity.as_ref().map_or(0, |i| i[k]);
-            let mut component = Vec::new();
-            for _ in 0..blocks {
-                let v = self.lanes.constant_block(lane, bits);
-                component.push(block_registers(v).into_iter().map(|r| self.variable(r)).collect());
+            Mode::Chain => Running::Chain(init.iter().map(|&v| self.variable(v)).collect()),
+            Mode::Few => {
+                let mut few = Vec::new();
+                for (k, &lane) in lanes.iter().enumerate() {
+                    let mut column = Vec::new();
+                    for _ in 0..n {
+                        let v = self.start_of_lane(a, k, lane);
+                        column.push(self.variable(v));
+                    }
+                    few.push(column);
+                }
+                Running::Few(few)
             }
-            all.push(component);
+            Mode::Blocks(blocks) => {
+                let mut all = Vec::new();
+                for (k, &lane) in lanes.iter().enumerate() {
+                    let bits = a.identity.as_ref().map_or(0, |i| i[k]);
+                    let mut component = Vec::new();
+                    for _ in 0..blocks {
+                        let v = self.lanes.constant_block(lane, bits);
+                        component.push(block_registers(v).into_iter().map(|r| self.variable(r)).collect());
+                    }
+                    all.push(component);
+                }
+                Running::Blocks(all)
+            }
         }
-        Some(Mode::Blocks(all))
     }
 
     /// The identity, with which a lane starts that no first element starts.
@@ -118,19 +122,11 @@ impl NestEmitter<'_, '_, '_> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn accumulate(
-        &mut self,
-        a: &Accumulator,
-        mode: Option<&Mode>,
-        new: &[(Lane, Val)],
-        (i, offset): (Value, i64),
-        block: bool,
-        lane: i64,
-        first: bool,
-    ) {
-        match (mode, &a.place) {
-            (None, Place::Row { rows }) => {
+    /// Takes what was computed for some elements into an accumulator.
+    pub(super) fn accumulate(&mut self, a: &Accumulator, running: &Running, new: &[(Lane, Val)], at: Elements) {
+        let Elements { i, offset, block, lane, starts } = at;
+        match (running, &a.place) {
+            (Running::Row, Place::Row { rows }) => {
                 let lanes: Vec<Lane> = a.lanes().collect();
                 let mut args = Vec::new();
                 for (&row, &lane) in rows.iter().zip(&lanes) {
@@ -145,7 +141,7 @@ impl NestEmitter<'_, '_, '_> {
                     self.row_access(row, i, offset, Some(v), block);
                 }
             }
-            (Some(Mode::Chain(variables)), _) => {
+            (Running::Chain(variables), _) => {
                 for e in 0..if block { BLOCK as u8 } else { 1 } {
                     let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
                     for &(lane, v) in new {
@@ -157,7 +153,7 @@ impl NestEmitter<'_, '_, '_> {
                     }
                 }
             }
-            (Some(Mode::Few(columns)), _) => {
+            (Running::Few(columns), _) => {
                 let variables: Vec<Variable> = columns.iter().map(|c| c[lane as usize]).collect();
                 let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
                 args.extend(new.iter().map(|&(_, v)| v));
@@ -166,11 +162,11 @@ impl NestEmitter<'_, '_, '_> {
                     self.define(variable, v);
                 }
             }
-            (Some(Mode::Blocks(all)), _) => {
+            (Running::Blocks(all), _) => {
                 // A reduction of fewer lanes goes round them more than once in a turn of the loop.
                 let (round, lane) = (lane / a.lane_count(), lane % a.lane_count());
                 let at = (lane / BLOCK) as usize;
-                if first && round == 0 && a.identity.is_none() {
+                if starts && round == 0 && a.identity.is_none() {
                     for (component, &(_, v)) in all.iter().zip(new) {
                         for (&variable, r) in component[at].iter().zip(block_registers(v)) {
                             self.b().def_var(variable, r);
@@ -197,7 +193,9 @@ impl NestEmitter<'_, '_, '_> {
                     }
                 }
             }
-            (None, Place::Lanes { .. }) => self.lanes.faults.report("a reduction over lanes that was not started"),
+            (Running::Row, Place::Lanes { .. }) => {
+                self.lanes.faults.report("a reduction over lanes that was not started")
+            }
         }
     }
 
@@ -225,16 +223,17 @@ impl NestEmitter<'_, '_, '_> {
     }
 
     /// Folds lanes by halves and combines the initial value.
-    pub(super) fn fold(&mut self, a: &Accumulator, mode: &Mode, init: &[Value]) -> Vec<Value> {
+    pub(super) fn fold(&mut self, a: &Accumulator, running: &Running, init: &[Value]) -> Vec<Value> {
         let lanes: Vec<Lane> = a.lanes().collect();
         // One row of components for each scalar lane that is left.
-        let mut scalars: Vec<Vec<Value>> = match mode {
-            Mode::Chain(variables) => return variables.iter().map(|&v| self.b().use_var(v)).collect(),
-            Mode::Few(columns) => {
+        let mut scalars: Vec<Vec<Value>> = match running {
+            Running::Row => return Vec::new(),
+            Running::Chain(variables) => return variables.iter().map(|&v| self.b().use_var(v)).collect(),
+            Running::Few(columns) => {
                 let n = columns.first().map_or(0, Vec::len);
                 (0..n).map(|i| columns.iter().map(|c| self.b().use_var(c[i])).collect()).collect()
             }
-            Mode::Blocks(all) => {
+            Running::Blocks(all) => {
                 let mut blocks: Vec<Vec<Val>> = (0..all[0].len())
                     .map(|i| all.iter().map(|component| self.use_block(&component[i])).collect())
                     .collect();

@@ -6,27 +6,26 @@
 //! **Invariant.** Which lane of a reduction an element is folded into depends on its number alone, so that the bits are
 //! the same however the loop is unrolled or cut.
 //!
-//! **Algorithm.** [`analysis`] finds what varies along the axis. What does not is computed before the row loop, with the
-//! pointers of all accesses that are linear in the axis. The row loop then takes several blocks a turn, single blocks, and
-//! single elements ([`elements`]); accumulators are variables for each lane, and folded by halves at the end ([`fold`]).
+//! **Algorithm.** A stage's plan ([`RowLoop`]) says what varies along the axis. What does not is computed before the row loop,
+//! with the pointers of all accesses that walk. The row then goes by in the plan's segments, in blocks and in single
+//! elements ([`elements`]); accumulators are variables for each lane, and folded by halves at the end ([`fold`]).
 
-mod analysis;
 mod elements;
 mod fold;
 mod wide_rows;
 
-pub(super) use analysis::{StageInfo, linear_stride, store_varies};
 pub use wide_rows::WideRows;
 
-use super::flow::{Flow, Point};
-use super::lanes::{BLOCK, Lanes, Val};
+use super::address::Point;
+use super::flow::Flow;
+use super::lanes::{Lanes, Val};
+use super::rows::{Access, BLOCK, Form, RowLoop, Segment};
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Place, Stage};
-use analysis::analyse;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::FunctionBuilder;
-use fold::Mode;
+use fold::Running;
 use std::collections::HashMap;
 
 /// Bytes of row buffers that a worker needs for a nest: each starts on a 64-byte line.
@@ -75,9 +74,9 @@ impl NestEmitter<'_, '_, '_> {
         });
     }
 
-    /// The value of an index expression; linear occurrences of `without` count as 0.
-    fn at(&mut self, ix: &Ix, without: Option<Axis>, values: &HashMap<NodeId, Value>) -> Value {
-        self.lanes.index(ix, without, Point { axes: &self.axes, values })
+    /// The value of an index expression.
+    fn at(&mut self, ix: &Ix, values: &HashMap<NodeId, Value>) -> Value {
+        self.lanes.index(ix, Point { axes: &self.axes, values })
     }
 
     fn row_pointer(&mut self, row: u32) -> (Value, Lane) {
@@ -87,167 +86,122 @@ impl NestEmitter<'_, '_, '_> {
     }
 
     fn stage(&mut self, stage: &Stage) {
-        let mut info = analyse(stage);
+        let row = RowLoop::new(stage);
+        if let Err(what) = row.verify() {
+            self.lanes.faults.report(what);
+            return;
+        }
         // Initial values do not depend on the sequential axes: they are computed before those loops.
+        let mut live = Live::default();
         let init: Vec<Vec<Value>> = stage
             .accumulators
             .iter()
-            .map(|a| a.init.iter().map(|&n| self.uniform_node(stage, &mut info, n)).collect())
+            .map(|a| a.init.iter().map(|&n| self.uniform_node(&row, &mut live, n)).collect())
             .collect();
-        let modes: Vec<Option<Mode>> =
-            stage.accumulators.iter().zip(&init).map(|(a, init)| self.start(stage, a, init)).collect();
+        let accumulators = stage.accumulators.iter().zip(&row.modes).zip(&init);
+        let running: Vec<Running> = accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init)).collect();
         if !self.wide_tile(stage) {
-            self.sequential(stage, &stage.sequential, &modes);
+            self.sequential(&row, &stage.sequential, &running);
         }
-        for ((a, mode), init) in stage.accumulators.iter().zip(&modes).zip(&init) {
-            if let (Some(mode), Place::Lanes { results }) = (mode, &a.place) {
-                let folded = self.fold(a, mode, init);
+        for ((a, running), init) in stage.accumulators.iter().zip(&running).zip(&init) {
+            if let Place::Lanes { results } = &a.place {
+                let folded = self.fold(a, running, init);
                 self.results.extend(results.iter().copied().zip(folded));
             }
         }
     }
 
-    fn sequential(&mut self, stage: &Stage, loops: &[Loop], modes: &[Option<Mode>]) {
+    fn sequential(&mut self, row: &RowLoop<'_>, loops: &[Loop], running: &[Running]) {
         match loops {
             [first, rest @ ..] => {
                 let axis = first.axis;
                 self.count_constant(0, first.extent, 1, &mut |this, i| {
                     this.axes.insert(axis, i);
-                    this.sequential(stage, rest, modes);
+                    this.sequential(row, rest, running);
                 });
             }
-            [] => self.row_loop(stage, modes),
+            [] => self.row_loop(row, running),
         }
     }
 
     /// Everything that happens along the vector axis, once.
-    fn row_loop(&mut self, stage: &Stage, modes: &[Option<Mode>]) {
-        let mut info = analyse(stage);
-        self.uniform_nodes(stage, &mut info);
-        self.row_pointers(stage, &mut info);
-        let n = stage.vector.extent;
-        let varying = stage.stores.iter().any(|s| store_varies(stage, &info, s))
-            || !stage.row_stores.is_empty()
-            || !stage.accumulators.is_empty();
-        if varying {
-            let in_lanes = modes.iter().any(|m| matches!(m, Some(Mode::Blocks(_))));
-            let few = modes.iter().any(|m| matches!(m, Some(Mode::Few(_))));
-            let chained = few || modes.iter().any(|m| matches!(m, Some(Mode::Chain(_))));
-            let mut width = if in_lanes { stage.lane_count() } else { unroll(stage, &info) * BLOCK };
-            let mut done = 0;
-            // Where some accumulators have lanes and others are chains, blocks are computed and the chains take their
-            // elements one by one.
-            if chained && !in_lanes {
-                if few {
-                    for i in 0..n {
-                        let at = self.iconst(i);
-                        self.elements(stage, &info, modes, at, 0, false, i, false);
+    fn row_loop(&mut self, row: &RowLoop<'_>, running: &[Running]) {
+        let mut live = Live::default();
+        self.uniform_nodes(row, &mut live);
+        self.row_pointers(row, &mut live);
+        if row.has_elements() {
+            let wide = self.wide_row(row, running);
+            for segment in row.segments(wide.is_some()) {
+                match &wide {
+                    Some(function) if segment.form == Form::Wide => {
+                        self.wide_segment(row, &mut live, running, function, &segment);
                     }
-                } else {
-                    self.count_constant(0, n, 1, &mut |this, i| {
-                        this.elements(stage, &info, modes, i, 0, false, 0, false);
-                    });
+                    _ => self.segment(row, &live, running, &segment),
                 }
-                done = n;
-            }
-            // The first elements give accumulators without an identity their start.
-            let starts = in_lanes && stage.accumulators.iter().any(|a| a.identity.is_none());
-            if starts && n >= width {
-                let zero = self.iconst(0);
-                for block in 0..width / BLOCK {
-                    self.elements(stage, &info, modes, zero, block * BLOCK, true, block * BLOCK, true);
-                }
-                done = width;
-            }
-            let wide = self.wide_rows(stage, &mut info, modes, done);
-            if wide > done && !in_lanes {
-                // Few elements are left.
-                width = BLOCK;
-            }
-            done = wide;
-            let whole = done + (n - done) / width * width;
-            self.count_constant(done, whole, width, &mut |this, i| {
-                for block in 0..width / BLOCK {
-                    this.elements(stage, &info, modes, i, block * BLOCK, true, block * BLOCK, false);
-                }
-            });
-            // The tail: single blocks, then single elements, each in the lane that its number says.
-            let blocks = (n - whole) / BLOCK;
-            if in_lanes {
-                let at = self.iconst(whole);
-                let first = starts && whole == 0;
-                for block in 0..blocks {
-                    self.elements(stage, &info, modes, at, block * BLOCK, true, block * BLOCK, first);
-                }
-                for e in blocks * BLOCK..n - whole {
-                    self.elements(stage, &info, modes, at, e, false, e, first);
-                }
-            } else {
-                self.count_constant(whole, whole + blocks * BLOCK, BLOCK, &mut |this, i| {
-                    this.elements(stage, &info, modes, i, 0, true, 0, false);
-                });
-                self.count_constant(whole + blocks * BLOCK, n, 1, &mut |this, i| {
-                    this.elements(stage, &info, modes, i, 0, false, 0, false);
-                });
             }
         }
-        for s in &stage.stores {
-            if !store_varies(stage, &info, s) {
-                let index = self.at(&s.index, None, &info.uniform);
-                let at = self.element(self.bases[s.buffer as usize], index, s.mem.bytes());
-                let v = self.uniform_node(stage, &mut info, s.value);
-                self.lanes.store_one(s.mem, v, at, 0);
-            }
+        let stage = row.stage;
+        for (s, _) in stage.stores.iter().zip(&row.stores).filter(|(_, access)| access.is_none()) {
+            let index = self.at(&s.index, &live.uniform);
+            let at = self.element(self.bases[s.buffer as usize], index, s.mem.bytes());
+            let v = self.uniform_node(row, &mut live, s.value);
+            self.lanes.store_one(s.mem, v, at, 0);
         }
+    }
+
+    /// A segment of the row, in blocks or in single elements.
+    fn segment(&mut self, row: &RowLoop<'_>, live: &Live, running: &[Running], segment: &Segment) {
+        let block = segment.form != Form::Singles;
+        let step = if block { BLOCK } else { 1 };
+        self.count_constant(segment.begin, segment.end, segment.turn, &mut |this, i| {
+            for offset in (0..segment.turn).step_by(step as usize) {
+                let lane = segment.begin + offset;
+                this.elements(row, live, running, Elements { i, offset, block, lane, starts: segment.starts });
+            }
+        });
     }
 
     /// Computes what does not differ along the row.
-    fn uniform_nodes(&mut self, stage: &Stage, info: &mut StageInfo) {
-        for i in 0..stage.body.nodes().len() {
-            let id = NodeId(i as u32);
-            if info.needed[i] && !info.varies[i] {
-                self.uniform_node(stage, info, id);
+    fn uniform_nodes(&mut self, row: &RowLoop<'_>, live: &mut Live) {
+        for id in row.uniform() {
+            self.uniform_node(row, live, id);
+        }
+    }
+
+    fn row_pointers(&mut self, row: &RowLoop<'_>, live: &mut Live) {
+        for (&id, access) in &row.loads {
+            if let Some(pointer) = self.row_start(access, live) {
+                live.loads.insert(id, pointer);
+            }
+        }
+        for (number, access) in row.stores.iter().enumerate() {
+            if let Some(pointer) = access.as_ref().and_then(|access| self.row_start(access, live)) {
+                live.stores.insert(number, pointer);
             }
         }
     }
 
-    fn row_pointers(&mut self, stage: &Stage, info: &mut StageInfo) {
-        let axis = stage.vector.axis;
-        for (i, node) in stage.body.nodes().iter().enumerate() {
-            if let Op::Load(buffer, mem, ix) = &node.op
-                && info.needed[i]
-                && info.varies[i]
-                && let Some(stride) = linear_stride(ix, axis, info)
-            {
-                let index = self.at(ix, Some(axis), &info.uniform);
-                let pointer = self.element(self.bases[*buffer as usize], index, mem.bytes());
-                info.loads.insert(NodeId(i as u32), (pointer, stride));
-            }
-        }
-        for (i, s) in stage.stores.iter().enumerate() {
-            if store_varies(stage, info, s)
-                && let Some(stride) = linear_stride(&s.index, axis, info)
-            {
-                let index = self.at(&s.index, Some(axis), &info.uniform);
-                let pointer = self.element(self.bases[s.buffer as usize], index, s.mem.bytes());
-                info.stores.insert(i, (pointer, stride));
-            }
-        }
+    /// Where the first element of an access that walks lies.
+    fn row_start(&mut self, access: &Access, live: &Live) -> Option<Value> {
+        access.walk.stride()?;
+        let index = self.at(&access.start, &live.uniform);
+        Some(self.element(self.bases[access.buffer as usize], index, access.mem.bytes()))
     }
 
     /// The scalar of a node that is the same along the vector axis.
-    fn uniform_node(&mut self, stage: &Stage, info: &mut StageInfo, id: NodeId) -> Value {
-        if let Some(&v) = info.uniform.get(&id) {
+    fn uniform_node(&mut self, row: &RowLoop<'_>, live: &mut Live, id: NodeId) -> Value {
+        if let Some(&v) = live.uniform.get(&id) {
             return v;
         }
-        let node = stage.body.node(id);
+        let body = &row.stage.body;
+        let node = body.node(id);
         let v = match &node.op {
             Op::Const(bits) => return self.lanes.constant(node.lane, *bits),
             Op::Load(buffer, mem, ix) => {
                 ix.for_each_value(&mut |n| {
-                    self.uniform_node(stage, info, n);
+                    self.uniform_node(row, live, n);
                 });
-                let index = self.at(ix, None, &info.uniform);
+                let index = self.at(ix, &live.uniform);
                 let at = self.element(self.bases[*buffer as usize], index, mem.bytes());
                 self.lanes.load_one(*mem, at, 0)
             }
@@ -256,31 +210,52 @@ impl NestEmitter<'_, '_, '_> {
                 None => self.lanes.missing(node.lane, format!("result {n} is used before it is folded")),
             },
             Op::Index(ix) => {
-                let v = self.at(ix, None, &info.uniform);
+                let v = self.at(ix, &live.uniform);
                 if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
             }
-            Op::Row(row) => {
-                let (pointer, lane) = self.row_pointer(*row);
+            Op::Row(number) => {
+                let (pointer, lane) = self.row_pointer(*number);
                 self.lanes.load_one(Mem::of(lane), pointer, 0)
             }
             op => {
-                let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(stage, info, a))).collect();
-                let from: Vec<Lane> = node.args.iter().map(|&a| stage.body.lane(a)).collect();
+                let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(row, live, a))).collect();
+                let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
                 let v = self.lanes.node(op, &args, &from, node.lane);
                 self.lanes.scalar(v)
             }
         };
-        info.uniform.insert(id, v);
+        live.uniform.insert(id, v);
         v
     }
 }
 
-/// Blocks in one turn of a row loop: light bodies are unrolled to hide the loop's own work.
-fn unroll(stage: &Stage, info: &StageInfo) -> i64 {
-    let wide = stage.body.nodes().iter().any(|n| n.lane.bits() == 64);
-    match info.nodes() {
-        0..=10 if !wide => 4,
-        0..=40 => 2,
-        _ => 1,
+/// What a row loop has in registers.
+#[derive(Default)]
+struct Live {
+    /// Scalars of the nodes that are the same along the row.
+    uniform: HashMap<NodeId, Value>,
+    /// Pointers to the first element of each load, and of each store by number, that walks.
+    loads: HashMap<NodeId, Value>,
+    stores: HashMap<usize, Value>,
+}
+
+/// Which elements of a row: those at vector index `i + offset`.
+#[derive(Clone, Copy)]
+struct Elements {
+    /// The first element of the turn.
+    i: Value,
+    /// How far behind it these lie.
+    offset: i64,
+    /// A block of them, or one.
+    block: bool,
+    /// The number of the first, as far as it tells the lanes that they fold into.
+    lane: i64,
+    /// Whether they start lanes that have no identity.
+    starts: bool,
+}
+
+impl Elements {
+    fn count(self) -> i64 {
+        if self.block { BLOCK } else { 1 }
     }
 }

@@ -1,12 +1,12 @@
 //! Row loops handed to 256-bit code: its frame is filled, the function called, the accumulators taken back.
 
-use super::NestEmitter;
-use super::analysis::{StageInfo, analyse_along};
-use super::fold::Mode;
-use crate::codegen::driver::{import_function, signature};
+use super::fold::Running;
+use super::{Live, NestEmitter};
+use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags};
-use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function, tile_function, tile_of, turn};
+use crate::codegen::rows::{Form, RowLoop, Segment};
+use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function, tile_function, tile_of};
 use crate::kernel::body::{Lane, Op};
 use crate::kernel::ir::Stage;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
@@ -24,88 +24,94 @@ pub struct WideRows {
     pub least_work: i64,
 }
 
+/// A function for a row, and what its frame holds.
+pub(super) struct WideRow {
+    index: u32,
+    frame: Frame,
+}
+
 impl NestEmitter<'_, '_, '_> {
-    /// Runs as many whole turns as fit from element `done` of the row on in 256-bit code; the element behind them.
-    pub(super) fn wide_rows(&mut self, stage: &Stage, info: &mut StageInfo, modes: &[Option<Mode>], done: i64) -> i64 {
-        let n = stage.vector.extent;
-        let turn = turn(stage, info);
-        let whole = done + (n - done) / turn * turn;
-        let Some(wide) = self.wide.as_deref() else { return done };
-        // A chain goes through one element after another.
-        let chained = modes.iter().any(|m| matches!(m, Some(Mode::Few(_) | Mode::Chain(_))));
-        let work = (n - done).saturating_mul(info.nodes() as i64 + 1);
-        if chained || whole == done || work < wide.least_work {
-            return done;
+    /// The function that runs the whole turns of a row in 256-bit code, where it is worth one and has that form.
+    pub(super) fn wide_row(&mut self, row: &RowLoop<'_>, running: &[Running]) -> Option<WideRow> {
+        let wide = self.wide.as_deref()?;
+        if row.chained() {
+            return None;
         }
-        let function = match row_function(self.nest, stage, info, wide.fma) {
-            Ok(Some(function)) => function,
-            Ok(None) => return done,
-            Err(what) => {
-                self.lanes.faults.report(what);
-                return done;
-            }
-        };
-        let frame = function.frame.clone();
-        let variables = lane_variables(modes);
-        if variables.len() as u32 != 2 * frame.accumulators {
-            let (ours, theirs) = (variables.len(), frame.accumulators);
-            let what = format!("{ours} halves of accumulators for a frame of {theirs} registers");
+        let begin = row.segments(true).into_iter().find(|s| s.form == Form::Wide)?.begin;
+        let work = (row.stage.vector.extent - begin).saturating_mul(row.work());
+        if work < wide.least_work {
+            return None;
+        }
+        let function = self.found(row_function(self.nest, row, wide.fma))?;
+        let (ours, theirs) = (lane_variables(running).len() as u32, 2 * function.frame.accumulators);
+        if ours != theirs {
+            let what = format!("{ours} halves of accumulators for a frame of {theirs}");
             self.lanes.faults.report(what);
-            return done;
+            return None;
         }
-        let Some(index) = self.push_wide(function) else { return done };
-        let at = self.frame(&frame);
-        self.fill(stage, info, &frame, at);
+        self.push_wide(function)
+    }
+
+    /// Runs a segment of the row in 256-bit code.
+    pub(super) fn wide_segment(
+        &mut self,
+        row: &RowLoop<'_>,
+        live: &mut Live,
+        running: &[Running],
+        WideRow { index, frame }: &WideRow,
+        segment: &Segment,
+    ) {
+        let at = self.frame(frame);
+        self.fill(row, live, frame, at);
+        let variables = lane_variables(running);
         for (k, &variable) in variables.iter().enumerate() {
             let v = self.b().use_var(variable);
             // A register of CLIF is half a register here; those of a component follow each other.
             self.b().ins().store(flags(), v, at, 16 * k as i32);
         }
-        self.call_wide(index, at, done, whole);
+        self.call_wide(*index, at, segment.begin, segment.end);
         for (k, &variable) in variables.iter().enumerate() {
             let old = self.b().use_var(variable);
             let ty = self.b().func.dfg.value_type(old);
             let v = self.b().ins().load(ty, flags(), at, 16 * k as i32);
             self.b().def_var(variable, v);
         }
-        whole
     }
 
     /// Runs a stage that is a tile in 256-bit code, where it has that form.
     pub(super) fn wide_tile(&mut self, stage: &Stage) -> bool {
         let (Some(inner), Some(wide)) = (tile_of(stage), self.wide.as_deref()) else { return false };
-        let mut info = analyse_along(stage, &[inner.axis, stage.vector.axis]);
-        let work = inner.extent.saturating_mul(stage.vector.extent).saturating_mul(info.nodes() as i64 + 1);
+        let row = RowLoop::along(stage, &[inner.axis, stage.vector.axis]);
+        let work = inner.extent.saturating_mul(stage.vector.extent).saturating_mul(row.work());
         if work < wide.least_work {
             return false;
         }
-        let function = match tile_function(self.nest, stage, &info, wide.fma) {
-            Ok(Some(function)) => function,
-            Ok(None) => return false,
-            Err(what) => {
-                self.lanes.faults.report(what);
-                return false;
-            }
-        };
-        let frame = function.frame.clone();
-        let Some(index) = self.push_wide(function) else { return false };
-        // Pointers are to the first element of both axes.
-        let zero = self.iconst(0);
-        self.axes.insert(inner.axis, zero);
-        self.uniform_nodes(stage, &mut info);
-        self.row_pointers(stage, &mut info);
+        let function = tile_function(self.nest, &row, wide.fma);
+        let Some(function) = self.found(function) else { return false };
+        let Some(WideRow { index, frame }) = self.push_wide(function) else { return false };
+        let mut live = Live::default();
+        self.uniform_nodes(&row, &mut live);
+        self.row_pointers(&row, &mut live);
         let at = self.frame(&frame);
-        self.fill(stage, &mut info, &frame, at);
+        self.fill(&row, &mut live, &frame, at);
         self.call_wide(index, at, 0, stage.vector.extent);
         true
     }
 
-    /// Adds a function to those of the phase; its number.
-    fn push_wide(&mut self, function: WideFunction) -> Option<u32> {
+    /// What was selected, if anything; a fault is noted.
+    fn found(&mut self, function: Result<Option<WideFunction>, String>) -> Option<WideFunction> {
+        function.unwrap_or_else(|what| {
+            self.lanes.faults.report(what);
+            None
+        })
+    }
+
+    /// Adds a function to those of the phase.
+    fn push_wide(&mut self, function: WideFunction) -> Option<WideRow> {
         let wide = self.wide.as_deref_mut()?;
-        let index = wide.first + wide.functions.len() as u32;
+        let row = WideRow { index: wide.first + wide.functions.len() as u32, frame: function.frame.clone() };
         wide.functions.push(function);
-        Some(index)
+        Some(row)
     }
 
     /// Calls a function for the elements from `begin` to `end` of the row.
@@ -125,16 +131,17 @@ impl NestEmitter<'_, '_, '_> {
         self.b().ins().band_imm_s(up, -32)
     }
 
-    fn fill(&mut self, stage: &Stage, info: &mut StageInfo, frame: &Frame, at: Value) {
+    fn fill(&mut self, row: &RowLoop<'_>, live: &mut Live, frame: &Frame, at: Value) {
         for (k, &id) in (0..).zip(&frame.uniforms) {
-            let lane = stage.body.lane(id);
-            let v = match &stage.body.node(id).op {
+            let body = &row.stage.body;
+            let lane = body.lane(id);
+            let v = match &body.node(id).op {
                 // Of an index, what it is at the row's first element.
-                Op::Index(ix) if info.varies[id.0 as usize] => {
-                    let v = self.at(ix, Some(stage.vector.axis), &info.uniform);
+                Op::Index(ix) if row.varies(id) => {
+                    let v = self.at(&row.start(ix), &live.uniform);
                     if lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
                 }
-                _ => self.uniform_node(stage, info, id),
+                _ => self.uniform_node(row, live, id),
             };
             // Both registers of a splat are the same.
             let (Val::One(v) | Val::Four(v) | Val::Pair([v, _])) = self.lanes.splat(lane, v);
@@ -144,9 +151,9 @@ impl NestEmitter<'_, '_, '_> {
         }
         for (k, p) in (0..).zip(&frame.pointers) {
             let pointer = match p {
-                Pointer::Load(id) => info.loads.get(id).map(|l| l.0),
-                Pointer::Store(number) => info.stores.get(number).map(|s| s.0),
-                Pointer::Row(row) => Some(self.row_pointer(*row).0),
+                Pointer::Load(id) => live.loads.get(id).copied(),
+                Pointer::Store(number) => live.stores.get(number).copied(),
+                Pointer::Row(number) => Some(self.row_pointer(*number).0),
             };
             // Selection has seen that each is linear, and so has a pointer.
             let pointer = match pointer {
@@ -159,10 +166,10 @@ impl NestEmitter<'_, '_, '_> {
 }
 
 /// The variables of accumulators in lanes: accumulator, component, block, register.
-fn lane_variables(modes: &[Option<Mode>]) -> Vec<Variable> {
-    let blocks = modes.iter().filter_map(|m| match m {
-        Some(Mode::Blocks(all)) => Some(all),
-        _ => None,
+fn lane_variables(running: &[Running]) -> Vec<Variable> {
+    let blocks = running.iter().filter_map(|r| match r {
+        Running::Blocks(all) => Some(all),
+        Running::Row | Running::Few(_) | Running::Chain(_) => None,
     });
     blocks.flatten().flatten().flatten().copied().collect()
 }

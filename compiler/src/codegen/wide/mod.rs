@@ -22,12 +22,12 @@ mod strided;
 mod table;
 mod tile;
 
-pub use select::{Pointer, turn};
+pub use select::Pointer;
 pub use tile::tile_of;
 
-use super::nest::StageInfo;
+use super::rows::RowLoop;
 use crate::kernel::body::NodeId;
-use crate::kernel::ir::{Nest, Stage};
+use crate::kernel::ir::Nest;
 
 /// Elements of a block.
 pub const BLOCK: i64 = 8;
@@ -48,22 +48,21 @@ pub struct WideFunction {
     pub frame: Frame,
 }
 
-/// The function that runs whole turns of a stage's row loop, of [`turn`] elements each; `None` where some part has no form
-/// here.
+/// The function that runs whole turns of a row, of [`RowLoop::wide_turn`] elements each; `None` where some part has no form here.
 ///
 /// # Errors
 /// What the checker finds wrong with the allocation, in words.
-pub fn row_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Result<Option<WideFunction>, String> {
-    finished(select::select(nest, stage, info, fma), turn(stage, info))
+pub fn row_function(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Result<Option<WideFunction>, String> {
+    finished(select::select(nest, row, fma), row.wide_turn())
 }
 
-/// The function that runs a stage that is a tile ([`tile_of`]), called once with the whole vector axis; `info` is of both its
+/// The function that runs a stage that is a tile ([`tile_of`]), called once with the whole vector axis; the plan is along both its
 /// axes. `None` where some part has no form here.
 ///
 /// # Errors
 /// What the checker finds wrong with the allocation, in words.
-pub fn tile_function(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Result<Option<WideFunction>, String> {
-    finished(tile::select(nest, stage, info, fma), stage.vector.extent)
+pub fn tile_function(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Result<Option<WideFunction>, String> {
+    finished(tile::select(nest, row, fma), row.stage.vector.extent)
 }
 
 /// Registers and bytes for what was selected, a turn of `elements`.

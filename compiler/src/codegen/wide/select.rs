@@ -2,9 +2,9 @@
 
 use super::table::{ORDERED, binary, commutes, float_predicate, unary};
 use super::{BLOCK, Frame, REGISTER, Reg};
-use crate::codegen::nest::{StageInfo, linear_stride, store_varies};
+use crate::codegen::rows::RowLoop;
 use crate::kernel::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
-use crate::kernel::ir::{Accumulator, Nest, Place, Stage, Store};
+use crate::kernel::ir::{Accumulator, Nest, Place, Store};
 use iced_x86::Code;
 use std::collections::HashMap;
 
@@ -81,24 +81,10 @@ const MOST_ACCUMULATORS: usize = 8;
 /// The most instructions of a turn: a longer one gains little and spills.
 const MOST_INSTRUCTIONS: usize = 2000;
 
-/// Elements of a turn: all lanes of a reduction once, or as many blocks as hide the loop's own work.
-pub fn turn(stage: &Stage, info: &StageInfo) -> i64 {
-    let lanes = stage.lane_count();
-    if lanes > 0 {
-        return lanes;
-    }
-    let blocks = match info.nodes() {
-        0..=10 => 4,
-        11..=40 => 2,
-        _ => 1,
-    };
-    blocks * BLOCK
-}
-
 /// A turn of a stage's row loop, and what its frame holds so far; `None` where some part has no form here.
-pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(Turn, Frame)> {
-    let blocks = turn(stage, info) / BLOCK;
-    let mut s = Selector::new(nest, stage, info, fma);
+pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Option<(Turn, Frame)> {
+    let blocks = row.wide_turn() / BLOCK;
+    let mut s = Selector::new(nest, row, fma);
     let mut accumulators = s.accumulators()?;
     for block in 0..blocks {
         s.block(block, &mut accumulators)?;
@@ -115,8 +101,7 @@ pub(super) type Block = Vec<Reg>;
 
 pub(super) struct Selector<'k> {
     nest: &'k Nest,
-    pub(super) stage: &'k Stage,
-    pub(super) info: &'k StageInfo,
+    pub(super) row: &'k RowLoop<'k>,
     fma: bool,
     pub(super) turn: Turn,
     frame: Frame,
@@ -152,11 +137,10 @@ pub(super) fn count(lane: Lane) -> usize {
 }
 
 impl<'k> Selector<'k> {
-    pub(super) fn new(nest: &'k Nest, stage: &'k Stage, info: &'k StageInfo, fma: bool) -> Selector<'k> {
+    pub(super) fn new(nest: &'k Nest, row: &'k RowLoop<'k>, fma: bool) -> Selector<'k> {
         Selector {
             nest,
-            stage,
-            info,
+            row,
             fma,
             turn: Turn::default(),
             frame: Frame { accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 },
@@ -254,7 +238,7 @@ impl<'k> Selector<'k> {
     /// Accumulators as they are at the start of a turn: accumulator, component, block of its own lanes, register.
     fn accumulators(&mut self) -> Option<Vec<Vec<Vec<Block>>>> {
         let mut all = Vec::new();
-        for a in &self.stage.accumulators {
+        for a in &self.row.stage.accumulators {
             let mut components = Vec::new();
             if let Place::Lanes { .. } = a.place {
                 for lane in a.lanes() {
@@ -280,23 +264,20 @@ impl<'k> Selector<'k> {
     }
 
     fn block(&mut self, block: i64, accumulators: &mut [Vec<Vec<Block>>]) -> Option<()> {
-        let (stage, info) = (self.stage, self.info);
+        let (row, stage) = (self.row, self.row.stage);
         let body = &stage.body;
         let first = block * BLOCK;
         let mut values: HashMap<NodeId, Block> = HashMap::new();
-        for (k, node) in body.nodes().iter().enumerate() {
-            let id = NodeId(k as u32);
-            if !info.needed[k] || !info.varies[k] {
-                continue;
-            }
+        for id in row.varying() {
+            let node = body.node(id);
             let v = match &node.op {
-                Op::Load(_, mem, ix) => match linear_stride(ix, stage.vector.axis, info)? {
+                Op::Load(_, mem, _) => match row.loads.get(&id)?.walk.stride()? {
                     1 => self.load(Pointer::Load(id), *mem, first)?,
                     stride => self.load_strided(Pointer::Load(id), *mem, block, stride)?,
                 },
                 Op::Row(row) => self.load(Pointer::Row(*row), Mem::of(self.nest.rows[*row as usize].lane), first)?,
                 Op::Index(ix) => {
-                    let stride = linear_stride(ix, stage.vector.axis, info)?;
+                    let stride = row.stride(ix, stage.vector.axis)?;
                     self.index(id, node.lane, stride, block)?
                 }
                 op => {
@@ -308,13 +289,11 @@ impl<'k> Selector<'k> {
             values.insert(id, v);
         }
         let mut interleaved = None;
-        for (number, s) in stage.stores.iter().enumerate() {
-            if !store_varies(stage, info, s) || interleaved == Some(number) {
-                continue;
-            }
+        for (number, (s, access)) in stage.stores.iter().zip(&row.stores).enumerate() {
+            let Some(access) = access.as_ref().filter(|_| interleaved != Some(number)) else { continue };
             let p = Pointer::Store(number);
             let v = self.argument(body, &values, s.value);
-            match linear_stride(&s.index, stage.vector.axis, info)? {
+            match access.walk.stride()? {
                 1 => self.store(p, s.mem, first, &v)?,
                 2 if s.mem == Mem::of(body.lane(s.value))
                     && let Some(other) = partner(&stage.stores, number) =>

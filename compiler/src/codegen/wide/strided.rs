@@ -2,7 +2,7 @@
 //!
 //! Nothing is read that the row does not have, and nothing is written.
 
-use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code, turn};
+use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code};
 use super::{BLOCK, REGISTER, Reg};
 use crate::kernel::body::{Lane, Mem};
 use iced_x86::Code;
@@ -48,7 +48,7 @@ impl Selector<'_> {
                 .collect(),
             (2, bits) if whole => {
                 let each = BLOCK * 32 / i64::from(bits);
-                let last = turn(self.stage, self.info) - each;
+                let last = self.row.wide_turn() - each;
                 let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
                 (0..BLOCK / each).map(&mut one).collect()
             }

@@ -6,7 +6,7 @@
 
 use super::select::{Access, Block, Pointer, Selector, Turn, count, load_code};
 use super::{BLOCK, Frame, Reg};
-use crate::codegen::nest::StageInfo;
+use crate::codegen::rows::RowLoop;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Loop, Nest, Stage};
@@ -25,18 +25,17 @@ pub fn tile_of(stage: &Stage) -> Option<Loop> {
     (plain && squares && small).then_some(*inner)
 }
 
-/// The whole tile as one turn; `info` is of both its axes. `None` where some part has no form here, or nothing changes places.
-pub(super) fn select(nest: &Nest, stage: &Stage, info: &StageInfo, fma: bool) -> Option<(Turn, Frame)> {
+/// The whole tile as one turn; the plan is along both its axes. `None` where some part has no form here, or nothing changes places.
+pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Option<(Turn, Frame)> {
+    let stage = row.stage;
     let inner = tile_of(stage)?;
-    let mut s = Selector::new(nest, stage, info, fma);
-    let strides = |ix: &Ix| -> Option<(i64, i64)> {
-        let mut uniform = true;
-        ix.for_each_value(&mut |n| uniform &= !info.varies[n.0 as usize]);
-        uniform.then_some((ix.stride(inner.axis)?, ix.stride(stage.vector.axis)?))
-    };
-    let loads = stage.body.nodes().iter().enumerate().filter(|(k, _)| info.needed[*k] && info.varies[*k]);
-    let crossing: Vec<Mem> = loads
-        .filter_map(|(_, node)| match &node.op {
+    let mut s = Selector::new(nest, row, fma);
+    let strides =
+        |ix: &Ix| -> Option<(i64, i64)> { Some((row.stride(ix, inner.axis)?, row.stride(ix, stage.vector.axis)?)) };
+    let crossing: Vec<Mem> = row
+        .loads
+        .keys()
+        .filter_map(|&id| match &stage.body.node(id).op {
             Op::Load(_, mem, ix) => Some((*mem, strides(ix))),
             _ => None,
         })
@@ -64,17 +63,14 @@ impl Selector<'_> {
         (first, group): (i64, i64),
         block: i64,
     ) -> Option<()> {
-        let (stage, info) = (self.stage, self.info);
+        let (row, stage) = (self.row, self.row.stage);
         let body = &stage.body;
         // Of what changes places, a block for each element of the group.
         let mut turned: HashMap<NodeId, Vec<Block>> = HashMap::new();
         for at in 0..group {
             let mut values: HashMap<NodeId, Block> = HashMap::new();
-            for (k, node) in body.nodes().iter().enumerate() {
-                let id = NodeId(k as u32);
-                if !info.needed[k] || !info.varies[k] {
-                    continue;
-                }
+            for id in row.varying() {
+                let node = body.node(id);
                 let v = match &node.op {
                     Op::Load(_, mem, ix) => match strides(ix)? {
                         (along, 1) => self.load(Pointer::Load(id), *mem, (first + at) * along + block * BLOCK)?,

@@ -6,7 +6,7 @@
 //! for all find the same. Later calls compare a number. Where the processor is below the lowest level, nothing is executed.
 
 use super::asm::{Assembled, Assembler, Label, Refer, there};
-use crate::codegen::target::{Feature, X86};
+use crate::codegen::target::{Feature, Leaf, X86};
 use crate::error::Result;
 use crate::object::Target;
 use brolga_runtime::abi::Status;
@@ -14,17 +14,6 @@ use iced_x86::{Code, Instruction, Register};
 
 /// Kept where no level is what the processor has.
 const NONE: i32 = -1;
-
-/// Where a feature is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaf {
-    /// `ecx` of leaf 1.
-    First,
-    /// `ebx` of leaf 7.
-    Seventh,
-    /// `ecx` of leaf 0x8000_0001.
-    Extended,
-}
 
 /// What is found out: the words of the leaves, and which registers the operating system keeps.
 const FIRST: Register = Register::R10D;

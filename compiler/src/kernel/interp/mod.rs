@@ -16,11 +16,12 @@ mod nest;
 mod sort;
 
 pub use memory::Memory;
+pub use nest::Visit;
 
 use super::body::{Body, Lane, Mem, NodeId, Op, Variant};
 use super::eval;
 use super::index::{Axis, Ix};
-use super::ir::{Contraction, Kernel, Loop, Phase, Role};
+use super::ir::{Contraction, Kernel, Loop, Phase, Role, Stage};
 use super::registers::RegisterLoop;
 use crate::error::{Error, Result, Site};
 use brolga_runtime::ElementType;
@@ -41,11 +42,24 @@ pub struct Machine {
 /// # Errors
 /// [`Error::Internal`] where the kernel breaks a rule, [`Error::Unsupported`] for calls and where the budget is spent.
 pub fn run(kernel: &Kernel, machine: &mut Machine, buffers: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+    run_rows(kernel, machine, buffers, &nest::in_order)
+}
+
+/// As [`run`], but a row goes by as `rows` says of its stage: what is right of a plan of rows gives the same.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_rows(
+    kernel: &Kernel,
+    machine: &mut Machine,
+    buffers: Vec<Vec<u8>>,
+    rows: &dyn Fn(&Stage) -> Vec<Visit>,
+) -> Result<Vec<Vec<u8>>> {
     let mut memory = Memory::new(kernel, buffers, machine.budget)?;
     for (number, phase) in kernel.phases.iter().enumerate() {
         memory.next_phase();
         let result = match phase {
-            Phase::Nest(nest) => nest::run(nest, &mut memory),
+            Phase::Nest(nest) => nest::run(nest, &mut memory, rows),
             Phase::Contraction(c) => contraction(c, machine.variant, &mut memory),
             Phase::Sort(s) => sort::run(s, &mut memory),
             Phase::Registers(l) => registers(l, &mut memory),

@@ -1,8 +1,22 @@
 //! Nests: stages one after another for each point, and what their reductions do.
 
-use super::{Formula, Frame, Memory, Step, for_each_point, needed, value};
+use super::{Axes, Formula, Frame, Memory, Step, for_each_point, needed, value};
 use crate::kernel::index::Axis;
 use crate::kernel::ir::{Accumulator, Nest, Place, Stage};
+
+/// An element of a row, in the order in which they go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Its number along the vector axis.
+    pub element: i64,
+    /// Whether it may be the first of a lane that has no identity to start from.
+    pub starts: bool,
+}
+
+/// The elements of a row one after another.
+pub(super) fn in_order(stage: &Stage) -> Vec<Visit> {
+    (0..stage.vector.extent).map(|element| Visit { element, starts: true }).collect()
+}
 
 /// What a point of the parallel space has to itself.
 struct Point {
@@ -10,7 +24,8 @@ struct Point {
     results: Vec<Option<u64>>,
 }
 
-pub(super) fn run(nest: &Nest, memory: &mut Memory) -> Step<()> {
+pub(super) fn run(nest: &Nest, memory: &mut Memory, rows: &dyn Fn(&Stage) -> Vec<Visit>) -> Step<()> {
+    let orders: Vec<Vec<Visit>> = nest.stages.iter().map(rows).collect();
     let of_place = |a: &Accumulator| match &a.place {
         Place::Lanes { results } => results.iter().copied().max().map_or(0, |r| r as usize + 1),
         Place::Row { .. } => 0,
@@ -21,7 +36,7 @@ pub(super) fn run(nest: &Nest, memory: &mut Memory) -> Step<()> {
         // A worker's row buffers hold anything when a point begins.
         let rows = nest.rows.iter().map(|r| vec![None; usize::try_from(r.elements).unwrap_or(0)]).collect();
         let mut point = Point { rows, results: vec![None; results] };
-        nest.stages.iter().try_for_each(|stage| run_stage(stage, axes, &mut point, memory))
+        nest.stages.iter().zip(&orders).try_for_each(|(stage, order)| run_stage(stage, axes, &mut point, memory, order))
     })
 }
 
@@ -35,7 +50,7 @@ enum Running {
     Row,
 }
 
-fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mut Memory) -> Step<()> {
+fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mut Memory, row: &[Visit]) -> Step<()> {
     let body = &stage.body;
     let mut running = Vec::new();
     let combiners: Vec<Formula<'_>> = stage.accumulators.iter().map(|a| Formula::new(&a.combine, &a.roots)).collect();
@@ -50,11 +65,12 @@ fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mu
     }
     let order = needed(body, stage.roots());
     let mut values = vec![None; body.nodes().len()];
-    let mut loops = stage.sequential.clone();
-    loops.push(stage.vector);
-    for_each_point(&loops, &mut axes.to_vec(), &mut |axes| {
-        let at = axes.last().map_or(0, |(_, v)| usize::try_from(*v).unwrap_or(0));
-        let here = Frame { axes: axes.clone(), args: &[], rows: &point.rows, at, results: &point.results };
+    let mut element = |axes: &mut Axes, visit: &Visit| {
+        let at = usize::try_from(visit.element).map_err(|_| format!("no element {}", visit.element))?;
+        memory.spend()?;
+        let mut axes = axes.clone();
+        axes.push((stage.vector.axis, visit.element));
+        let here = Frame { axes, args: &[], rows: &point.rows, at, results: &point.results };
         here.evaluate(body, &order, memory, &mut values)?;
         for s in &stage.stores {
             memory.store(s.buffer, s.mem, here.index(&s.index, &values)?, value(&values, s.value)?)?;
@@ -64,10 +80,11 @@ fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mu
         }
         for ((a, combine), (running, _)) in stage.accumulators.iter().zip(&combiners).zip(&mut running) {
             let new: Vec<u64> = a.values.iter().map(|&n| value(&values, n)).collect::<Step<_>>()?;
-            accumulate(a, combine, running, new, at, point, memory)?;
+            accumulate(a, combine, running, new, visit, point, memory)?;
         }
         Ok(())
-    })?;
+    };
+    for_each_point(&stage.sequential, &mut axes.to_vec(), &mut |axes| row.iter().try_for_each(|v| element(axes, v)))?;
     for ((a, combine), (running, init)) in stage.accumulators.iter().zip(&combiners).zip(running) {
         if let Place::Lanes { results } = &a.place {
             for (&r, v) in results.iter().zip(fold(a, combine, running, &init, memory)?) {
@@ -117,10 +134,11 @@ fn accumulate(
     combine: &Formula<'_>,
     running: &mut Running,
     new: Vec<u64>,
-    at: usize,
+    visit: &Visit,
     point: &mut Point,
     memory: &Memory,
 ) -> Step<()> {
+    let at = visit.element as usize;
     match running {
         Running::Chain(state) => *state = combined(combine, state, &new, memory)?,
         Running::Lanes(lanes) => {
@@ -128,7 +146,8 @@ fn accumulate(
             let lane = lanes.get_mut(at % width).ok_or_else(|| format!("no lane for element {at}"))?;
             *lane = Some(match lane {
                 Some(old) => combined(combine, old, &new, memory)?,
-                None => new,
+                None if visit.starts => new,
+                None => return Err(format!("element {at} is the first of its lane, but starts none")),
             });
         }
         Running::Row => {

@@ -5,9 +5,10 @@
 //! the plain form is a direct call with tables of pointers on the stack and needs no context; only where a context offers
 //! the service for custom calls does it go there, for closures have no address.
 
-use super::driver::{Driver, copy, self_table, signature};
-use super::lanes::flags;
+use super::Driver;
 use super::parts::Counter;
+use crate::codegen::clif::{copy, signature, table_of};
+use crate::codegen::lanes::flags;
 use crate::error::{Error, Result};
 use crate::kernel::ir::{Callee, HostCall, Phase};
 use crate::memory::schedule::{KernelId, Schedule};
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 
 /// What the calls of a schedule need.
 #[derive(Default)]
-pub(super) struct Calls {
+pub struct Calls {
     /// The words of each call; they follow the constants in the list of data objects.
     pub words: Vec<Vec<i64>>,
     /// Which words belong to a kernel.
@@ -147,7 +148,7 @@ impl Driver<'_, '_> {
     }
 
     fn service_at(&mut self, kernel: KernelId, callee: Value, function: Value, buffers: &[Value]) -> Result<()> {
-        let table = self_table(&mut self.b, buffers);
+        let table = table_of(&mut self.b, buffers);
         let words = self.around.calls.words_of.get(&kernel).copied();
         let words = words.ok_or_else(|| Error::Internal(format!("{kernel} has no words")))?;
         let words = self.data(self.around.schedule.constants.len() as u32 + words);
@@ -206,7 +207,7 @@ impl Driver<'_, '_> {
         let mut leaves = buffers.iter().copied();
         let operands: Vec<Value> = d.operands.iter().map(|s| self.tuple_table(s, &mut leaves)).collect();
         let out = self.tuple_table(&d.result, &mut leaves);
-        let operands = self_table(&mut self.b, &operands);
+        let operands = table_of(&mut self.b, &operands);
         self.b.ins().call(function, &[out, operands]);
         self.b.ins().jump(after, &[]);
         self.b.switch_to_block(after);
@@ -219,7 +220,7 @@ impl Driver<'_, '_> {
         match shape {
             Shape::Tuple(elements) => {
                 let pointers: Vec<Value> = elements.iter().map(|e| self.tuple_table(e, leaves)).collect();
-                self_table(&mut self.b, &pointers)
+                table_of(&mut self.b, &pointers)
             }
             Shape::Array(_) | Shape::Buffer(_) => match leaves.next() {
                 Some(leaf) => leaf,

@@ -11,10 +11,11 @@
 //! these. Their status is 0 or ends the run. A long run of copies is one item: a table in constant data, and a call of
 //! the [`copier`].
 
-use super::driver::{Around, Driver, PhaseCode, import_function, signature};
-use super::flow::{Flow, enter};
-use super::lanes::flags;
-use super::target::Target;
+use super::{Around, Driver, PhaseCode};
+use crate::codegen::clif::{import_function, signature};
+use crate::codegen::flow::{Flow, enter};
+use crate::codegen::lanes::flags;
+use crate::codegen::target::Target;
 use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
 use crate::memory::schedule::{BlockId, Copy, LeafPlace, Location, Step};
@@ -40,7 +41,7 @@ const NODES: usize = 8;
 
 /// The functions and tables that a driver is made of besides the entry.
 #[derive(Default)]
-pub(super) struct Parts {
+pub struct Parts {
     /// The number of the first function.
     first_function: u32,
     /// The number of the first table among the data objects.

@@ -10,10 +10,11 @@
 //! ([`Argument`]) and hands the program's one *task function* to the service, which calls it for each task; that function
 //! works out the points of its task and its worker's scratch, and calls the phase.
 
-use super::driver::{Driver, import_function, signature};
-use super::flow::enter;
-use super::lanes::flags;
-use super::target::Target;
+use super::Driver;
+use crate::codegen::clif::{import_function, signature};
+use crate::codegen::flow::enter;
+use crate::codegen::lanes::flags;
+use crate::codegen::target::Target;
 use crate::kernel::ir::{Contraction, Nest};
 use crate::kernel::sort::Sort;
 use crate::object::namespace;
@@ -34,9 +35,19 @@ const SORTED_ELEMENT: u64 = 8;
 /// A phase is cut into at most this many tasks.
 const MAX_TASKS: i64 = 64;
 
+/// The elements that a nest computes, those of its folds counted too.
+pub fn work(nest: &Nest) -> i64 {
+    let per_point: i64 = nest
+        .stages
+        .iter()
+        .map(|s| s.sequential.iter().map(|l| l.extent).product::<i64>().saturating_mul(s.vector.extent))
+        .fold(0, i64::saturating_add);
+    nest.points().saturating_mul(per_point)
+}
+
 /// How a phase is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tasks {
+pub struct Tasks {
     /// How many tasks.
     count: i64,
     /// Points of each, but perhaps fewer of the last.
@@ -53,18 +64,18 @@ impl Tasks {
     }
 
     /// The tasks of a nest, `None` where it is not worth splitting.
-    pub(super) fn of_nest(nest: &Nest, grain: u64) -> Option<Tasks> {
-        Tasks::of(nest.points(), super::driver::work(nest) as u64, grain)
+    pub fn of_nest(nest: &Nest, grain: u64) -> Option<Tasks> {
+        Tasks::of(nest.points(), work(nest) as u64, grain)
     }
 
     /// The tasks of the rows of a sort.
-    pub(super) fn of_sort(sort: &Sort, grain: u64) -> Option<Tasks> {
+    pub fn of_sort(sort: &Sort, grain: u64) -> Option<Tasks> {
         let elements = sort.points().saturating_mul(sort.row.extent) as u64;
         Tasks::of(sort.points(), elements.saturating_mul(SORTED_ELEMENT), grain)
     }
 
     /// The tasks of a contraction that has so many points.
-    pub(super) fn of_contraction(c: &Contraction, points: i64, grain: u64) -> Option<Tasks> {
+    pub fn of_contraction(c: &Contraction, points: i64, grain: u64) -> Option<Tasks> {
         let loops = c.batch.iter().chain([&c.m, &c.n, &c.k]);
         let products = loops.fold(1u64, |n, l| n.saturating_mul(l.extent as u64));
         Tasks::of(points, products / PRODUCTS_PER_ELEMENT, grain)
@@ -93,7 +104,7 @@ fn task_signature() -> Signature {
 }
 
 /// The task function: `fn(arg: *mut Argument, task: i64, worker: i64) -> i32`.
-pub(super) fn task_function(index: u32, per_worker: u64, target: &Target) -> Function {
+pub fn task_function(index: u32, per_worker: u64, target: &Target) -> Function {
     let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), task_signature());
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);

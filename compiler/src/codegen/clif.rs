@@ -1,0 +1,77 @@
+//! What every function that calls others is made with: signatures, references, tables and copies.
+
+use super::lanes::flags;
+use crate::object::namespace;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, SigRef, Signature, StackSlotData,
+    StackSlotKind, UserExternalName, Value, types,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::FunctionBuilder;
+
+/// The signature of a function of the program's own: so many pointers and numbers, and a status where it `returns` one.
+pub(super) fn signature(parameters: usize, returns: bool) -> Signature {
+    let mut s = Signature::new(CallConv::SystemV);
+    s.params = vec![AbiParam::new(types::I64); parameters];
+    if returns {
+        s.returns = vec![AbiParam::new(types::I32)];
+    }
+    s
+}
+
+/// A reference to another function of the program.
+pub(super) fn import_function(func: &mut Function, index: u32, signature: SigRef) -> FuncRef {
+    let name = UserExternalName { namespace: namespace::FUNCTION, index };
+    let name = func.declare_imported_user_function(name);
+    let name = ExternalName::user(name);
+    func.import_function(ExtFuncData { name, signature, colocated: true, patchable: false })
+}
+
+/// Pointers in a table on the stack.
+pub(super) fn table_of(b: &mut FunctionBuilder<'_>, pointers: &[Value]) -> Value {
+    let size = 8 * pointers.len().max(1) as u32;
+    let slot = b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+    for (i, &p) in pointers.iter().enumerate() {
+        b.ins().stack_store(types::I64, p, slot, 8 * i as i32);
+    }
+    b.ins().stack_addr(types::I64, slot, 0)
+}
+
+/// Copies bytes: short runs straight, long ones in a loop of 64 bytes.
+pub(super) fn copy(b: &mut FunctionBuilder<'_>, from: Value, to: Value, bytes: u64) {
+    const STEP: u64 = 64;
+    let f = flags();
+    let whole = if bytes > 4 * STEP { bytes / STEP * STEP } else { 0 };
+    if whole > 0 {
+        let (head, after) = (b.create_block(), b.create_block());
+        let i = b.declare_var(types::I64);
+        let zero = b.ins().iconst(types::I64, 0);
+        b.def_var(i, zero);
+        b.ins().jump(head, &[]);
+        b.switch_to_block(head);
+        let now = b.use_var(i);
+        let (source, target) = (b.ins().iadd(from, now), b.ins().iadd(to, now));
+        let words: Vec<Value> = (0..8).map(|k| b.ins().load(types::I64, f, source, 8 * k)).collect();
+        for (k, w) in words.into_iter().enumerate() {
+            b.ins().store(f, w, target, 8 * k as i32);
+        }
+        let next = b.ins().iadd_imm_s(now, STEP as i64);
+        b.def_var(i, next);
+        let more = b.ins().icmp_imm_u(IntCC::UnsignedLessThan, next, whole as i64);
+        b.ins().brif(more, head, &[], after, &[]);
+        b.seal_block(head);
+        b.switch_to_block(after);
+        b.seal_block(after);
+    }
+    let (from, to) = (b.ins().iadd_imm_s(from, whole as i64), b.ins().iadd_imm_s(to, whole as i64));
+    let mut at = 0;
+    let rest = bytes - whole;
+    for (ty, size) in [(types::I64, 8), (types::I32, 4), (types::I16, 2), (types::I8, 1)] {
+        while rest - at >= size {
+            let v = b.ins().load(ty, f, from, at as i32);
+            b.ins().store(f, v, to, at as i32);
+            at += size;
+        }
+    }
+}

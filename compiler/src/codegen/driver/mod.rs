@@ -1,0 +1,330 @@
+//! The driver: the function that a caller calls, with native branches and a call for each phase.
+//!
+//! **Problem.** A schedule is control flow around kernels, copies, library services and functions outside the object; values lie
+//! where the assignment says.
+//!
+//! **Invariant.** Nothing is decided here that the schedule does not say. A pointer is loaded where it is used, unless there
+//! are few of them.
+//!
+//! **Algorithm.** Steps become blocks of CLIF in the order of the schedule; [`parts`] cuts what is long into functions, [`calls`]
+//! reaches services and functions outside, [`parallel`] hands a phase's tasks to the context's workers.
+
+mod calls;
+mod parallel;
+mod parts;
+
+pub(super) use calls::Calls;
+pub use parallel::DEFAULT_GRAIN;
+pub(super) use parallel::{Tasks, task_function, work};
+pub(super) use parts::Parts;
+
+use super::clif::{copy, import_function, signature, table_of};
+use super::flow::enter;
+use super::lanes::flags;
+use super::phase::emit_phase;
+use super::target::Target;
+use crate::error::{Error, Result};
+use crate::kernel::ir::Phase;
+use crate::memory::schedule::{Assignment, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
+use crate::object::namespace;
+use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, StackSlot, UserExternalName, UserFuncName, Value,
+    types,
+};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use parts::{Counter, PARAMETERS};
+use std::collections::{HashMap, HashSet};
+
+/// Where a phase's code is.
+pub(super) enum PhaseCode {
+    /// Part of the driver.
+    Inline,
+    /// Its function, its points, and how they are cut into tasks.
+    Function(u32, i64, Option<Tasks>),
+}
+
+/// What a driver is made from.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) schedule: &'a Schedule,
+    pub(super) assignment: &'a Assignment,
+    pub(super) phases: &'a HashMap<(KernelId, usize), PhaseCode>,
+    pub(super) target: &'a Target,
+    pub(super) calls: &'a Calls,
+    /// The task function, where some phase is cut into tasks.
+    pub(super) task: Option<u32>,
+    /// The function that copies large arrays, where the machine has a better one than a loop.
+    pub(super) copier: Option<u32>,
+    /// The parameters and results that callers may make one.
+    pub(super) donated: &'a HashSet<(u32, u32)>,
+}
+
+/// The caller's pointers to parameters or results.
+pub(super) struct Pointers<'a> {
+    /// The table.
+    pub(super) base: Value,
+    /// Where each lies among them; each in its own place where there is none.
+    places: &'a [LeafPlace],
+    /// Those that have been loaded: all, or none.
+    loaded: Vec<Value>,
+}
+
+/// Copies of so many bytes and more are those of the machine's own instruction, which does not read what it overwrites.
+const LARGE_COPY: u64 = 1 << 16;
+
+/// Whether some copy of a schedule is large.
+pub(super) fn copies_much(assignment: &Assignment) -> bool {
+    let mut copies = assignment.copies.values().flat_map(|c| c.before.iter().flatten().chain(&c.at_end));
+    copies.any(|c| c.bytes >= LARGE_COPY)
+}
+
+/// More pointers than this are not loaded at the driver's start, but each where it is used.
+const MOST_LOADED: usize = 64;
+
+impl<'a> Pointers<'a> {
+    fn new(b: &mut FunctionBuilder<'_>, base: Value, places: &'a [LeafPlace], load: usize) -> Self {
+        let mut pointers = Pointers { base, places, loaded: Vec::new() };
+        let loaded = (0..load as u32).map(|n| pointers.load(b, n)).collect();
+        pointers.loaded = loaded;
+        pointers
+    }
+
+    /// Where number `n` lies: in which of the caller's buffers, and how far in.
+    pub(super) fn place(&self, n: u32) -> LeafPlace {
+        self.places.get(n as usize).copied().unwrap_or(LeafPlace { leaf: n, offset: 0 })
+    }
+
+    fn load(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
+        let place = self.place(n);
+        let start = b.ins().load(types::I64, flags(), self.base, 8 * place.leaf as i32);
+        if place.offset == 0 { start } else { b.ins().iadd_imm_s(start, place.offset as i64) }
+    }
+
+    fn get(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
+        self.loaded.get(n as usize).copied().unwrap_or_else(|| self.load(b, n))
+    }
+}
+
+/// The driver, or a part of it, while it is made.
+pub(super) struct Driver<'a, 'b> {
+    pub(super) b: FunctionBuilder<'b>,
+    pub(super) around: Around<'a>,
+    pub(super) parts: &'b mut Parts,
+    pub(super) parameters: Pointers<'a>,
+    pub(super) results: Pointers<'a>,
+    pub(super) workspace: Value,
+    pub(super) context: Value,
+    functions: HashMap<u32, FuncRef>,
+    /// The counter of the random number generator, where the program has one.
+    counter: Option<Counter>,
+    /// What a task is told.
+    pub(super) argument: Option<StackSlot>,
+}
+
+impl<'a> Driver<'a, '_> {
+    /// The entry; the parts that it calls are added to `parts`.
+    pub(super) fn entry(around: Around<'a>, parts: &mut Parts) -> Result<Function> {
+        let block = around.schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
+        Driver::make(around, parts, false, &mut |driver| {
+            driver.prologue();
+            driver.block(block)
+        })
+    }
+
+    /// A function that does what `body` emits, and returns 0: the entry, or a part of it.
+    pub(super) fn make(
+        around: Around<'a>,
+        parts: &mut Parts,
+        is_part: bool,
+        body: &mut dyn FnMut(&mut Driver<'_, '_>) -> Result<()>,
+    ) -> Result<Function> {
+        let own = signature(if is_part { PARAMETERS } else { PARAMETERS - 1 }, true);
+        let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, 0), own);
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut function, &mut context);
+        let values = enter(&mut b);
+        let [parameters, results, workspace, context] = [0, 1, 2, 3].map(|i| values[i]);
+        let schedule = around.schedule;
+        let at_start = |n: usize| if is_part || n > MOST_LOADED { 0 } else { n };
+        let (p, r) = (at_start(schedule.parameters.len()), at_start(schedule.results.len()));
+        let parameters = Pointers::new(&mut b, parameters, &schedule.parameter_places, p);
+        let results = Pointers::new(&mut b, results, &schedule.result_places, r);
+        let counter = values.get(PARAMETERS - 1).filter(|_| around.calls.random).map(|&at| Counter::Pointer(at));
+        let functions = HashMap::new();
+        let argument = None;
+        let mut driver =
+            Driver { b, around, parts, parameters, results, workspace, context, functions, counter, argument };
+        body(&mut driver)?;
+        let ok = driver.b.ins().iconst(types::I32, 0);
+        driver.b.ins().return_(&[ok]);
+        driver.b.finalize(around.target.isa.frontend_config());
+        Ok(function)
+    }
+}
+
+impl Driver<'_, '_> {
+    fn location(&self, v: ValueId) -> Result<Location> {
+        self.around.assignment.locations[v].ok_or_else(|| Error::Internal(format!("{v} has no location")))
+    }
+
+    fn address(&mut self, location: Location) -> Value {
+        match location {
+            Location::Parameter(n) => self.parameters.get(&mut self.b, n),
+            Location::Result(n) => self.results.get(&mut self.b, n),
+            Location::Workspace(0) => self.workspace,
+            Location::Workspace(offset) => self.b.ins().iadd_imm_s(self.workspace, offset as i64),
+            Location::Constant(c) => self.data(c.as_u32()),
+        }
+    }
+
+    /// The address of a data object.
+    pub(super) fn data(&mut self, index: u32) -> Value {
+        let name = UserExternalName { namespace: namespace::DATA, index };
+        let name = self.b.func.declare_imported_user_function(name);
+        let global = self.b.func.create_global_value(GlobalValueData::Symbol {
+            name: ExternalName::user(name),
+            offset: 0.into(),
+            colocated: true,
+            tls: false,
+        });
+        self.b.ins().symbol_value(types::I64, global)
+    }
+
+    pub(super) fn copy(&mut self, c: &Copy) {
+        let (from, to) = (self.address(c.from), self.address(c.to));
+        if !self.may_be_one(c) {
+            self.copy_bytes(from, to, c.bytes);
+            return;
+        }
+        let (distinct, after) = (self.b.create_block(), self.b.create_block());
+        let same = self.b.ins().icmp(IntCC::Equal, from, to);
+        self.b.ins().brif(same, after, &[], distinct, &[]);
+        self.b.switch_to_block(distinct);
+        self.b.seal_block(distinct);
+        self.copy_bytes(from, to, c.bytes);
+        self.b.ins().jump(after, &[]);
+        self.b.switch_to_block(after);
+        self.b.seal_block(after);
+    }
+
+    fn copy_bytes(&mut self, from: Value, to: Value, bytes: u64) {
+        match self.around.copier {
+            Some(index) if bytes >= LARGE_COPY => {
+                let signature = self.b.import_signature(signature(3, false));
+                let f = import_function(self.b.func, index, signature);
+                let bytes = self.b.ins().iconst(types::I64, bytes as i64);
+                self.b.ins().call(f, &[to, from, bytes]);
+            }
+            _ => copy(&mut self.b, from, to, bytes),
+        }
+    }
+
+    /// Whether the caller may have made the two sides of a copy one.
+    fn may_be_one(&self, c: &Copy) -> bool {
+        let (Location::Parameter(p), Location::Result(r)) = (c.from, c.to) else { return false };
+        self.around.donated.contains(&(p, r))
+    }
+
+    pub(super) fn step(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Kernel { kernel, buffers } => self.kernel(*kernel, buffers),
+            Step::While { condition, condition_result, body, .. } => {
+                let (head, inner, after) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+                self.b.ins().jump(head, &[]);
+                self.b.switch_to_block(head);
+                self.block(*condition)?;
+                let at = self.location(*condition_result)?;
+                let at = self.address(at);
+                let more = self.b.ins().load(types::I8, flags(), at, 0);
+                self.b.ins().brif(more, inner, &[], after, &[]);
+                self.b.switch_to_block(inner);
+                self.b.seal_block(inner);
+                self.block(*body)?;
+                self.b.ins().jump(head, &[]);
+                self.b.seal_block(head);
+                self.b.switch_to_block(after);
+                self.b.seal_block(after);
+                Ok(())
+            }
+            Step::Conditional { index, is_pred, branches, .. } => {
+                let at = self.location(*index)?;
+                let at = self.address(at);
+                let ty = if *is_pred { types::I8 } else { types::I32 };
+                let index = self.b.ins().load(ty, flags(), at, 0);
+                let after = self.b.create_block();
+                for (n, (branch, _)) in branches.iter().enumerate() {
+                    if n + 1 == branches.len() {
+                        self.block(*branch)?;
+                        self.b.ins().jump(after, &[]);
+                        break;
+                    }
+                    let (mine, next) = (self.b.create_block(), self.b.create_block());
+                    let taken = if *is_pred {
+                        self.b.ins().icmp_imm_s(IntCC::NotEqual, index, 0)
+                    } else {
+                        self.b.ins().icmp_imm_s(IntCC::Equal, index, n as i64)
+                    };
+                    self.b.ins().brif(taken, mine, &[], next, &[]);
+                    self.b.switch_to_block(mine);
+                    self.b.seal_block(mine);
+                    self.block(*branch)?;
+                    self.b.ins().jump(after, &[]);
+                    self.b.switch_to_block(next);
+                    self.b.seal_block(next);
+                }
+                self.b.switch_to_block(after);
+                self.b.seal_block(after);
+                Ok(())
+            }
+        }
+    }
+
+    fn kernel(&mut self, id: KernelId, buffers: &[ValueId]) -> Result<()> {
+        let schedule = self.around.schedule;
+        let kernel = &schedule.kernels[id];
+        let mut bases = Vec::new();
+        for &v in buffers {
+            let at = self.location(v)?;
+            bases.push(self.address(at));
+        }
+        // Row buffers lie behind the values.
+        let fixed = self.around.assignment.workspace.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
+        let scratch = self.b.ins().iadd_imm_s(self.workspace, fixed as i64);
+        let mut arguments = None;
+        for (p, phase) in kernel.phases.iter().enumerate() {
+            match phase {
+                Phase::Call(call) => {
+                    self.call(id, call, &bases)?;
+                    continue;
+                }
+                Phase::RandomState { delta } => {
+                    self.random_state(*delta, &bases);
+                    continue;
+                }
+                _ => {}
+            }
+            if let Some(&PhaseCode::Function(index, points, tasks)) = self.around.phases.get(&(id, p)) {
+                let arguments = *arguments.get_or_insert_with(|| table_of(&mut self.b, &bases));
+                self.run_phase(index, arguments, scratch, points, tasks);
+                continue;
+            }
+            let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
+            let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
+            emit_phase(&mut self.b, self.around.target, phase, &bases, (begin, end), scratch, None)?;
+        }
+        Ok(())
+    }
+
+    /// A reference to a phase's function.
+    pub(super) fn function(&mut self, index: u32) -> FuncRef {
+        if let Some(&f) = self.functions.get(&index) {
+            return f;
+        }
+        let signature = self.b.func.import_signature(signature(5, false));
+        let f = import_function(self.b.func, index, signature);
+        self.functions.insert(index, f);
+        f
+    }
+}

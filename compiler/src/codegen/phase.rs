@@ -1,0 +1,64 @@
+//! The function of a phase, and what stands in it.
+
+use super::clif::signature;
+use super::fault::Faults;
+use super::flow::enter;
+use super::lanes::{Lanes, flags};
+use super::nest::{NestEmitter, WideRows};
+use super::registers::emit_loop;
+use super::sort;
+use super::target::Target;
+use crate::error::{Error, Result};
+use crate::kernel::ir::{Kernel, Phase};
+use crate::object::namespace;
+use cranelift_codegen::ir::{Function, InstBuilder, UserFuncName, Value, types};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use std::collections::HashMap;
+
+/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
+pub(super) fn phase_function(
+    index: u32,
+    kernel: &Kernel,
+    phase: &Phase,
+    target: &Target,
+    wide: Option<&mut WideRows>,
+) -> Result<Function> {
+    let mut function =
+        Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(5, false));
+    let mut context = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut function, &mut context);
+    let values = enter(&mut b);
+    let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
+    let bases: Vec<Value> =
+        (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
+    emit_phase(&mut b, target, phase, &bases, (begin, end), scratch, wide)?;
+    b.ins().return_(&[]);
+    b.finalize(target.isa.frontend_config());
+    Ok(function)
+}
+
+/// The loops of a phase, where they belong: its own function or the driver. `begin` and `end` are of its parallel space.
+pub(super) fn emit_phase(
+    b: &mut FunctionBuilder<'_>,
+    target: &Target,
+    phase: &Phase,
+    bases: &[Value],
+    (begin, end): (Value, Value),
+    scratch: Value,
+    wide: Option<&mut WideRows>,
+) -> Result<()> {
+    let faults = Faults::default();
+    let mut lanes = Lanes { b, target, faults: &faults };
+    match phase {
+        Phase::Nest(nest) => {
+            let (axes, results) = (HashMap::new(), HashMap::new());
+            NestEmitter { lanes, bases, scratch, axes, results, nest, wide }.run(begin, end);
+        }
+        Phase::Registers(l) => emit_loop(&mut lanes, l, bases),
+        Phase::Sort(s) => sort::emit(lanes, s, bases, (begin, end), scratch),
+        Phase::Contraction(_) | Phase::Call(_) | Phase::RandomState { .. } => {
+            return Err(Error::Internal("a phase that is no loop nest reached the emitter of nests".into()));
+        }
+    }
+    faults.check()
+}

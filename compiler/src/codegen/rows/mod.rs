@@ -1,0 +1,334 @@
+//! The row loop of a stage, as a plan: what is computed once, where the elements of each access lie, how reductions run, and in
+//! which turns the row goes by. Nothing here knows of registers or instructions; both emitters ([`nest`](super::nest) in 128
+//! bits, [`wide`](super::wide) in 256) follow the same plan.
+//!
+//! **Problem.** An emitter that finds out while it emits what varies, what is contiguous and which lane an element belongs to
+//! cannot be checked but by its results, and a second emitter finds it out differently.
+//!
+//! **Invariant.** The segments of a plan are the row, each element once and in order. A reduction puts element `k` into lane
+//! `k mod W`, whatever the segment, and the first element of a lane without an identity starts it. An access that walks gives, by
+//! the forms of its indices, what its index gives. [`verify`](RowLoop::verify) proves this for every plan, in release builds too.
+//!
+//! **Algorithm.** What varies along the axis is found from loads and indices downwards. An access walks where its loaded
+//! offsets do not vary and its index is linear in the axis. Reductions without a split are chains; short rows keep a scalar an
+//! element. Where reductions have lanes, a turn is all of them; else as many blocks as hide the loop's own work.
+
+#[cfg(test)]
+mod tests;
+mod text;
+mod verify;
+
+pub use text::describe;
+
+use crate::kernel::body::{Mem, NodeId, Op};
+use crate::kernel::index::{Axis, Ix};
+use crate::kernel::ir::{Accumulator, Place, Stage, Store};
+use std::collections::BTreeMap;
+
+/// Elements of a block: a 128-bit register of 32-bit lanes, two of 64-bit lanes.
+pub const BLOCK: i64 = 4;
+
+/// How the elements of an access follow each other along the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// Side by side.
+    Contiguous,
+    /// Side by side, backwards.
+    Reversed,
+    /// So many elements from one to the next; 0 is always the same.
+    Strided(i64),
+    /// Each at an index of its own.
+    Gathered,
+}
+
+impl Walk {
+    fn of(stride: Option<i64>) -> Walk {
+        match stride {
+            Some(1) => Walk::Contiguous,
+            Some(-1) => Walk::Reversed,
+            Some(stride) => Walk::Strided(stride),
+            None => Walk::Gathered,
+        }
+    }
+
+    /// Elements from one to the next, where that is the same everywhere.
+    pub fn stride(self) -> Option<i64> {
+        match self {
+            Walk::Contiguous => Some(1),
+            Walk::Reversed => Some(-1),
+            Walk::Strided(stride) => Some(stride),
+            Walk::Gathered => None,
+        }
+    }
+}
+
+/// A load or a store that happens for each element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The buffer.
+    pub buffer: u32,
+    /// Memory form.
+    pub mem: Mem,
+    /// How elements follow each other.
+    pub walk: Walk,
+    /// Where the row's first element lies; of a gathered access, where each does.
+    pub start: Ix,
+}
+
+/// How a reduction runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One for each element, in row buffers.
+    Row,
+    /// So many blocks of lanes.
+    Blocks(i64),
+    /// Fewer than two blocks of elements: a scalar each, folded by the same tree.
+    Few,
+    /// One after another, from the initial value.
+    Chain,
+}
+
+impl Mode {
+    fn of(stage: &Stage, a: &Accumulator) -> Mode {
+        let n = stage.vector.extent;
+        if matches!(a.place, Place::Row { .. }) {
+            return Mode::Row;
+        }
+        // Lanes start from the identity, or from the first elements where those fill every lane just once.
+        let whole = a.identity.is_some() || (stage.sequential.is_empty() && n >= a.lane_count());
+        match () {
+            () if !a.splits || !whole => Mode::Chain,
+            () if n < 2 * BLOCK => Mode::Few,
+            () => Mode::Blocks((n.min(a.lane_count()) as usize).div_ceil(BLOCK as usize) as i64),
+        }
+    }
+}
+
+/// What a turn of a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Whole registers of 256 bits, where a function for them is called.
+    Wide,
+    /// Blocks of [`BLOCK`] elements.
+    Blocks,
+    /// Single elements.
+    Singles,
+}
+
+/// A part of the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The first element.
+    pub begin: i64,
+    /// The element behind the last.
+    pub end: i64,
+    /// Elements of a turn.
+    pub turn: i64,
+    /// What a turn is.
+    pub form: Form,
+    /// Whether lanes without an identity have their first element here. Such a segment is one turn.
+    pub starts: bool,
+}
+
+/// The row loop of a stage.
+#[derive(Clone, Debug)]
+pub struct RowLoop<'k> {
+    /// The stage.
+    pub stage: &'k Stage,
+    /// The axes that a turn runs along.
+    axes: Vec<Axis>,
+    /// Nodes that something stored or folded needs.
+    needed: Vec<bool>,
+    /// Nodes that differ along the row.
+    varies: Vec<bool>,
+    /// Loads that happen for each element, by node.
+    pub loads: BTreeMap<NodeId, Access>,
+    /// Stores by number; `None` for one that happens once for the row.
+    pub stores: Vec<Option<Access>>,
+    /// How each reduction runs.
+    pub modes: Vec<Mode>,
+}
+
+impl<'k> RowLoop<'k> {
+    /// The plan of a stage along its vector axis.
+    pub fn new(stage: &'k Stage) -> RowLoop<'k> {
+        RowLoop::along(stage, &[stage.vector.axis])
+    }
+
+    /// The plan of a stage whose other axes given run in the same turn: what differs along any of them varies, and accesses
+    /// start at the first element of all.
+    pub fn along(stage: &'k Stage, axes: &[Axis]) -> RowLoop<'k> {
+        let body = &stage.body;
+        let needed = body.needed(stage.roots());
+        let mut varies = vec![false; body.nodes().len()];
+        for (i, node) in body.nodes().iter().enumerate() {
+            let own = match &node.op {
+                Op::Load(_, _, ix) | Op::Index(ix) => {
+                    let mut any = axes.iter().any(|&a| ix.mentions(a));
+                    ix.for_each_value(&mut |n| any |= varies[n.0 as usize]);
+                    any
+                }
+                Op::Row(_) => stage.vector.extent > 1,
+                _ => false,
+            };
+            varies[i] = own || node.args.iter().any(|a| varies[a.0 as usize]);
+        }
+        let modes = stage.accumulators.iter().map(|a| Mode::of(stage, a)).collect();
+        let (loads, stores) = (BTreeMap::new(), Vec::new());
+        let mut row = RowLoop { stage, axes: axes.to_vec(), needed, varies, loads, stores, modes };
+        for id in row.varying() {
+            if let Op::Load(buffer, mem, ix) = &body.node(id).op {
+                let access = row.access(*buffer, *mem, ix);
+                row.loads.insert(id, access);
+            }
+        }
+        let along = |s: &Store| row.varies(s.value) || s.index.mentions(stage.vector.axis);
+        let store = |s| along(s).then(|| row.access(s.buffer, s.mem, &s.index));
+        row.stores = stage.stores.iter().map(store).collect();
+        row
+    }
+
+    fn access(&self, buffer: u32, mem: Mem, ix: &Ix) -> Access {
+        let walk = Walk::of(self.stride(ix, self.stage.vector.axis));
+        let start = if walk == Walk::Gathered { ix.clone() } else { self.start(ix) };
+        Access { buffer, mem, walk, start }
+    }
+
+    /// An index at the row's first element.
+    pub fn start(&self, ix: &Ix) -> Ix {
+        ix.substitute(&|axis| self.axes.contains(&axis).then(|| Ix::constant(0)))
+    }
+
+    /// The elements from one turn of an axis to the next, where that is the same everywhere.
+    pub fn stride(&self, ix: &Ix, axis: Axis) -> Option<i64> {
+        let mut uniform = true;
+        ix.for_each_value(&mut |n| uniform &= !self.varies(n));
+        if uniform { ix.stride(axis) } else { None }
+    }
+
+    /// Whether a node differs along the row.
+    pub fn varies(&self, node: NodeId) -> bool {
+        self.varies[node.0 as usize]
+    }
+
+    /// The nodes that are computed for each element, in order.
+    pub fn varying(&self) -> Vec<NodeId> {
+        self.chosen(true)
+    }
+
+    /// The nodes that are computed once for the row, in order.
+    pub fn uniform(&self) -> Vec<NodeId> {
+        self.chosen(false)
+    }
+
+    fn chosen(&self, varying: bool) -> Vec<NodeId> {
+        let both = self.needed.iter().zip(&self.varies);
+        (0..).map(NodeId).zip(both).filter(|(_, (n, v))| **n && **v == varying).map(|(id, _)| id).collect()
+    }
+
+    /// Nodes that are computed for each element, and one for the loop itself.
+    pub fn work(&self) -> i64 {
+        self.varying().len() as i64 + 1
+    }
+
+    /// Whether anything happens for each element.
+    pub fn has_elements(&self) -> bool {
+        let stage = self.stage;
+        self.stores.iter().any(Option::is_some) || !stage.row_stores.is_empty() || !stage.accumulators.is_empty()
+    }
+
+    fn in_lanes(&self) -> bool {
+        self.modes.iter().any(|m| matches!(m, Mode::Blocks(_)))
+    }
+
+    /// Whether some reduction takes one element after another.
+    pub fn chained(&self) -> bool {
+        self.modes.iter().any(|m| matches!(m, Mode::Few | Mode::Chain))
+    }
+
+    /// Elements of a turn of 256-bit code: all lanes of a reduction once, or as many blocks as hide the loop's own work.
+    pub fn wide_turn(&self) -> i64 {
+        let lanes = self.stage.lane_count();
+        if lanes > 0 {
+            return lanes;
+        }
+        let blocks = match self.work() {
+            0..=11 => 4,
+            12..=41 => 2,
+            _ => 1,
+        };
+        blocks * 2 * BLOCK
+    }
+
+    /// Elements of a turn of 128-bit code; light bodies are unrolled to hide the loop's own work.
+    fn turn(&self) -> i64 {
+        if self.in_lanes() {
+            return self.stage.lane_count();
+        }
+        let double = self.stage.body.nodes().iter().any(|n| n.lane.bits() == 64);
+        let blocks = match self.work() {
+            0..=11 if !double => 4,
+            0..=41 => 2,
+            _ => 1,
+        };
+        blocks * BLOCK
+    }
+
+    /// The segments of the row, one behind another; `wide` where whole turns of [`wide_turn`](RowLoop::wide_turn) elements are given
+    /// to 256-bit code.
+    pub fn segments(&self, wide: bool) -> Vec<Segment> {
+        let n = self.stage.vector.extent;
+        let mut row = Segments { end: n, list: Vec::new() };
+        let in_lanes = self.in_lanes();
+        // Where some reductions have lanes and others are chains, blocks are computed and the chains take their elements one
+        // by one.
+        if self.chained() && !in_lanes {
+            // A scalar an element is a variable of its own: the row is written out.
+            let turn = if self.modes.contains(&Mode::Few) { n } else { 1 };
+            row.push(n, turn, Form::Singles);
+            return row.list;
+        }
+        let turn = self.turn();
+        let starts = in_lanes && self.stage.accumulators.iter().any(|a| a.identity.is_none());
+        if starts {
+            // Where the row is shorter than a turn, its blocks start the lanes that it has.
+            row.push(n, turn.min(n / BLOCK * BLOCK), Form::Blocks);
+            row.list.truncate(1);
+            row.list.iter_mut().for_each(|s| (s.end, s.starts) = (s.begin + s.turn, true));
+        }
+        if wide {
+            row.push(n, self.wide_turn(), Form::Wide);
+        }
+        if !wide || in_lanes {
+            row.push(n, turn, Form::Blocks);
+        }
+        // What is left of lanes is written out, each element in the lane that its number says.
+        let left = n - row.done();
+        let blocks = if in_lanes { left / BLOCK * BLOCK } else { BLOCK };
+        row.push(n, blocks, Form::Blocks);
+        let singles = if in_lanes { n - row.done() } else { 1 };
+        row.push(n, singles, Form::Singles);
+        row.list
+    }
+}
+
+/// Segments while they are collected.
+struct Segments {
+    end: i64,
+    list: Vec<Segment>,
+}
+
+impl Segments {
+    fn done(&self) -> i64 {
+        self.list.last().map_or(0, |s| s.end)
+    }
+
+    /// As many whole turns as fit, up to `end`.
+    fn push(&mut self, end: i64, turn: i64, form: Form) {
+        let begin = self.done();
+        let turns = if turn > 0 { (end.min(self.end) - begin) / turn } else { 0 };
+        if turns > 0 {
+            self.list.push(Segment { begin, end: begin + turns * turn, turn, form, starts: false });
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Plans of rows written by hand: what they say, and what the checker refuses.
+
+use super::{Form, Mode, RowLoop, Segment, Walk};
+use crate::kernel::ir::{Kernel, Phase, Stage};
+use crate::kernel::parse;
+
+const COPIES: &str = "\
+kernel copies (in0: f32[100], in1: s32[100]) -> (out0: f32[100], out1: f32[200])
+  phase
+    stage vector i0 in 100
+      %0 = load in0[i0] : f32
+      %1 = load in0[99 - i0] : f32
+      %2 = load in1[i0] : i32
+      %3 = sext %2 : i64
+      %4 = load in0[(%3 in 0..=99)] : f32
+      %5 = fadd %0, %1 : f32
+      %6 = fadd %5, %4 : f32
+      store out0[i0] = %6 : f32
+      store out1[2*i0] = %5 : f32
+      store out1[2*i0 + 1] = %6 : f32
+";
+
+/// The first stage of a kernel's first phase.
+fn with_stage(text: &str, check: impl FnOnce(&Stage)) {
+    let kernels = parse::parse(text).unwrap_or_else(|e| panic!("{e:?}"));
+    let [Kernel { phases, .. }] = kernels.as_slice() else { panic!("not one kernel") };
+    let Some(Phase::Nest(nest)) = phases.first() else { panic!("no nest") };
+    check(&nest.stages[0]);
+}
+
+#[test]
+fn accesses_walk_as_their_indices_do() {
+    with_stage(COPIES, |stage| {
+        let row = RowLoop::new(stage);
+        let walks: Vec<Walk> = row.loads.values().map(|a| a.walk).collect();
+        assert_eq!(walks, [Walk::Contiguous, Walk::Reversed, Walk::Contiguous, Walk::Gathered]);
+        let stores: Vec<Option<Walk>> = row.stores.iter().map(|a| a.as_ref().map(|a| a.walk)).collect();
+        assert_eq!(stores, [Some(Walk::Contiguous), Some(Walk::Strided(2)), Some(Walk::Strided(2))]);
+        row.verify().unwrap();
+    });
+}
+
+#[test]
+fn a_plan_is_printed() {
+    with_stage(COPIES, |stage| {
+        let text = RowLoop::new(stage).to_string();
+        assert!(text.contains("  load %1: f32 of buffer 0, reversed from 99\n"), "{text}");
+        assert!(text.contains("  store 2: f32 of buffer 3, by 2 from 1\n"), "{text}");
+        assert!(text.ends_with("  0 to 96 by 32 in 256 bits\n  96 to 100 by 4 in blocks\n"), "{text}");
+    });
+}
+
+fn sum(n: i64, identity: &str) -> String {
+    format!(
+        "\
+kernel sum (in0: f32[{n}]) -> (out0: f32[1])
+  phase
+    stage vector i0 in {n}
+      %0 = load in0[i0] : f32
+      fold r0 of %0 over i0, init -0.0{identity}
+        with (a0: f32, x0: f32)
+          %1 = fadd a0, x0 : f32
+          yield %1
+    stage
+      store out0[0] = r0 : f32
+"
+    )
+}
+
+fn segment(begin: i64, end: i64, turn: i64, form: Form, starts: bool) -> Segment {
+    Segment { begin, end, turn, form, starts }
+}
+
+#[test]
+fn lanes_are_turns_and_tails_are_written_out() {
+    with_stage(&sum(103, ", identity -0.0"), |stage| {
+        let row = RowLoop::new(stage);
+        assert_eq!(row.modes, [Mode::Blocks(8)]);
+        let tail = [segment(96, 100, 4, Form::Blocks, false), segment(100, 103, 3, Form::Singles, false)];
+        assert_eq!(row.segments(true), [&[segment(0, 96, 32, Form::Wide, false)], &tail[..]].concat());
+        assert_eq!(row.segments(false), [&[segment(0, 96, 32, Form::Blocks, false)], &tail[..]].concat());
+        row.verify().unwrap();
+    });
+    with_stage(&sum(103, ""), |stage| {
+        let row = RowLoop::new(stage);
+        assert_eq!(row.segments(true)[0], segment(0, 32, 32, Form::Blocks, true), "the first elements start lanes");
+        assert_eq!(row.segments(true)[1], segment(32, 96, 32, Form::Wide, false));
+        row.verify().unwrap();
+    });
+    with_stage(&sum(7, ", identity -0.0"), |stage| {
+        let row = RowLoop::new(stage);
+        assert_eq!(
+            (row.modes.as_slice(), row.segments(false)),
+            (&[Mode::Few][..], vec![segment(0, 7, 7, Form::Singles, false)])
+        );
+    });
+}
+
+#[test]
+fn broken_plans_are_refused() {
+    with_stage(&sum(103, ""), |stage| {
+        let row = RowLoop::new(stage);
+        let plan = row.segments(true);
+        let refused = |what: &str, change: &dyn Fn(&mut Vec<Segment>)| {
+            let mut broken = plan.clone();
+            change(&mut broken);
+            let fault = row.check_segments(&broken, true).expect_err(what);
+            assert!(fault.contains(what), "{fault}");
+        };
+        row.check_segments(&plan, true).unwrap();
+        refused("end at", &|s| s.truncate(2));
+        refused("does not follow", &|s| s[1].begin -= 32);
+        refused("whole turns", &|s| s[1].turn = 24);
+        refused("other lanes", &|s| s[1].turn = 16);
+        refused("cuts a register", &|s| s[2].turn = 2);
+        refused("start 32 lanes", &|s| s[0].starts = false);
+        assert!(row.check_segments(&plan, false).expect_err("wide").contains("no 256-bit code"));
+    });
+    with_stage(COPIES, |stage| {
+        let mut row = RowLoop::new(stage);
+        if let Some(access) = row.loads.values_mut().next() {
+            access.walk = Walk::Strided(2);
+        }
+        assert!(row.verify().expect_err("a stride").contains("walks from"), "a wrong stride");
+        let mut row = RowLoop::new(stage);
+        row.varies.fill(false);
+        assert!(row.verify().expect_err("what varies").contains("computed once"));
+    });
+}

@@ -1,0 +1,80 @@
+//! A plan as text.
+
+use super::{Access, Form, Mode, RowLoop, Segment, Walk};
+use crate::kernel::ir::{Kernel, Phase};
+use std::fmt::{self, Display, Formatter};
+
+/// The plans of the rows of kernels, named by kernel, phase and stage.
+pub fn describe<'k>(kernels: impl Iterator<Item = &'k Kernel>) -> String {
+    let mut out = String::new();
+    for kernel in kernels {
+        for (p, phase) in kernel.phases.iter().enumerate() {
+            let Phase::Nest(nest) = phase else { continue };
+            for (s, stage) in nest.stages.iter().enumerate() {
+                out += &format!("{}, phase {p}, stage {s}: {}", kernel.name, RowLoop::new(stage));
+            }
+        }
+    }
+    out
+}
+
+impl Display for RowLoop<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "row {}", self.stage.vector)?;
+        let once: Vec<String> = self.uniform().iter().map(|id| format!("%{}", id.0)).collect();
+        if !once.is_empty() {
+            writeln!(f, "  once {}", once.join(", "))?;
+        }
+        for (id, access) in &self.loads {
+            writeln!(f, "  load %{}: {access}", id.0)?;
+        }
+        for (k, access) in self.stores.iter().enumerate() {
+            match access {
+                Some(access) => writeln!(f, "  store {k}: {access}")?,
+                None => writeln!(f, "  store {k}: once")?,
+            }
+        }
+        for (k, mode) in self.modes.iter().enumerate() {
+            writeln!(f, "  fold {k}: {mode}")?;
+        }
+        if !self.has_elements() {
+            return Ok(());
+        }
+        self.segments(!self.chained()).iter().try_for_each(|s| writeln!(f, "  {s}"))
+    }
+}
+
+impl Display for Access {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of buffer {}, ", self.mem, self.buffer)?;
+        match self.walk {
+            Walk::Contiguous => write!(f, "contiguous from {}", self.start),
+            Walk::Reversed => write!(f, "reversed from {}", self.start),
+            Walk::Strided(stride) => write!(f, "by {stride} from {}", self.start),
+            Walk::Gathered => write!(f, "gathered at {}", self.start),
+        }
+    }
+}
+
+impl Display for Mode {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Mode::Row => f.write_str("one for each element"),
+            Mode::Blocks(blocks) => write!(f, "{blocks} blocks of lanes"),
+            Mode::Few => f.write_str("a scalar for each element, folded at the end"),
+            Mode::Chain => f.write_str("one element after another"),
+        }
+    }
+}
+
+impl Display for Segment {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let form = match self.form {
+            Form::Wide => "256 bits",
+            Form::Blocks => "blocks",
+            Form::Singles => "singles",
+        };
+        let starts = if self.starts { ", lanes start" } else { "" };
+        write!(f, "{} to {} by {} in {form}{starts}", self.begin, self.end, self.turn)
+    }
+}

@@ -1,0 +1,100 @@
+//! What must be so of every plan, found again without how it was made.
+
+use super::{BLOCK, Form, Mode, RowLoop, Segment};
+use crate::kernel::body::Op;
+use crate::kernel::index::Ix;
+
+impl RowLoop<'_> {
+    /// Checks the plan against its stage, with the segments that it would have with and without 256-bit code.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn verify(&self) -> Result<(), String> {
+        self.nodes()?;
+        self.accesses()?;
+        self.check_segments(&self.segments(false), false)?;
+        if self.chained() { Ok(()) } else { self.check_segments(&self.segments(true), true) }
+    }
+
+    /// What is computed once depends on nothing that changes.
+    fn nodes(&self) -> Result<(), String> {
+        let body = &self.stage.body;
+        for id in self.uniform() {
+            let node = body.node(id);
+            let (mut walks, mut offset) = (false, false);
+            if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
+                walks = ix.mentions(self.stage.vector.axis);
+                ix.for_each_value(&mut |n| offset |= self.varies(n));
+            }
+            if walks || offset || node.args.iter().any(|&a| self.varies(a)) {
+                return Err(format!("%{} is computed once, but differs along the row", id.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// An access that walks lies, by the forms of its indices, where its index says.
+    fn accesses(&self) -> Result<(), String> {
+        let body = &self.stage.body;
+        let loads = self.loads.iter().filter_map(|(id, access)| match &body.node(*id).op {
+            Op::Load(_, _, ix) => Some((format!("the load %{}", id.0), access, ix)),
+            _ => None,
+        });
+        let stores = self.stage.stores.iter().zip(&self.stores).enumerate();
+        let stores = stores.filter_map(|(k, (s, a))| Some((format!("store {k}"), a.as_ref()?, &s.index)));
+        for (what, access, ix) in loads.chain(stores) {
+            let Some(stride) = access.walk.stride() else { continue };
+            let first = |axis| (axis != self.stage.vector.axis && self.axes.contains(&axis)).then(|| Ix::constant(0));
+            let walked = access.start.add(&self.stage.vector.ix().scale(stride));
+            if walked != ix.substitute(&first) {
+                return Err(format!("{what} walks from {} by {stride}, but lies at {ix}", access.start));
+            }
+        }
+        Ok(())
+    }
+
+    /// Segments are the row, and lanes stay what they are.
+    pub(super) fn check_segments(&self, segments: &[Segment], wide: bool) -> Result<(), String> {
+        let (n, lanes) = (self.stage.vector.extent, self.stage.lane_count());
+        let in_lanes = self.modes.iter().any(|m| matches!(m, Mode::Blocks(_)));
+        let mut done = 0;
+        for s in segments {
+            let fault = |what: &str| Err(format!("the segment {s:?} of a row of {n} {what}"));
+            if s.begin != done || s.end <= s.begin || s.end > n {
+                return fault("does not follow what is before it");
+            }
+            if s.turn <= 0 || (s.end - s.begin) % s.turn != 0 {
+                return fault("is not made of whole turns");
+            }
+            let register = match s.form {
+                Form::Wide => 2 * BLOCK,
+                Form::Blocks => BLOCK,
+                Form::Singles => 1,
+            };
+            if s.turn % register != 0 {
+                return fault("cuts a register");
+            }
+            let several = s.end - s.begin > s.turn;
+            if in_lanes && (s.begin % BLOCK != 0 || (several && (s.turn % lanes != 0 || s.begin % lanes != 0))) {
+                return fault("puts elements into other lanes");
+            }
+            if s.form == Form::Wide && (!wide || self.chained()) {
+                return fault("has no 256-bit code");
+            }
+            if self.modes.contains(&Mode::Few) && several {
+                return fault("has a scalar for each element and is a loop");
+            }
+            done = s.end;
+        }
+        if done != n {
+            return Err(format!("segments end at {done} of {n}"));
+        }
+        let started: i64 = segments.iter().take_while(|s| s.starts && s.end - s.begin == s.turn).map(|s| s.turn).sum();
+        for (a, mode) in self.stage.accumulators.iter().zip(&self.modes) {
+            if matches!(mode, Mode::Blocks(_)) && a.identity.is_none() && started < a.lane_count() {
+                return Err(format!("{started} elements start {} lanes", a.lane_count()));
+            }
+        }
+        Ok(())
+    }
+}
