@@ -54,11 +54,7 @@ pub fn run(module: &mut Module) -> Result<Stats> {
         return Ok(stats);
     }
     let entry = module.entry().clone();
-    let own: Vec<Shape> = entry.parameters().iter().map(|&p| entry.instructions[p].shape.clone()).collect();
-    let (parameters, result) = match &module.config.abi {
-        Some(abi) => abi.clone(),
-        None => (own.clone(), entry.result_shape().clone()),
-    };
+    let (parameters, result) = module.interface();
     let mut draft = Draft::new();
     let mut arguments = Vec::new();
     for (number, &p) in entry.parameters().iter().enumerate() {
