@@ -121,6 +121,27 @@ fn dots_take_and_give_columns() {
     }
 }
 
+/// A step of gradient descent on weights that lie column by column: one contraction, which reads and writes them as they lie.
+#[test]
+fn dense_layers_learn_column_by_column() {
+    let numbers = |n: usize| (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 8.0).collect::<Vec<_>>();
+    let array = |dims: &[i64]| ArrayLiteral::from_elements(dims, &numbers(dims.iter().product::<i64>() as usize));
+    let (x, g, w) = (array(&[40, 24]), array(&[40, 32]), array(&[24, 32]));
+    let [rows, columns] = ["{1,0}", "{0,1}"].map(|layout| {
+        let artifact = compiled(&format!(
+            "HloModule m, entry_computation_layout={{(f32[40,24]{{1,0}}, f32[40,32]{{1,0}}, f32[24,32]{layout})->f32[24,32]{layout}}}\n\n\
+             ENTRY main {{\n  x = f32[40,24] parameter(0)\n  g = f32[40,32] parameter(1)\n  w = f32[24,32] parameter(2)\n  \
+             d = f32[24,32] dot(x, g), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n  rate = f32[] constant(0.125)\n  \
+             r = f32[24,32] broadcast(rate), dimensions={{}}\n  s = f32[24,32] multiply(d, r)\n  \
+             ROOT v = f32[24,32] subtract(w, s)\n}}\n"
+        ));
+        let phases = artifact.schedule.kernels.values().map(|k| k.phases.len()).sum::<usize>();
+        assert_eq!((phases, artifact.descriptor.workspace_fixed), (1, 0), "{layout}\n{}", artifact.kernel_text());
+        Program::from_object(&artifact.object).unwrap().run(&[&x, &g, &w]).unwrap().remove(0)
+    });
+    assert_eq!(rows, columns);
+}
+
 /// A parameter and the result in its buffer have one layout: the program overwrites what it reads, padding too.
 #[test]
 fn donated_buffers_keep_their_layout() {

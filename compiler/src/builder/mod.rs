@@ -194,7 +194,7 @@ impl Builder {
 
     /// How the result lies in the caller's memory: `shape` is the result's own, its arrays with their layouts, column-major or
     /// padded. Parameters have the layouts of the shapes that they were made with. Of a computation that others call it has no
-    /// meaning. Section «Layout».
+    /// meaning. The document on shapes and layouts is the source.
     #[track_caller]
     pub fn set_result_layout(&self, shape: Shape) {
         let location = SourceLocation::of_caller(Location::caller());

@@ -592,7 +592,11 @@ fn errors_in_instructions() {
         ("r = constant(1)", 5, "expected a shape before 'constant', found none"),
         ("r = negate-start(p)", 5, "expected a shape before 'negate', found none"),
         ("r = f32[2]{0,} negate(p)", 14, "expected a dimension number, found '}'"),
-        ("r = f32[2]{0:S(1)T(2)} negate(p)", 18, "expected '}' or one of the properties SC M of a layout, found 'T'"),
+        (
+            "r = f32[2]{0:S(1)T(2)} negate(p)",
+            18,
+            "expected '}' or one of the properties SC M W V of a layout, found 'T'",
+        ),
         (
             "r = f32[2] negate-done(p)",
             12,

@@ -112,9 +112,8 @@ fn with_sizes(shape: &Shape) -> Shape {
 
 /// Which dimension of what callers see each dimension of the entry's own array is: the latter is in the order of memory.
 fn order_seen(seen: &Shape, rank: usize) -> Vec<usize> {
-    let layout = seen.as_array().and_then(|a| a.layout.as_ref());
-    match layout.filter(|l| l.minor_to_major.len() == rank) {
-        Some(layout) => layout.minor_to_major.iter().rev().copied().collect(),
+    match seen.as_array().filter(|a| a.rank() == rank) {
+        Some(array) => array.minor_to_major().into_iter().rev().collect(),
         None => (0..rank).collect(),
     }
 }
