@@ -76,7 +76,7 @@ fn transposed_products_exchange_their_sides() {
     );
     kept(
         "x = f32[2,8,24] parameter(0)
-         d = f32[2,24,24] dot(x, x), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}
+         d = f32[2,24,24] dot(x, x), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
          ROOT t = f32[24,24,2] transpose(d), dimensions={2,1,0}",
     );
 }
