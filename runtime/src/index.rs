@@ -7,7 +7,7 @@
 //! multi-dimensional index has one number for each dimension, a linear index is one number that counts elements, padding
 //! included, from the start of the buffer.
 
-use crate::{ArrayShape, row_major_strides};
+use crate::{ArrayShape, Layout, row_major_strides};
 
 impl ArrayShape {
     /// Number of dimensions larger than 1.
@@ -55,7 +55,8 @@ impl ArrayShape {
 
     /// True where the elements lie one behind the other in row-major order.
     pub fn is_dense_row_major(&self) -> bool {
-        !self.is_padded() && self.minor_to_major().iter().rev().enumerate().all(|(i, &d)| i == d)
+        let ordered = |l: &Layout| l.minor_to_major.len() != self.rank() || l.is_row_major();
+        !self.is_padded() && self.layout.as_ref().is_none_or(ordered)
     }
 
     /// True where two arrays lie alike: the same order of the same dimensions, padded to the same widths.
@@ -165,7 +166,7 @@ pub(crate) fn for_each_offset(dims: &[i64], strides: &[i64], mut visit: impl FnM
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ElementType, Layout};
+    use crate::ElementType;
 
     fn array(dims: &[i64], minor_to_major: &[usize], widths: &[i64]) -> ArrayShape {
         let layout =
