@@ -38,7 +38,7 @@ fn padding_holds_its_value_in_every_type() {
             let mut input = ArrayLiteral::zeros(&ArrayShape::new(ty, [2, 3]));
             // Bytes that no type under a byte has could not be its elements.
             let all_bits = u8::MAX >> (8 - ty.bits().min(8));
-            input.bytes_mut().iter_mut().enumerate().for_each(|(k, b)| *b = k as u8 % 2 & all_bits);
+            input.bytes_mut().iter_mut().enumerate().for_each(|(k, b)| *b = (k as u8 % 2) & all_bits);
             session.parameter_bytes_mut(0).unwrap().fill(0xff);
             session.set_parameter(0, &input).unwrap();
             session.call().unwrap();
