@@ -8,7 +8,7 @@
 //! one per byte; `bf16` as its bits in `u2`; 8-bit floats and `f4e2m1fn` as their bits in `u1`. Also accepted are the
 //! void types that the `ml_dtypes` package writes (`V1`, `V2`), big-endian data and Fortran order.
 
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, row_major_strides};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, Layout};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -85,7 +85,7 @@ pub fn read(bytes: &[u8], ty: ElementType) -> Result<ArrayLiteral, String> {
             letter as char, header.letter as char, header.size
         ));
     }
-    let shape = ArrayShape::new(ty, header.dims);
+    let mut shape = ArrayShape::new(ty, header.dims);
     let wanted = shape.checked_elements().and_then(|n| n.checked_mul(size)).ok_or("the dimensions overflow")?;
     if wanted != data.len() {
         return Err(format!("the dimensions need {wanted} bytes, but {} follow the header", data.len()));
@@ -99,11 +99,11 @@ pub fn read(bytes: &[u8], ty: ElementType) -> Result<ArrayLiteral, String> {
     if file_is_big != cfg!(target_endian = "big") {
         swap_bytes(&mut data, component_size(ty));
     }
-    if header.fortran && shape.rank() > 1 {
-        data = to_row_major(&data, &shape.dims, size);
-    }
     check_range(&mut data, ty)?;
-    ArrayLiteral::from_bytes(&shape, &data).ok_or_else(|| "the dimensions do not fit the data".to_owned())
+    if header.fortran {
+        shape.layout = Some(Layout { minor_to_major: (0..shape.rank()).collect(), ..Layout::default() });
+    }
+    ArrayLiteral::from_memory(&shape, &data).ok_or_else(|| "the dimensions do not fit the data".to_owned())
 }
 
 fn component_size(ty: ElementType) -> usize {
@@ -114,31 +114,6 @@ fn swap_bytes(data: &mut [u8], size: usize) {
     if size > 1 {
         data.chunks_exact_mut(size).for_each(<[u8]>::reverse);
     }
-}
-
-/// Reorders column-major data.
-fn to_row_major(data: &[u8], dims: &[i64], size: usize) -> Vec<u8> {
-    let reversed: Vec<i64> = dims.iter().rev().copied().collect();
-    // Column-major strides are the row-major strides of the reversed dimensions, reversed.
-    let mut strides: Vec<usize> =
-        row_major_strides(&reversed).into_iter().map(|s| usize::try_from(s).unwrap_or(0)).collect();
-    strides.reverse();
-    let mut out = Vec::with_capacity(data.len());
-    let mut index = vec![0i64; dims.len()];
-    let mut at = 0usize;
-    for _ in 0..data.len() / size.max(1) {
-        out.extend_from_slice(&data[at * size..][..size]);
-        for d in (0..dims.len()).rev() {
-            index[d] += 1;
-            at += strides[d];
-            if index[d] < dims[d] {
-                break;
-            }
-            at -= strides[d] * usize::try_from(index[d]).unwrap_or(0);
-            index[d] = 0;
-        }
-    }
-    out
 }
 
 /// Types under a byte must hold values they can hold; any nonzero byte is `true`.

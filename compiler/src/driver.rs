@@ -386,9 +386,11 @@ fn emit(
 /// Refuses parameters and results whose buffers are larger than a descriptor can say.
 fn check_interface(module: &Module) -> Result<()> {
     let entry = module.entry();
-    for id in entry.parameters().into_iter().chain([entry.root]) {
+    let (parameters, result) = module.interface();
+    let ids = entry.parameters().into_iter().chain([entry.root]);
+    for (id, shape) in ids.zip(parameters.iter().chain([&result])) {
         let inst = &entry.instructions[id];
-        let mut arrays = inst.shape.leaves().into_iter().filter_map(Shape::as_array);
+        let mut arrays = shape.leaves().into_iter().filter_map(Shape::as_array);
         if let Some(array) = arrays.find(|a| leaf_byte_size(&whole(a)).is_none()) {
             let site = Site { instruction: Some(inst.name.clone()), location: inst.location, length: 0 };
             let feature = format!("a parameter or result of more than 2^60 bytes, {array:#}");
@@ -421,13 +423,7 @@ fn whole(shape: &ArrayShape) -> ArrayShape {
 fn leaves(module: &Module) -> (Vec<Leaf>, Vec<Leaf>) {
     let entry = module.entry();
     let names: Vec<String> = entry.parameters().iter().map(|&p| entry.instructions[p].name.clone()).collect();
-    let (parameters, result) = match &module.config.abi {
-        Some((parameters, result)) => (parameters.clone(), result.clone()),
-        None => {
-            let shapes = entry.parameters().iter().map(|&p| entry.instructions[p].shape.clone()).collect();
-            (shapes, entry.result_shape().clone())
-        }
-    };
+    let (parameters, result) = module.interface();
     let arrays = |shape: &Shape| -> Vec<ArrayShape> {
         shape.leaves().into_iter().filter_map(|s| s.as_array().map(whole)).collect()
     };

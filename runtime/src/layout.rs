@@ -1,15 +1,21 @@
-//! Layouts: which dimension varies fastest in memory.
+//! Layouts: which dimension varies fastest in memory, and what lies between the elements.
 //!
-//! Source: the specification's «Layout». Only `minor_to_major` has a physical meaning in Brolga; tiles, memory
-//! spaces and the rest are kept so that a module prints as it was read.
+//! Source: the specification's «Layout». The order of the dimensions and the padding have a physical meaning in Brolga; tiles,
+//! memory spaces and the rest are kept so that a module prints as it was read.
 
+use crate::PaddingValue;
 use std::fmt;
 
-/// The layout of an array: the part between braces in `f32[2,3]{1,0:T(8,128)S(1)}`.
+/// The layout of an array: the part between braces in `f32[2,3]{1,0:T(8,128)S(1)}`. Padding is written `W(4,5)V(zero)` behind the
+/// properties that XLA knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Dimension numbers, the fastest-varying first.
     pub minor_to_major: Vec<usize>,
+    /// What each dimension, by its number, is padded to: at least its size. Empty where there is no padding.
+    pub padded_dimensions: Vec<i64>,
+    /// What the padding holds.
+    pub padding_value: PaddingValue,
     /// Tiles, outermost first; `None` stands for `*` (combine with the next dimension).
     pub tiles: Vec<Vec<Option<i64>>>,
     /// Width of an element in memory where it differs from the type's, 0 otherwise.
@@ -26,7 +32,7 @@ impl Layout {
         Layout { minor_to_major: (0..rank).rev().collect(), ..Layout::default() }
     }
 
-    /// True where the physical order of elements is row-major.
+    /// True where the physical order of elements, with padding or without, is row-major.
     pub fn is_row_major(&self) -> bool {
         self.minor_to_major.iter().rev().enumerate().all(|(i, &d)| i == d)
     }
@@ -37,20 +43,38 @@ impl Layout {
     fn print_other(&self, f: &mut fmt::Formatter<'_>, chosen: impl Fn(&str) -> bool) -> fmt::Result {
         self.other.iter().filter(|(l, _)| chosen(l)).try_for_each(|(l, argument)| write!(f, "{l}({argument})"))
     }
+
+    fn print_padding(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.padded_dimensions.is_empty() {
+            f.write_str("W(")?;
+            write_list(f, &self.padded_dimensions)?;
+            f.write_str(")")?;
+        }
+        match self.padding_value {
+            PaddingValue::Invalid => Ok(()),
+            value => write!(f, "V({})", value.name()),
+        }
+    }
+}
+
+/// Prints numbers with commas.
+fn write_list(f: &mut fmt::Formatter<'_>, numbers: &[impl fmt::Display]) -> fmt::Result {
+    for (i, number) in numbers.iter().enumerate() {
+        write!(f, "{}{number}", if i > 0 { "," } else { "" })?;
+    }
+    Ok(())
 }
 
 impl fmt::Display for Layout {
     // The order of the properties is fixed: XLA reads them in no other.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain =
-            self.tiles.is_empty() && self.element_size_in_bits == 0 && self.memory_space == 0 && self.other.is_empty();
+        let order_only = Layout { minor_to_major: self.minor_to_major.clone(), ..Layout::default() };
+        let plain = *self == order_only;
         if self.minor_to_major.is_empty() && plain {
             return Ok(());
         }
         f.write_str("{")?;
-        for (i, d) in self.minor_to_major.iter().enumerate() {
-            write!(f, "{}{d}", if i > 0 { "," } else { "" })?;
-        }
+        write_list(f, &self.minor_to_major)?;
         if !plain {
             f.write_str(":")?;
         }
@@ -78,6 +102,7 @@ impl fmt::Display for Layout {
             write!(f, "S({})", self.memory_space)?;
         }
         self.print_other(f, last)?;
+        self.print_padding(f)?;
         f.write_str("}")
     }
 }
@@ -97,5 +122,7 @@ mod tests {
         assert_eq!(layout.to_string(), "{1,0:T(8,*)S(5)}");
         assert!(layout.is_row_major());
         assert_eq!(Layout::default().to_string(), "");
+        let padded = Layout { padded_dimensions: vec![3, 5], padding_value: PaddingValue::Lowest, ..layout };
+        assert_eq!(padded.to_string(), "{1,0:T(8,*)S(5)W(3,5)V(lowest)}");
     }
 }

@@ -8,11 +8,13 @@ pub mod custom_call;
 pub mod devices;
 mod element_type;
 pub mod feed;
+mod index;
 mod layout;
 mod literal;
 #[cfg(feature = "loader")]
 pub mod loader;
 pub mod narrow;
+mod padding;
 pub mod pool;
 mod program;
 mod scalar;
@@ -24,6 +26,7 @@ pub use custom_call::{ArrayView, ArrayViewMut, CustomCall, CustomCallResult, Cus
 pub use element_type::{ElementType, Kind, UnknownElementType};
 pub use layout::Layout;
 pub use literal::{ArrayLiteral, Literal, NativeType, OutOfMemory, room_for};
+pub use padding::PaddingValue;
 pub use program::{Caller, Error, LoadError, Program, RunError, RunOptions, Session, Sizes, UndefinedSymbol};
 pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};

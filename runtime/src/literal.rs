@@ -4,8 +4,9 @@
 //! in logical row-major order, dense, in the storage form of their type (one byte each for types under a byte: `s4`
 //! sign-extended, `u4` zero-extended, `f4e2m1fn` in the low nibble, `pred` 0 or 1), 8-byte aligned.
 
+use crate::index::for_each_offset;
 use crate::program::memory::zeroed_words;
-use crate::{ArrayShape, ElementType, Kind, Shape};
+use crate::{ArrayShape, ElementType, Kind, Layout, Shape};
 use half::{bf16, f16};
 use num_complex::Complex;
 
@@ -107,6 +108,45 @@ impl ArrayLiteral {
         Some(out)
     }
 
+    /// An array from a buffer that holds it as the layout of `shape` says, column-major or padded; what lies in the padding does not
+    /// matter. `None` where the length is wrong or there is no memory for a copy.
+    pub fn from_memory(shape: &ArrayShape, memory: &[u8]) -> Option<ArrayLiteral> {
+        if shape.is_dense_row_major() {
+            return ArrayLiteral::from_bytes(shape, memory);
+        }
+        let size = shape.ty.byte_size();
+        if !shape.has_valid_layout() || shape.padded_elements()?.checked_mul(size)? != memory.len() {
+            return None;
+        }
+        let mut out = ArrayLiteral::try_zeros(shape).ok()?;
+        let mut elements = out.bytes_mut().chunks_exact_mut(size);
+        for_each_offset(&shape.dims, &shape.strides(), |offset| {
+            if let (Some(to), Some(from)) = (elements.next(), memory.get(offset * size..(offset + 1) * size)) {
+                to.copy_from_slice(from);
+            }
+        });
+        Some(out)
+    }
+
+    /// The buffer that holds this array as `layout` says; its padding holds the padding value. `None` where the layout is not one of
+    /// this shape, the padding value none of the type, or there is no memory.
+    pub fn to_memory(&self, layout: &Layout) -> Option<Vec<u8>> {
+        let shape = ArrayShape { layout: Some(layout.clone()), ..self.shape.clone() };
+        if !shape.has_valid_layout() {
+            return None;
+        }
+        let (size, elements) = (self.ty().byte_size(), shape.padded_elements()?);
+        room_for(elements.checked_mul(size)? as u64).ok()?;
+        let mut memory = layout.padding_value.element(self.ty())?.bytes().repeat(elements);
+        let mut elements = self.bytes().chunks_exact(size);
+        for_each_offset(self.dims(), &shape.strides(), |offset| {
+            if let (Some(to), Some(from)) = (memory.get_mut(offset * size..(offset + 1) * size), elements.next()) {
+                to.copy_from_slice(from);
+            }
+        });
+        Some(memory)
+    }
+
     /// A rank-0 array.
     pub fn scalar<T: NativeType>(value: T) -> ArrayLiteral {
         ArrayLiteral::from_elements(&[], &[value])
@@ -125,6 +165,11 @@ impl ArrayLiteral {
     /// The dimensions.
     pub fn dims(&self) -> &[i64] {
         &self.shape.dims
+    }
+
+    /// Distances between neighbours in each dimension, in elements.
+    pub fn strides(&self) -> Vec<i64> {
+        self.shape.strides()
     }
 
     /// Number of elements.
@@ -283,7 +328,10 @@ impl From<ArrayLiteral> for Literal {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::PaddingValue;
 
     #[test]
     fn an_array_that_there_is_no_memory_for_is_an_error() {
@@ -309,6 +357,26 @@ mod tests {
         assert!(std::panic::catch_unwind(|| half.as_slice::<bf16>().len()).is_err());
         let narrow = ArrayLiteral::zeros(&ArrayShape::new(ElementType::S4, [3]));
         assert_eq!((narrow.as_slice::<i8>(), narrow.as_slice::<u8>()), (&[0i8; 3][..], &[0u8; 3][..]));
+    }
+
+    /// A buffer comes in and goes out column-major and padded, whatever the caller left in the padding.
+    #[test]
+    fn memory_of_any_layout_goes_in_and_out() {
+        let layout = Layout {
+            minor_to_major: vec![0, 1],
+            padded_dimensions: vec![3, 5],
+            padding_value: PaddingValue::Zero,
+            ..Layout::default()
+        };
+        let matrix = ArrayLiteral::from_elements(&[2, 3], b"abcdef");
+        let memory = matrix.to_memory(&layout).unwrap();
+        assert_eq!(memory, *b"ad\0be\0cf\0\0\0\0\0\0\0");
+        let shape = ArrayShape { layout: Some(layout.clone()), ..matrix.shape().clone() };
+        let noisy: Vec<u8> = memory.iter().map(|&b| if b == 0 { b'?' } else { b }).collect();
+        assert_eq!(ArrayLiteral::from_memory(&shape, &noisy), Some(matrix.clone()));
+        assert_eq!(ArrayLiteral::from_memory(&shape, &memory[1..]), None);
+        let narrow = Layout { padded_dimensions: vec![1, 1], ..layout };
+        assert_eq!(matrix.to_memory(&narrow), None);
     }
 
     #[test]

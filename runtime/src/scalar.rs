@@ -3,7 +3,7 @@
 //! Problem: code that is generic over thirty element types (the interpreter, constant folding, printing) needs one
 //! form of an element. Invariant: [`Scalar`] holds every value of its kind exactly; storing rounds once to the type.
 
-use crate::{ArrayLiteral, ElementType, Kind, narrow};
+use crate::{ArrayLiteral, ArrayShape, ElementType, Kind, narrow};
 use half::{bf16, f16};
 use num_complex::Complex;
 
@@ -32,6 +32,37 @@ impl Scalar {
             Kind::Float => Scalar::Float(0.0),
             Kind::Complex => Scalar::Complex(Complex::new(0.0, 0.0)),
         }
+    }
+
+    /// The value that no other of the type is less than: negative infinity of floats that have it, else the lowest number.
+    /// `None` for complex types, which have no order.
+    pub fn lowest(ty: ElementType) -> Option<Scalar> {
+        Some(match ty.kind() {
+            Kind::Pred => Scalar::Pred(false),
+            Kind::Signed => Scalar::Int(-1i64 << (ty.bits() - 1)),
+            Kind::Unsigned => Scalar::UInt(0),
+            Kind::Float => Scalar::Float(extreme_float(ty, f64::NEG_INFINITY, f64::min)),
+            Kind::Complex => return None,
+        })
+    }
+
+    /// The value that no other of the type is greater than: infinity of floats that have it, else the greatest number. `None` for
+    /// complex types.
+    pub fn highest(ty: ElementType) -> Option<Scalar> {
+        Some(match ty.kind() {
+            Kind::Pred => Scalar::Pred(true),
+            Kind::Signed => Scalar::Int(!(-1i64 << (ty.bits() - 1))),
+            Kind::Unsigned => Scalar::UInt(u64::MAX >> (64 - ty.bits())),
+            Kind::Float => Scalar::Float(extreme_float(ty, f64::INFINITY, f64::max)),
+            Kind::Complex => return None,
+        })
+    }
+
+    /// A scalar of type `ty` that is just this value; `None` where the type has none.
+    pub fn exactly(self, ty: ElementType) -> Option<ArrayLiteral> {
+        let mut literal = ArrayLiteral::zeros(&ArrayShape::new(ty, []));
+        literal.set(0, self.round_to(ty));
+        (literal.get(0).as_complex() == self.as_complex()).then_some(literal)
     }
 
     /// The truth value; other kinds: whether not zero.
@@ -99,6 +130,15 @@ impl Scalar {
             }
         }
     }
+}
+
+/// The end of a float type's order: an infinity, or the last number of a type that has none.
+fn extreme_float(ty: ElementType, infinity: f64, further: fn(f64, f64) -> f64) -> f64 {
+    if !ty.is_narrow_float() || ty.bits() > 8 {
+        return infinity;
+    }
+    let codes = 0..=u8::MAX >> (8 - ty.bits());
+    codes.map(|code| narrow::decode(ty, code)).filter(|v| !v.is_nan()).fold(-infinity, further)
 }
 
 /// The low `bits` bits, sign-extended.
@@ -189,7 +229,6 @@ impl ArrayLiteral {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ArrayShape;
 
     #[test]
     fn elements_survive_a_round_trip_in_every_type() {

@@ -4,6 +4,7 @@
 //! memory, which is the [`Layout`]'s business. A dimension may be *bounded dynamic* (`f32[<=8]`): its size here is
 //! the bound, the true size arrives at run time.
 
+use crate::index::elements;
 use crate::{ElementType, Layout};
 use std::fmt;
 
@@ -35,11 +36,7 @@ impl ArrayShape {
 
     /// Number of elements (at the bounds), or `None` where that overflows.
     pub fn checked_elements(&self) -> Option<usize> {
-        // A zero-sized dimension makes the array empty whatever the others are.
-        if self.dims.contains(&0) {
-            return Some(0);
-        }
-        self.dims.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(d).ok()?))
+        elements(&self.dims)
     }
 
     /// Number of elements (at the bounds). Saturates; the parser and the builder refuse shapes that overflow.
@@ -47,7 +44,7 @@ impl ArrayShape {
         self.checked_elements().unwrap_or(usize::MAX)
     }
 
-    /// Bytes in the dense form. Saturates.
+    /// Bytes in the dense form, without padding. Saturates.
     pub fn byte_size(&self) -> usize {
         self.elements().saturating_mul(self.ty.byte_size())
     }
@@ -60,11 +57,6 @@ impl ArrayShape {
     /// The same dimensions with another element type and no layout.
     pub fn with_type(&self, ty: ElementType) -> Self {
         ArrayShape { ty, dims: self.dims.clone(), dynamic: self.dynamic.clone(), layout: None }
-    }
-
-    /// Row-major strides, in elements.
-    pub fn strides(&self) -> Vec<i64> {
-        row_major_strides(&self.dims)
     }
 }
 

@@ -12,7 +12,7 @@ use brolga_compiler::kernel::{parse, verify};
 use brolga_compiler::memory::schedule::Schedule;
 use brolga_compiler::{CompileOptions, Error, compile, memory};
 use brolga_runtime::abi::Leaf;
-use brolga_runtime::{ArrayLiteral, Literal, Program, RunOptions};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Program, RunOptions};
 
 /// How a comparison ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub fn check(module: &Module, inputs: &[Literal], options: &CompileOptions) -> O
     let run = RunOptions::default();
     let machine = Machine { variant: Variant::Fma, random: [run.seed, 0], budget: BUDGET };
     let parameters: Vec<Vec<u8>> =
-        leaves.iter().zip(&artifact.descriptor.parameters).map(|(a, leaf)| to_leaf(a.bytes(), leaf)).collect();
+        leaves.iter().zip(&artifact.descriptor.parameters).map(|(a, leaf)| to_leaf(a, leaf)).collect();
     let parameters: Vec<&[u8]> = parameters.iter().map(Vec::as_slice).collect();
     let schedule = match read_back(&artifact.schedule) {
         Ok(schedule) => schedule,
@@ -60,7 +60,7 @@ pub fn check(module: &Module, inputs: &[Literal], options: &CompileOptions) -> O
         Err(e) => return Outcome::Differs(e.to_string()),
     };
     for (n, ((got, want), leaf)) in got.iter().zip(&want).zip(&artifact.descriptor.results).enumerate() {
-        let Some(want) = ArrayLiteral::from_bytes(got.shape(), &from_leaf(want, leaf)) else {
+        let Some(want) = ArrayLiteral::from_memory(&leaf.shape, want) else {
             return Outcome::Differs(format!(
                 "result {n} has {} bytes, kernels give {}",
                 got.bytes().len(),
@@ -95,38 +95,14 @@ fn read_back(schedule: &Schedule) -> Result<Schedule, String> {
     Ok(out)
 }
 
-/// Offsets of a leaf's elements in its buffer, in row-major order of the indices.
-fn offsets(leaf: &Leaf) -> Vec<usize> {
-    let dims = &leaf.shape.dims;
-    let mut strides = vec![1; dims.len()];
-    let mut next = 1;
-    for d in leaf.minor_to_major() {
-        strides[d] = next;
-        next *= dims[d] as usize;
-    }
-    let place = |k: usize| {
-        let (mut rest, mut at) = (k, 0);
-        for (&size, &stride) in dims.iter().zip(&strides).rev() {
-            at += rest % size as usize * stride;
-            rest /= size as usize;
-        }
-        at
-    };
-    (0..leaf.shape.elements()).map(place).collect()
-}
-
-/// Row-major elements as they lie in a leaf's buffer.
-fn to_leaf(bytes: &[u8], leaf: &Leaf) -> Vec<u8> {
+/// The buffer of a leaf. Its padding holds ones of all bits, which nobody may read as data.
+fn to_leaf(array: &ArrayLiteral, leaf: &Leaf) -> Vec<u8> {
     let size = leaf.shape.ty.byte_size();
-    let mut out = vec![0; bytes.len()];
-    for (element, at) in bytes.chunks_exact(size).zip(offsets(leaf)) {
-        out[at * size..][..size].copy_from_slice(element);
+    let mut out = vec![u8::MAX; leaf.byte_size() as usize];
+    for index in leaf.shape.indices_in_memory_order() {
+        let place = |shape: &ArrayShape| shape.linear_index(&index).map_or(0, |i| i as usize * size);
+        let (from, to) = (place(array.shape()), place(&leaf.shape));
+        out[to..to + size].copy_from_slice(&array.bytes()[from..from + size]);
     }
     out
-}
-
-/// The elements of a leaf's buffer, row-major.
-fn from_leaf(bytes: &[u8], leaf: &Leaf) -> Vec<u8> {
-    let size = leaf.shape.ty.byte_size();
-    offsets(leaf).into_iter().flat_map(|at| bytes.get(at * size..(at + 1) * size).unwrap_or(&[])).copied().collect()
 }

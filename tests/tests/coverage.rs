@@ -88,6 +88,22 @@ fn every_statement_names_tests_that_exist() {
     assert!(count > 350, "the tables are read: {count} statements");
 }
 
+/// So does each sentence of the page on layouts that states a behaviour.
+#[test]
+fn the_page_on_layouts_names_tests_that_exist() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let page = std::fs::read_to_string(format!("{root}/docs/semantics/layouts.md")).unwrap();
+    let test = Regex::new(r"`([^`]+\.rs)::(\w+)`").unwrap();
+    let mut count = 0;
+    for named in test.captures_iter(&page) {
+        let (path, name) = (&named[1], &named[2]);
+        let source = std::fs::read_to_string(format!("{root}/{path}")).unwrap_or_default();
+        assert!(body(&source, name).is_some(), "no test {name} in {path}");
+        count += 1;
+    }
+    assert!(count > 25, "{count} tests");
+}
+
 #[test]
 fn every_section_of_the_lists_has_a_statement() {
     let tables = tables();

@@ -104,6 +104,23 @@ fn good(output: Output) -> Vec<u8> {
     output.stdout
 }
 
+/// Opens `dir/NAME.so` from C and from Python, where there are; each gives `expected`, as Python lists the parameters `listed`.
+fn opened(dir: &Path, name: &str, arguments: &[ArrayLiteral], expected: &[ArrayLiteral], listed: &str) {
+    let library = dir.join(format!("{name}.so"));
+    if let Some(host) = host(dir) {
+        let output = run(Command::new(host).arg(&library).arg(name), &bytes(arguments));
+        assert!(good(output) == bytes(expected), "other bits from C");
+    }
+    if Command::new("python3").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared/host.py");
+        let output = run(Command::new("python3").arg(script).arg(&library).arg(name), &bytes(arguments));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), listed);
+        assert!(good(output) == bytes(expected), "other bits from Python");
+    } else {
+        eprintln!("SKIPPED: there is no python3: libraries are not opened by ctypes");
+    }
+}
+
 #[test]
 fn a_library_computes_from_c_and_from_python_what_the_program_computes_in_process() {
     let dir = folder("shared_model");
@@ -117,19 +134,27 @@ fn a_library_computes_from_c_and_from_python_what_the_program_computes_in_proces
         let pairs = have.as_slice::<f32>().iter().zip(want.as_slice::<f32>());
         pairs.for_each(|(a, b)| assert!((a - b).abs() <= 1e-5, "{a} {b}"));
     }
-    let library = dir.join("model.so");
-    if let Some(host) = host(&dir) {
-        let output = run(Command::new(host).arg(&library).arg("model"), &bytes(&arguments));
-        assert!(good(output) == bytes(&expected), "other bits from C");
-    }
-    if Command::new("python3").arg("--version").output().is_ok_and(|o| o.status.success()) {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared/host.py");
-        let output = run(Command::new("python3").arg(script).arg(&library).arg("model"), &bytes(&arguments));
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "x f32 [16, 32]\nw f32 [32, 8]\n");
-        assert!(good(output) == bytes(&expected), "other bits from Python");
-    } else {
-        eprintln!("SKIPPED: there is no python3: libraries are not opened by ctypes");
-    }
+    opened(&dir, "model", &arguments, &expected, "x f32 [16, 32]\nw f32 [32, 8]\n");
+}
+
+/// Buffers in C and Python whose strides are those of a column-major and of a padded array, with noise in the padding.
+#[test]
+fn a_library_takes_and_gives_strided_arrays() {
+    let dir = folder("shared_strided");
+    let layouts = "(f32[3,4]{0,1:W(5,4)}, f32[3,4]{0,1})->(f32[4,3]{0,1:W(4,6)V(lowest)}, f32[3]{0:W(8)})";
+    let source = format!(
+        "HloModule strided, entry_computation_layout={{{layouts}}}\n\nadd {{ a = f32[] parameter(0)  b = f32[] parameter(1)  \
+         ROOT c = f32[] add(a, b) }}\n\nENTRY main {{\n  x = f32[3,4] parameter(0)\n  y = f32[3,4] parameter(1)\n  \
+         z = f32[3,4] multiply(x, y)\n  t = f32[4,3] transpose(z), dimensions={{1,0}}\n  zero = f32[] constant(0)\n  \
+         s = f32[3] reduce(z, zero), dimensions={{1}}, to_apply=add\n  ROOT r = (f32[4,3], f32[3]) tuple(t, s)\n}}\n"
+    );
+    let object = written(&source, "strided", &dir);
+    let arguments = [numbers(&[3, 4], 1), numbers(&[3, 4], 5)];
+    let expected = Program::from_object(&object).unwrap().run(&arguments.each_ref()).unwrap();
+    let product = |k: usize| arguments[0].as_slice::<f32>()[k] * arguments[1].as_slice::<f32>()[k];
+    let transposed: Vec<f32> = (0..12).map(|k| product(k % 3 * 4 + k / 3)).collect();
+    assert_eq!(expected[0].as_slice::<f32>(), transposed);
+    opened(&dir, "strided", &arguments, &expected, "x f32 [3, 4]\ny f32 [3, 4]\n");
 }
 
 #[test]

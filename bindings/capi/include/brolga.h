@@ -156,9 +156,9 @@ typedef struct brolga_leaf {
     uint32_t dimensions_offset;     /* int64_t each: sizes, or bounds of dynamic dimensions */
     uint32_t dynamic_offset;        /* uint8_t each: 1 where the dimension is bounded dynamic */
     uint32_t minor_to_major_offset; /* uint32_t each */
-    uint32_t flags;                 /* 1 some dimension is dynamic, 2 row-major */
+    uint32_t flags;                 /* 1 some dimension is dynamic, 2 row-major and not padded */
     uint32_t element_bits;
-    uint32_t reserved;
+    uint32_t padding_offset;        /* int64_t each: what the dimensions are padded to; 0 where they are not */
     uint32_t name_offset, name_length;
 } brolga_leaf;
 
@@ -181,6 +181,22 @@ static inline const brolga_alias *brolga_alias_at(const brolga_descriptor *d, ui
 }
 static inline const int64_t *brolga_dimensions(const brolga_descriptor *d, const brolga_leaf *leaf) {
     return (const int64_t *)brolga_at(d, leaf->dimensions_offset);
+}
+/* What each dimension is padded to, at least its size; NULL where there is no padding. Programs never read the padding of
+   parameters, and fill that of results. */
+static inline const int64_t *brolga_widths(const brolga_descriptor *d, const brolga_leaf *leaf) {
+    return leaf->padding_offset ? (const int64_t *)brolga_at(d, leaf->padding_offset) : NULL;
+}
+/* The distance in memory between neighbours in each dimension, in elements: strides has room for as many as the rank. */
+static inline void brolga_strides(const brolga_descriptor *d, const brolga_leaf *leaf, int64_t *strides) {
+    const int64_t *widths = leaf->padding_offset ? brolga_widths(d, leaf) : brolga_dimensions(d, leaf);
+    const uint32_t *order = (const uint32_t *)brolga_at(d, leaf->minor_to_major_offset);
+    int64_t stride = 1;
+    uint32_t i;
+    for (i = 0; i < leaf->rank; i++) {
+        strides[order[i]] = stride;
+        if (widths[order[i]] > 1) stride *= widths[order[i]];
+    }
 }
 static inline const char *brolga_leaf_name(const brolga_descriptor *d, const brolga_leaf *leaf) {
     return (const char *)brolga_at(d, leaf->name_offset);
@@ -398,7 +414,8 @@ typedef struct brolga_array {
    */
   const uint32_t *minor_to_major;
   /*
-   Bytes of its buffer.
+   Bytes of its buffer, padding included. Where a program's array is padded, brolga_widths and brolga_strides of its descriptor
+   say how its elements lie.
    */
   uint64_t bytes;
   /*

@@ -23,7 +23,8 @@ pub struct Array {
     pub dynamic: *const u8,
     /// The dimensions from the fastest-varying to the slowest; null for row-major.
     pub minor_to_major: *const u32,
-    /// Bytes of its buffer.
+    /// Bytes of its buffer, padding included. Where a program's array is padded, brolga_widths and brolga_strides of its descriptor
+    /// say how its elements lie.
     pub bytes: u64,
     /// Its buffer; null where it only describes one.
     pub data: *mut c_void,
@@ -99,13 +100,13 @@ impl Array {
             // SAFETY: as above.
             let order = unsafe { given_slice(self.minor_to_major, rank, "the layout") }?;
             let order: Vec<usize> = order.iter().map(|&d| d as usize).collect();
-            let mut sorted = order.clone();
-            sorted.sort_unstable();
-            if !sorted.into_iter().eq(0..rank) {
+            shape.layout = Some(Layout { minor_to_major: order, ..Layout::default() });
+            if !shape.has_valid_layout() {
                 return Err(Failure::argument("a layout is not an order of the dimensions"));
             }
-            let layout = Layout { minor_to_major: order, ..Layout::default() };
-            shape.layout = (!layout.is_row_major()).then_some(layout);
+            if shape.is_dense_row_major() {
+                shape.layout = None;
+            }
         }
         Ok(shape)
     }

@@ -120,6 +120,8 @@ struct State {
     stems: HashMap<String, usize>,
     computations: PrimaryMap<ComputationId, Computation>,
     computation_names: HashSet<String>,
+    /// The result's shape with layouts, and where it was set.
+    result_layout: Option<(Shape, SourceLocation)>,
     /// The last link of the chain of tokens that orders feeds and transfers.
     token: Option<Op>,
     error: Option<Error>,
@@ -190,6 +192,15 @@ impl Builder {
         self.state.borrow().error.clone()
     }
 
+    /// How the result lies in the caller's memory: `shape` is the result's own, its arrays with their layouts, column-major or
+    /// padded. Parameters have the layouts of the shapes that they were made with. Of a computation that others call it has no
+    /// meaning. The document on shapes and layouts is the source.
+    #[track_caller]
+    pub fn set_result_layout(&self, shape: Shape) {
+        let location = SourceLocation::of_caller(Location::caller());
+        self.state.borrow_mut().result_layout = Some((shape, location));
+    }
+
     /// The module, whose result is the value that was made last.
     ///
     /// # Errors
@@ -236,6 +247,14 @@ impl Builder {
         });
         let order = computations.keys().collect();
         let mut module = Module { name: state.name, computations, order, entry, config: ModuleConfig::default() };
+        if let Some((result, location)) = state.result_layout {
+            let (parameters, own) = module.interface();
+            if !result.same_ignoring_layout(&own) {
+                let message = format!("expected a layout of the result {own:#}, found {result}");
+                return Err(invalid(None, location, RuleError::new("builder.result-layout", message)));
+            }
+            module.config.entry_layout = Some((parameters, result));
+        }
         if !module.sort_computations() {
             return Err(Error::Internal("a builder made a recursive call".to_owned()));
         }

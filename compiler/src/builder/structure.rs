@@ -3,7 +3,7 @@
 use super::{At, Builder, Op};
 use crate::hlo::{AttrKey, AttrValue, Attrs, Opcode};
 use crate::shape::RuleError;
-use brolga_runtime::{ArrayLiteral, ElementType, Kind, Literal, NativeType, Scalar, Shape, narrow};
+use brolga_runtime::{ArrayLiteral, ElementType, Literal, NativeType, Scalar, Shape};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -80,42 +80,32 @@ impl Builder {
     /// number. Errors: complex types, which have no order.
     #[track_caller]
     pub fn min_value(&self, ty: ElementType) -> Op {
-        self.extreme_at(Location::caller(), ty, true)
+        self.extreme_at(Location::caller(), ty, Scalar::lowest(ty))
     }
 
     /// The value that no other of the element type is greater than: infinity of floats that have it, else the greatest
     /// number. Errors: as of [`Builder::min_value`].
     #[track_caller]
     pub fn max_value(&self, ty: ElementType) -> Op {
-        self.extreme_at(Location::caller(), ty, false)
+        self.extreme_at(Location::caller(), ty, Scalar::highest(ty))
     }
 
-    fn extreme_at(&self, at: At, ty: ElementType, low: bool) -> Op {
-        let shift = ty.bits().min(64) - 1;
-        let value = match (ty.kind(), low) {
-            (Kind::Pred, low) => Scalar::Pred(!low),
-            (Kind::Signed, true) => Scalar::Int(-1i64 << shift),
-            (Kind::Signed, false) => Scalar::Int(!(-1i64 << shift)),
-            (Kind::Unsigned, true) => Scalar::UInt(0),
-            (Kind::Unsigned, false) => Scalar::UInt(u64::MAX >> (63 - shift)),
-            (Kind::Float, low) => Scalar::Float(extreme_float(ty, low)),
-            (Kind::Complex, _) => {
+    fn extreme_at(&self, at: At, ty: ElementType, value: Option<Scalar>) -> Op {
+        match value {
+            Some(value) => self.scalar_at(at, ty, value, "such a value"),
+            None => {
                 let e = RuleError::new("constant.elements", format!("expected an ordered element type, found {ty}"));
-                return self.finish(Err(self.reject(at, Opcode::Constant, e)));
+                self.finish(Err(self.reject(at, Opcode::Constant, e)))
             }
-        };
-        self.scalar_at(at, ty, value, "such a value")
+        }
     }
 
     /// A scalar constant that is just `value`.
     fn scalar_at(&self, at: At, ty: ElementType, value: Scalar, what: &str) -> Op {
-        let rounded = value.round_to(ty);
-        let mut literal = ArrayLiteral::zeros(&brolga_runtime::ArrayShape::new(ty, []));
-        literal.set(0, rounded);
-        if literal.get(0).as_complex() != value.as_complex() {
+        let Some(literal) = value.exactly(ty) else {
             let message = format!("expected an element type with {what}, found {ty}");
             return self.finish(Err(self.reject(at, Opcode::Constant, RuleError::new("constant.elements", message))));
-        }
+        };
         let attrs = Attrs::new().with(AttrKey::Literal, AttrValue::Literal(Arc::new(literal.into())));
         self.finish(self.add_at(at, Opcode::Constant, &[], attrs, None))
     }
@@ -160,15 +150,4 @@ impl Builder {
         }
         self.finish(self.add_at(at, Opcode::AfterAll, operands, Attrs::new(), None))
     }
-}
-
-/// The end of a float type's order: an infinity, or the last number of a type that has none.
-fn extreme_float(ty: ElementType, low: bool) -> f64 {
-    let infinity = if low { f64::NEG_INFINITY } else { f64::INFINITY };
-    if !ty.is_narrow_float() || ty.bits() > 8 {
-        return infinity;
-    }
-    let codes = 0..=u8::MAX >> (8 - ty.bits());
-    let numbers = codes.map(|code| narrow::decode(ty, code)).filter(|v| !v.is_nan());
-    if low { numbers.fold(f64::INFINITY, f64::min) } else { numbers.fold(f64::NEG_INFINITY, f64::max) }
 }

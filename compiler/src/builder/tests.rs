@@ -557,3 +557,23 @@ fn arrays_past_the_address_space_are_valid_but_unsupported() {
         }
     }
 }
+
+/// Parameters have the layouts of their shapes, and the result the one that is set; the module line says both.
+#[test]
+fn layouts_of_parameters_and_the_result() {
+    let with = |layout: &str| text::parse_shape(&format!("f32[2,3]{layout}")).unwrap();
+    let b = Builder::new("main");
+    let p = b.parameter(0, with("{0,1:W(2,4)V(one)}"), "p");
+    b.set_result_layout(with("{0,1}"));
+    b.neg(p);
+    let module = b.build().unwrap();
+    let printed = text::print(&module, &PrintOptions::default());
+    assert!(printed.contains("entry_computation_layout={(f32[2,3]{0,1:W(2,4)V(one)})->f32[2,3]{0,1}}"), "{printed}");
+    assert_eq!(text::parse(&printed).unwrap().interface(), module.interface());
+    let b = Builder::new("main");
+    b.neg(b.parameter(0, with(""), "p"));
+    b.set_result_layout(Shape::array(F32, [3, 2]));
+    let error = b.build().unwrap_err();
+    assert_eq!(constraint(&error), "builder.result-layout");
+    assert!(error.site().unwrap().location.file.is_some(), "{error}");
+}

@@ -264,6 +264,25 @@ impl Module {
         &self.computations[computation].instructions[id]
     }
 
+    /// The shapes, with layouts, of the parameters and the result that callers see: those of the module line, or else those of the
+    /// entry's own instructions.
+    pub fn interface(&self) -> (Vec<Shape>, Shape) {
+        if let Some(abi) = &self.config.abi {
+            return abi.clone();
+        }
+        let entry = self.entry();
+        let own = entry.parameters().into_iter().map(|p| entry.instructions[p].shape.clone());
+        let Some((parameters, result)) = &self.config.entry_layout else {
+            return (own.collect(), entry.result_shape().clone());
+        };
+        let pick = |stated: Option<&Shape>, own: Shape| match stated {
+            Some(stated) if stated.same_ignoring_layout(&own) => stated.clone(),
+            _ => own,
+        };
+        let parameters = own.enumerate().map(|(k, own)| pick(parameters.get(k), own)).collect();
+        (parameters, pick(Some(result), entry.result_shape().clone()))
+    }
+
     /// Drops computations that the entry does not reach, and puts callees before callers. Returns `false`, and
     /// changes nothing, where calls are recursive.
     pub fn sort_computations(&mut self) -> bool {

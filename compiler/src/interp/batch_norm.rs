@@ -19,7 +19,7 @@ pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -
         .filter(|&d| d < dims.len())
         .ok_or_else(|| invalid(inst, "feature_index must be below the rank of the operand"))?;
     let features = dims[feature] as usize;
-    let stride = operand.shape().strides()[feature] as usize;
+    let stride = operand.strides()[feature] as usize;
     let feature_of = |i: usize| i / stride % features;
     let x = f64::read(operand);
     let per_feature = |k: usize| -> Result<Vec<f64>> {

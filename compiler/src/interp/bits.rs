@@ -64,12 +64,7 @@ fn reinterpret(a: &ArrayLiteral, out: &mut ArrayLiteral) {
 
 /// Dimension numbers from the slowest-varying to the fastest.
 fn major_to_minor(shape: &ArrayShape) -> Vec<usize> {
-    match &shape.layout {
-        Some(layout) if layout.minor_to_major.len() == shape.rank() => {
-            layout.minor_to_major.iter().rev().copied().collect()
-        }
-        _ => (0..shape.rank()).collect(),
-    }
+    shape.minor_to_major().into_iter().rev().collect()
 }
 
 /// The same bytes in memory under another shape, whose layout may differ too.

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
 use crate::shape::sum_to_convert;
 use brolga_runtime::num_complex::Complex;
-use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Scalar, Shape};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Scalar, Shape, row_major_strides};
 
 /// Evaluates `dot`, `ragged-dot` or `scaled-dot`.
 pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
@@ -142,8 +142,8 @@ fn product<T: Number>(
     if out.is_empty() {
         return T::write(inst, shape, &out);
     }
-    let l = Roles::of_lhs(inst, lhs_shape.rank())?.side(&lhs_shape.dims, &lhs_shape.strides());
-    let r = Roles::of_rhs(inst, rhs_shape.rank(), &[])?.side(&rhs_shape.dims, &rhs_shape.strides());
+    let l = Roles::of_lhs(inst, lhs_shape.rank())?.side(&lhs_shape.dims, &row_major_strides(&lhs_shape.dims));
+    let r = Roles::of_rhs(inst, rhs_shape.rank(), &[])?.side(&rhs_shape.dims, &row_major_strides(&rhs_shape.dims));
     check_sizes(inst, shape, &l, &r, 1)?;
     let width = r.free.len();
     let mut rows = out.chunks_exact_mut(width.max(1));
@@ -183,7 +183,7 @@ fn scaled(inst: &Instruction, values: &ArrayLiteral, scale: &ArrayLiteral) -> Re
         return Err(invalid(inst, format!("scales {} do not divide {}", scale.shape(), values.shape())));
     }
     let mut which = vec![0usize];
-    for ((&size, &blocks), &stride) in values.dims().iter().zip(scale.dims()).zip(&scale.shape().strides()) {
+    for ((&size, &blocks), &stride) in values.dims().iter().zip(scale.dims()).zip(&scale.strides()) {
         let block = if size == 0 { 1 } else { size / blocks };
         which = which.iter().flat_map(|&base| (0..size).map(move |i| base + (i / block * stride) as usize)).collect();
     }
@@ -225,7 +225,7 @@ fn ragged<T: Number>(
     // Where along the ragged dimension an element lies, and which list of group sizes governs it.
     let unit = |d: usize| i64::from(d == ragged);
     let position = roles.side(lhs.dims(), &(0..lhs_rank).map(unit).collect::<Vec<_>>());
-    let size_strides = group_sizes.shape().strides();
+    let size_strides = group_sizes.strides();
     let Some((&group_count, size_prefix)) = group_sizes.dims().split_last() else {
         return Err(invalid(inst, "group sizes must have a dimension"));
     };
@@ -247,11 +247,11 @@ fn ragged<T: Number>(
         ends.enumerate().find(|&(_, end)| (position as i64) < end).map(|(group, _)| group)
     };
 
-    let l = roles.side(lhs.dims(), &lhs.shape().strides());
-    let r = Roles::of_rhs(inst, rhs.dims().len(), &rhs_groups)?.side(rhs.dims(), &rhs.shape().strides());
+    let l = roles.side(lhs.dims(), &lhs.strides());
+    let r = Roles::of_rhs(inst, rhs.dims().len(), &rhs_groups)?.side(rhs.dims(), &rhs.strides());
     check_sizes(inst, shape, &l, &r, if contracted { group_count } else { 1 })?;
     let rhs_group_stride = match rhs_groups.as_slice() {
-        &[d] if rhs.dims()[d] == group_count as i64 => rhs.shape().strides()[d] as usize,
+        &[d] if rhs.dims()[d] == group_count as i64 => rhs.strides()[d] as usize,
         [] => 0,
         _ => return Err(invalid(inst, "the right operand has one group dimension, of as many groups")),
     };

@@ -13,7 +13,7 @@ use super::{Context, array, invalid, result_shape};
 use crate::Result;
 use crate::hlo::{AttrKey, ConvolutionDims, Instruction, WindowDimension};
 use brolga_runtime::num_complex::Complex;
-use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, row_major_strides};
 
 /// Evaluates `convolution`.
 pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
@@ -89,7 +89,7 @@ fn convolve<T: Number>(
     let dims = inst.attrs.dim_labels(AttrKey::DimLabels).ok_or_else(|| invalid(inst, "dim_labels is missing"))?;
     let window = inst.attrs.window(AttrKey::Window).unwrap_or(&[]);
     let spatial = spatial_rank(inst, dims, window, [lhs.dims().len(), rhs.dims().len(), shape.rank()])?;
-    let (ls, rs, os) = (lhs.shape().strides(), rhs.shape().strides(), shape.strides());
+    let (ls, rs, os) = (lhs.strides(), rhs.strides(), row_major_strides(&shape.dims));
     let feature_groups = inst.attrs.int(AttrKey::FeatureGroupCount).unwrap_or(1).max(1);
     let batch_groups = inst.attrs.int(AttrKey::BatchGroupCount).unwrap_or(1).max(1);
     let group_features = rhs.dims()[dims.kernel_input_feature];

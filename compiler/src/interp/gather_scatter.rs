@@ -98,8 +98,8 @@ impl Plan {
         let window_dims = remaining(rank, &[&dropped, &batching_dims]);
         let index_dims = remaining(index_rank, &[&[vector_dim]]);
         let result_batch = remaining(result_rank, &[&result_window]);
-        let operand_strides = operand.shape().strides();
-        let (index_strides, result_strides) = (indices.shape().strides(), result.shape().strides());
+        let operand_strides = operand.strides();
+        let (index_strides, result_strides) = (indices.strides(), result.strides());
         let batch_sizes = pick(indices.dims(), &index_dims);
         // One entry for each dimension of the indices: what a step along it adds to the operand offset.
         let mut batching_strides = vec![0i64; index_rank];
@@ -163,7 +163,7 @@ fn gather(inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
     if sizes.contains(&0) {
         return Ok(out.into());
     }
-    let strides = operand.shape().strides();
+    let strides = operand.strides();
     let width = operand.ty().byte_size();
     let (source, target) = (operand.bytes(), out.bytes_mut());
     for (v, &box_start) in plan.boxes.iter().enumerate() {
@@ -228,7 +228,7 @@ fn apply(
     let computation = inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| invalid(inst, "to_apply is missing"))?;
     let region = cx.region(computation);
     let dims = out[0].dims().to_vec();
-    let strides = out[0].shape().strides();
+    let strides = out[0].strides();
     let sizes = {
         let mut sizes = vec![1i64; dims.len()];
         plan.window_dims.iter().zip(&plan.window_sizes).for_each(|(&d, &size)| sizes[d] = size);

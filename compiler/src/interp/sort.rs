@@ -50,7 +50,7 @@ fn merge_sort(count: usize, less: &mut dyn FnMut(usize, usize) -> Result<bool>) 
 /// Where the rows along dimension `d` start.
 fn row_starts(a: &ArrayLiteral, d: usize) -> Vec<usize> {
     let others = remaining(a.dims().len(), &[&[d]]);
-    offsets(&pick(a.dims(), &others), &pick(&a.shape().strides(), &others))
+    offsets(&pick(a.dims(), &others), &pick(&a.strides(), &others))
 }
 
 fn sort(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
@@ -71,7 +71,7 @@ fn sort(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<L
         let computation =
             inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| invalid(inst, "to_apply is missing"))?;
         let region = cx.region(computation);
-        let (length, stride) = (first.dims()[d] as usize, first.shape().strides()[d] as usize);
+        let (length, stride) = (first.dims()[d] as usize, first.strides()[d] as usize);
         let mut arguments = Vec::with_capacity(2 * arrays.len());
         for start in row_starts(first, d) {
             let rows: Vec<Vec<Scalar>> =

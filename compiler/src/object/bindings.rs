@@ -217,6 +217,9 @@ pub(super) fn describe(leaf: &Leaf) -> String {
     } else if leaf.shape.ty == ElementType::Pred {
         text.push_str(", each 0 or 1");
     }
+    if leaf.shape.is_padded() {
+        let _ = write!(text, ", padded to {:?}: strides {:?}", leaf.shape.widths(), leaf.shape.strides());
+    }
     text
 }
 
@@ -231,7 +234,7 @@ pub(super) fn rust_type(leaf: &Leaf) -> String {
         return format!("[u64; {}]", leaf.byte_size().div_ceil(8));
     }
     let element = element_type(leaf.shape.ty);
-    if leaf.shape.rank() == 0 { element.to_owned() } else { format!("[{element}; {}]", leaf.shape.elements()) }
+    if leaf.shape.rank() == 0 { element.to_owned() } else { format!("[{element}; {}]", leaf.buffer_elements()) }
 }
 
 /// The type of one element.

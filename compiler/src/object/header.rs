@@ -179,9 +179,9 @@ typedef struct brolga_leaf {{
     uint32_t dimensions_offset;     /* int64_t each: sizes, or bounds of dynamic dimensions */
     uint32_t dynamic_offset;        /* uint8_t each: 1 where the dimension is bounded dynamic */
     uint32_t minor_to_major_offset; /* uint32_t each */
-    uint32_t flags;                 /* 1 some dimension is dynamic, 2 row-major */
+    uint32_t flags;                 /* 1 some dimension is dynamic, 2 row-major and not padded */
     uint32_t element_bits;
-    uint32_t reserved;
+    uint32_t padding_offset;        /* int64_t each: what the dimensions are padded to; 0 where they are not */
     uint32_t name_offset, name_length;
 }} brolga_leaf;
 
@@ -204,6 +204,22 @@ static inline const brolga_alias *brolga_alias_at(const brolga_descriptor *d, ui
 }}
 static inline const int64_t *brolga_dimensions(const brolga_descriptor *d, const brolga_leaf *leaf) {{
     return (const int64_t *)brolga_at(d, leaf->dimensions_offset);
+}}
+/* What each dimension is padded to, at least its size; NULL where there is no padding. Programs never read the padding of
+   parameters, and fill that of results. */
+static inline const int64_t *brolga_widths(const brolga_descriptor *d, const brolga_leaf *leaf) {{
+    return leaf->padding_offset ? (const int64_t *)brolga_at(d, leaf->padding_offset) : NULL;
+}}
+/* The distance in memory between neighbours in each dimension, in elements: strides has room for as many as the rank. */
+static inline void brolga_strides(const brolga_descriptor *d, const brolga_leaf *leaf, int64_t *strides) {{
+    const int64_t *widths = leaf->padding_offset ? brolga_widths(d, leaf) : brolga_dimensions(d, leaf);
+    const uint32_t *order = (const uint32_t *)brolga_at(d, leaf->minor_to_major_offset);
+    int64_t stride = 1;
+    uint32_t i;
+    for (i = 0; i < leaf->rank; i++) {{
+        strides[order[i]] = stride;
+        if (widths[order[i]] > 1) stride *= widths[order[i]];
+    }}
 }}
 static inline const char *brolga_leaf_name(const brolga_descriptor *d, const brolga_leaf *leaf) {{
     return (const char *)brolga_at(d, leaf->name_offset);
@@ -298,9 +314,9 @@ fn buffers(out: &mut String, descriptor: &DescriptorInfo, macro_name: &str) {
         let _ = writeln!(out, "#define {macro_name}_{what}S {}", leaves.len());
         for (i, leaf) in leaves.iter().enumerate() {
             let name = if leaf.name.is_empty() { String::new() } else { format!("{}: ", comment(&leaf.name)) };
-            let _ = writeln!(out, "/* {name}{}, as {}{} */", leaf.shape, c_type(leaf.shape.ty), dynamic_note(leaf));
+            let _ = writeln!(out, "/* {name}{}, as {}{} */", leaf.shape, c_type(leaf.shape.ty), buffer_note(leaf));
             let _ = writeln!(out, "#define {macro_name}_{what}_{i}_BYTES {}", leaf.byte_size());
-            let _ = writeln!(out, "#define {macro_name}_{what}_{i}_ELEMENTS {}", leaf.shape.elements());
+            let _ = writeln!(out, "#define {macro_name}_{what}_{i}_ELEMENTS {}", leaf.buffer_elements());
         }
         out.push('\n');
     }
@@ -310,9 +326,12 @@ fn buffers(out: &mut String, descriptor: &DescriptorInfo, macro_name: &str) {
     }
 }
 
-fn dynamic_note(leaf: &Leaf) -> String {
+/// What a buffer holds besides the elements.
+fn buffer_note(leaf: &Leaf) -> String {
     if leaf.shape.is_dynamic() {
         format!(", then {} int32_t with the true sizes", leaf.shape.rank())
+    } else if leaf.shape.is_padded() {
+        format!(", padded to {:?}: strides {:?}", leaf.shape.widths(), leaf.shape.strides())
     } else {
         String::new()
     }

@@ -18,7 +18,7 @@ fn fixed(leaves: &[&Leaf]) -> Option<String> {
 
 /// Elements of the slice for a leaf.
 fn length(leaf: &Leaf) -> u64 {
-    if is_raw(leaf) { leaf.byte_size().div_ceil(8) } else { leaf.shape.elements() as u64 }
+    if is_raw(leaf) { leaf.byte_size().div_ceil(8) } else { leaf.buffer_elements() as u64 }
 }
 
 /// Appends the struct; `types` are those of the single sizes.

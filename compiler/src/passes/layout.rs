@@ -1,10 +1,11 @@
 //! Layouts: after this pass every array is row-major, and no instruction's shape carries a layout.
 //!
-//! Problem: HLO lets each array name the order of its dimensions in memory. Only four things in a program see that
-//! order: its callers, feeds, custom calls that constrain it, and `bitcast`. Invariant: the rest of the compiler knows one
-//! order. Algorithm: an entry parameter with another layout becomes a parameter of its *physical* shape (dimensions in
-//! the order of memory, slowest first) and a transpose back; a result is transposed to its physical shape;
-//! `ModuleConfig::abi` records the logical shapes and layouts that callers see. `bitcast` becomes transpose, reshape,
+//! Problem: HLO lets each array name the order of its dimensions in memory, and what they are padded to. Only four things in a
+//! program see that: its callers, feeds, custom calls that constrain it, and `bitcast`; of padding its callers alone, for
+//! the verifier refuses it elsewhere. Invariant: the rest of the compiler knows one order and no padding. Algorithm: an entry
+//! parameter with another layout becomes a parameter of its *physical* shape (dimensions in the order of memory, slowest first, as
+//! wide as they are padded), a transpose back and a slice that leaves the padding out; a result is transposed and padded to its
+//! physical shape; all of them index maps, so that kernels read and write callers' memory in place. `ModuleConfig::abi` records the logical shapes and layouts that callers see. `bitcast` becomes transpose, reshape,
 //! transpose, with a `bitcast-convert` where the element type changes. A custom call gets its operands in the layouts of
 //! its `operand_layout_constraints`, or else in those that they declare: in physical shapes, and the attribute, which
 //! stays, says how they are meant; the logical shape of its result goes into `result_layout`; calls of LAPACK routines
@@ -16,7 +17,7 @@
 use super::Stats;
 use super::rewrite::{Rewriter, append, rewrite, sort_computations};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Module, Opcode, lapack};
+use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Module, Opcode, PaddingDimension, SliceRange, lapack};
 use brolga_runtime::{ArrayShape, Shape};
 use std::collections::HashMap;
 
@@ -33,14 +34,14 @@ pub fn run_with(module: &mut Module, keep_entry_layouts: bool) -> Result<Stats> 
     bitcasts(module, &mut stats)?;
     custom_calls(module, &mut stats)?;
     if module.config.abi.is_none() {
-        let (parameters, result) = callers_view(module);
+        let (parameters, result) = module.interface();
         let strip = |s: &Shape| s.without_layout();
         let seen = match keep_entry_layouts {
             true => (parameters, result),
             false => (parameters.iter().map(strip).collect(), strip(&result)),
         };
         entry_parameters(module, &seen.0, &mut stats)?;
-        if permuted(&seen.1) {
+        if is_laid_out(&seen.1) {
             let entry = module.entry;
             append(module, entry, |rw| {
                 let root = rw.computation().root;
@@ -58,7 +59,7 @@ pub fn run_with(module: &mut Module, keep_entry_layouts: bool) -> Result<Stats> 
             let instruction = &mut computation.instructions[i];
             if instruction.opcode == Opcode::Infeed
                 && instruction.attrs.shape(AttrKey::InfeedShape).is_none()
-                && let Some(data) = instruction.infeed_shape().filter(|data| permuted(data)).cloned()
+                && let Some(data) = instruction.infeed_shape().filter(|data| is_laid_out(data)).cloned()
             {
                 instruction.attrs.set(AttrKey::InfeedShape, AttrValue::Shape(data));
                 stats.add("layout of an infeed noted", 1);
@@ -73,24 +74,6 @@ pub fn run_with(module: &mut Module, keep_entry_layouts: bool) -> Result<Stats> 
     Ok(stats)
 }
 
-/// The shapes that callers see: those of the module line, or else those of the entry's own instructions.
-fn callers_view(module: &Module) -> (Vec<Shape>, Shape) {
-    let entry = module.entry();
-    let own: Vec<Shape> = entry.parameters().iter().map(|&p| entry.instructions[p].shape.clone()).collect();
-    let own_result = entry.result_shape().clone();
-    match &module.config.entry_layout {
-        Some((parameters, result)) => {
-            let pick = |said: Option<&Shape>, own: &Shape| match said {
-                Some(said) if said.same_ignoring_layout(own) => said.clone(),
-                _ => own.clone(),
-            };
-            let parameters = own.iter().enumerate().map(|(k, own)| pick(parameters.get(k), own)).collect();
-            (parameters, pick(Some(result), &own_result))
-        }
-        None => (own, own_result),
-    }
-}
-
 fn layout_of(leaf: &Shape) -> Option<&brolga_runtime::Layout> {
     match leaf {
         Shape::Array(a) | Shape::Buffer(a) => a.layout.as_ref(),
@@ -98,36 +81,31 @@ fn layout_of(leaf: &Shape) -> Option<&brolga_runtime::Layout> {
     }
 }
 
-/// The dimensions in the order of memory, slowest first, where that is not row-major.
-fn order_in_memory(array: &ArrayShape) -> Option<Vec<usize>> {
-    let layout = array.layout.as_ref()?;
-    let order: Vec<usize> = layout.minor_to_major.iter().rev().copied().collect();
-    let mut sorted = order.clone();
-    sorted.sort_unstable();
-    let permutation = sorted.into_iter().eq(0..array.rank());
-    (permutation && !order.is_sorted()).then_some(order)
+/// The dimensions in the order of memory, slowest first.
+fn order_in_memory(array: &ArrayShape) -> Vec<usize> {
+    array.minor_to_major().into_iter().rev().collect()
 }
 
-/// Whether any part of the shape is not row-major.
-fn permuted(shape: &Shape) -> bool {
-    shape.leaves().iter().any(|leaf| leaf.as_array().is_some_and(|a| order_in_memory(a).is_some()))
+/// Whether any part of the shape lies otherwise than dense and row-major.
+fn is_laid_out(shape: &Shape) -> bool {
+    shape.leaves().iter().any(|leaf| leaf.as_array().is_some_and(|a| !a.is_dense_row_major()))
 }
 
-/// The row-major shape that has the same bytes as `shape` in its layout: dimensions in the order of memory.
+/// The row-major shape that has the same bytes as `shape` in its layout: dimensions in the order of memory, as wide as they are
+/// padded.
 pub fn physical(shape: &Shape) -> Shape {
     match shape {
-        Shape::Array(array) => match order_in_memory(array) {
-            Some(order) => Shape::Array(ArrayShape {
-                ty: array.ty,
-                dims: order.iter().map(|&d| array.dims[d]).collect(),
-                dynamic: order.iter().map(|&d| array.dynamic[d]).collect(),
-                layout: None,
-            }),
-            None => shape.without_layout(),
-        },
+        Shape::Array(array) => Shape::Array(physical_array(array)),
         Shape::Tuple(elements) => Shape::Tuple(elements.iter().map(physical).collect()),
         other => other.without_layout(),
     }
+}
+
+fn physical_array(array: &ArrayShape) -> ArrayShape {
+    let order = order_in_memory(array);
+    let in_order = |values: &[i64]| order.iter().filter_map(|&d| values.get(d).copied()).collect();
+    let dynamic = order.iter().filter_map(|&d| array.dynamic.get(d).copied()).collect();
+    ArrayShape { ty: array.ty, dims: in_order(array.widths()), dynamic, layout: None }
 }
 
 fn inverse(permutation: &[usize]) -> Vec<usize> {
@@ -140,33 +118,61 @@ fn inverse(permutation: &[usize]) -> Vec<usize> {
 
 /// Emits the logical value of `value`, which has the physical form of `shape`.
 fn load(rw: &mut Rewriter<'_>, value: InstructionId, shape: &Shape) -> Result<InstructionId> {
-    convert(rw, value, shape, &|rw, value, order| rw.transpose(value, &inverse(order)))
+    convert(rw, value, shape, &|rw, value, array| {
+        let order = order_in_memory(array);
+        let value = if order.is_sorted() { value } else { rw.transpose(value, &inverse(&order)) };
+        Ok(if array.is_padded() { without_padding(rw, value, array) } else { value })
+    })
 }
 
 /// Emits the physical form of `shape` of a logical value.
 fn store(rw: &mut Rewriter<'_>, value: InstructionId, shape: &Shape) -> Result<InstructionId> {
-    convert(rw, value, shape, &|rw, value, order| rw.transpose(value, order))
+    convert(rw, value, shape, &|rw, value, array| {
+        let order = order_in_memory(array);
+        let value = if order.is_sorted() { value } else { rw.transpose(value, &order) };
+        if array.is_padded() { with_padding(rw, value, array) } else { Ok(value) }
+    })
 }
 
+/// The elements of `array` among those of its padded form.
+fn without_padding(rw: &mut Rewriter<'_>, value: InstructionId, array: &ArrayShape) -> InstructionId {
+    let ranges = array.dims.iter().map(|&limit| SliceRange { start: 0, limit, stride: 1 }).collect();
+    let attrs = Attrs::new().with(AttrKey::Slice, AttrValue::SliceRanges(ranges));
+    let shape = ArrayShape { layout: None, ..array.clone() };
+    rw.emit(Opcode::Slice, Shape::Array(shape), vec![value], attrs)
+}
+
+/// A value whose dimensions are in the order of memory, padded as `array` says.
+fn with_padding(rw: &mut Rewriter<'_>, value: InstructionId, array: &ArrayShape) -> Result<InstructionId> {
+    let padding = array.layout.as_ref().map(|l| l.padding_value).unwrap_or_default();
+    let Some(element) = padding.element(array.ty) else {
+        return Err(Error::Internal(format!("{} has no padding value {}", array.ty, padding.name())));
+    };
+    let target = physical_array(array);
+    let sizes = target.dims.iter().zip(rw.dims(value));
+    let dimensions = sizes.map(|(width, size)| PaddingDimension { low: 0, high: width - size, interior: 0 }).collect();
+    let element = rw.constant(element.into());
+    let attrs = Attrs::new().with(AttrKey::Padding, AttrValue::Padding(dimensions));
+    Ok(rw.emit(Opcode::Pad, Shape::Array(target), vec![value, element], attrs))
+}
+
+/// Applies `change` to each array of a value that lies otherwise than dense and row-major.
 fn convert(
     rw: &mut Rewriter<'_>,
     value: InstructionId,
     shape: &Shape,
-    transpose: &dyn Fn(&mut Rewriter<'_>, InstructionId, &[usize]) -> InstructionId,
+    change: &dyn Fn(&mut Rewriter<'_>, InstructionId, &ArrayShape) -> Result<InstructionId>,
 ) -> Result<InstructionId> {
-    if !permuted(shape) {
+    if !is_laid_out(shape) {
         return Ok(value);
     }
     Ok(match shape {
-        Shape::Array(array) => match order_in_memory(array) {
-            Some(order) => transpose(rw, value, &order),
-            None => value,
-        },
+        Shape::Array(array) => change(rw, value, array)?,
         Shape::Tuple(elements) => {
             let mut parts = Vec::with_capacity(elements.len());
             for (k, element) in elements.iter().enumerate() {
                 let part = rw.element(value, k);
-                parts.push(convert(rw, part, element, transpose)?);
+                parts.push(convert(rw, part, element, change)?);
             }
             rw.tuple(parts)
         }
@@ -181,7 +187,7 @@ fn entry_parameters(module: &mut Module, shapes: &[Shape], stats: &mut Stats) ->
             return Ok(None);
         }
         let shape = rw.instruction(id).parameter_number().and_then(|n| shapes.get(n));
-        let Some(shape) = shape.filter(|s| permuted(s)) else { return Ok(None) };
+        let Some(shape) = shape.filter(|s| is_laid_out(s)) else { return Ok(None) };
         let mut parameter = rw.instruction(id).clone();
         parameter.shape = physical(shape);
         let new = rw.push(parameter);
@@ -283,7 +289,7 @@ fn note_custom_calls(module: &mut Module) {
                 continue;
             }
             let wanted: Vec<Shape> = call.operands.iter().map(|&o| computation.instructions[o].shape.clone()).collect();
-            if wanted.iter().chain([&call.shape]).any(permuted) {
+            if wanted.iter().chain([&call.shape]).any(is_laid_out) {
                 let wanted = AttrValue::Shapes(wanted);
                 computation.instructions[i].attrs.set(AttrKey::OperandLayoutConstraints, wanted);
             }
@@ -308,7 +314,7 @@ fn custom_calls(module: &mut Module, stats: &mut Stats) -> Result<()> {
             let wanted = wanted.clone();
             let result = instruction.shape.clone();
             let (mut call, mut operands) = (instruction.clone(), instruction.operands.clone());
-            if wanted.len() != operands.len() || !wanted.iter().chain([&result]).any(permuted) {
+            if wanted.len() != operands.len() || !wanted.iter().chain([&result]).any(is_laid_out) {
                 return Ok(None);
             }
             for (operand, shape) in operands.iter_mut().zip(&wanted) {

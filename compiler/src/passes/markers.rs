@@ -70,18 +70,10 @@ fn replacement(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<InstructionId
 /// A value in the layout of `shape`.
 fn with_layout(rw: &mut Rewriter<'_>, value: InstructionId, shape: &Shape) -> InstructionId {
     match (rw.shape(value), shape) {
-        (Shape::Array(have), Shape::Array(want)) if order(have) != order(want) => {
+        (Shape::Array(have), Shape::Array(want)) if !have.same_memory(want) => {
             rw.emit(Opcode::Copy, shape.clone(), vec![value], Attrs::new())
         }
         _ => value,
-    }
-}
-
-/// The dimensions from the fastest-varying to the slowest.
-fn order(array: &ArrayShape) -> Vec<usize> {
-    match &array.layout {
-        Some(layout) if layout.minor_to_major.len() == array.rank() => layout.minor_to_major.clone(),
-        _ => (0..array.rank()).rev().collect(),
     }
 }
 

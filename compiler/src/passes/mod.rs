@@ -24,6 +24,7 @@ pub mod one_tuples;
 pub mod rewrite;
 pub mod simplify;
 pub mod top_k;
+pub mod transposed_dot;
 pub mod value;
 pub mod while_state;
 
@@ -178,6 +179,7 @@ const PREPARE: &[(&str, Pass)] = &[
 /// Passes that repeat until nothing changes.
 const REPEAT: &[(&str, Pass)] = &[
     ("simplify", |m, _| simplify::run(m)),
+    ("transposed-dot", |m, _| transposed_dot::run(m)),
     ("fold", |m, _| fold::run(m)),
     ("cse", |m, _| cse::run(m)),
     ("while-state", |m, _| while_state::run(m)),

@@ -61,12 +61,11 @@ fn read_array(message: &Message, shape: &ArrayShape) -> Result<ArrayLiteral> {
         let found = bytes.len() / shape.ty.byte_size();
         return Err(malformed("", format!("literal: expected {elements} elements of {}, found {found}", shape.ty)));
     }
-    let literal = ArrayLiteral::from_bytes(shape, &bytes)
-        .ok_or_else(|| malformed("", format!("literal: expected {elements} elements")))?;
-    match &shape.layout {
-        Some(layout) if !layout.is_row_major() && elements > 1 => Ok(to_row_major(&literal, &layout.minor_to_major)),
-        _ => Ok(literal),
+    if shape.is_padded() {
+        return Err(unsupported("", format!("literals with padding, {shape}")));
     }
+    ArrayLiteral::from_memory(shape, &bytes)
+        .ok_or_else(|| malformed("", format!("literal: expected {elements} elements")))
 }
 
 /// The elements' bytes in storage form.
@@ -129,38 +128,6 @@ fn packed(bytes: &[u8], ty: ElementType) -> Bytes {
     let mask = (1u8 << bits) - 1;
     let pack = |part: &[u8]| part.iter().enumerate().fold(0, |byte, (k, e)| byte | (e & mask) << (k as u32 * bits));
     bytes.chunks(each).map(pack).collect::<Vec<u8>>().into()
-}
-
-/// The elements in row-major order, of a literal whose elements stand in another order of dimensions.
-fn to_row_major(literal: &ArrayLiteral, minor_to_major: &[usize]) -> ArrayLiteral {
-    let dims = literal.dims();
-    let mut strides = vec![0usize; dims.len()];
-    let mut stride = 1usize;
-    for &d in minor_to_major {
-        if let (Some(s), Some(&size)) = (strides.get_mut(d), dims.get(d)) {
-            *s = stride;
-            stride = stride.saturating_mul(usize::try_from(size).unwrap_or(1));
-        }
-    }
-    let size = literal.ty().byte_size();
-    let (from, mut out) = (literal.bytes(), literal.clone());
-    let mut index = vec![0i64; dims.len()];
-    let mut at = 0usize;
-    for element in out.bytes_mut().chunks_exact_mut(size) {
-        if let Some(found) = from.get(at * size..(at + 1) * size) {
-            element.copy_from_slice(found);
-        }
-        for d in (0..dims.len()).rev() {
-            index[d] += 1;
-            at += strides[d];
-            if index[d] < dims[d] {
-                break;
-            }
-            at -= strides[d] * dims[d] as usize;
-            index[d] = 0;
-        }
-    }
-    out
 }
 
 /// The message of a literal, encoded.

@@ -4,7 +4,7 @@ use super::message::{self, Ids, Split};
 use super::{malformed, unsupported};
 use crate::Result;
 use crate::text::MAX_RANK;
-use brolga_runtime::{ArrayShape, ElementType, Layout, Shape};
+use brolga_runtime::{ArrayShape, ElementType, Layout, PaddingValue, Shape};
 
 /// The numbers of what XLA counts among element types but is none.
 const TUPLE: i32 = 13;
@@ -64,7 +64,11 @@ pub(super) fn array(shape: &message::Shape) -> Result<ArrayShape> {
         return Err(unsupported("", format!("an array of 2^63 bytes or more, {out:#}")));
     }
     if let Some(layout) = &shape.layout {
-        out.layout = Some(self::layout(layout, rank)?).filter(|l| *l != Layout::default());
+        out.layout = Some(self::layout(layout, &out.dims)?).filter(|l| *l != Layout::default());
+        let bytes = out.padded_elements().and_then(|n| n.checked_mul(ty.byte_size()));
+        if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
+            return Err(unsupported("", format!("an array of 2^63 bytes or more, {out}")));
+        }
     }
     Ok(out)
 }
@@ -73,7 +77,8 @@ fn dynamic(shape: &message::Shape) -> impl Iterator<Item = bool> {
     (0..shape.dims.len()).map(|d| shape.dynamic.get(d).copied().unwrap_or(false))
 }
 
-fn layout(layout: &message::Layout, rank: usize) -> Result<Layout> {
+fn layout(layout: &message::Layout, dims: &[i64]) -> Result<Layout> {
+    let rank = dims.len();
     let mut seen = vec![false; rank];
     let order = layout.minor_to_major.iter().map(|&d| {
         let d = usize::try_from(d).ok()?;
@@ -90,6 +95,8 @@ fn layout(layout: &message::Layout, rank: usize) -> Result<Layout> {
     let tiles = layout.tiles.iter().map(|t| t.ids.iter().map(|&d| Some(d).filter(|d| *d != i64::MIN)).collect());
     let mut out = Layout {
         minor_to_major,
+        padded_dimensions: widths(layout, dims)?,
+        padding_value: padding_value(layout)?,
         tiles: tiles.collect(),
         element_size_in_bits: layout.element_size_in_bits,
         memory_space: layout.memory_space,
@@ -129,6 +136,23 @@ fn layout(layout: &message::Layout, rank: usize) -> Result<Layout> {
     Ok(out)
 }
 
+/// What each dimension is padded to; nothing where there is no padding.
+fn widths(layout: &message::Layout, dims: &[i64]) -> Result<Vec<i64>> {
+    let widths = &layout.padded_dimensions;
+    let wide = widths.iter().zip(dims).all(|(width, size)| width >= size);
+    if widths.is_empty() || widths.len() == dims.len() && wide {
+        return Ok(widths.clone());
+    }
+    Err(malformed("", format!("layout: expected padded_dimensions of at least {dims:?}, found {widths:?}")))
+}
+
+fn padding_value(layout: &message::Layout) -> Result<PaddingValue> {
+    let value = PaddingValue::from_code(layout.padding_value)
+        .ok_or_else(|| malformed("", format!("layout: expected a padding_value, found {}", layout.padding_value)))?;
+    // Without padding there is nothing to hold it.
+    Ok(if layout.padded_dimensions.is_empty() { PaddingValue::Invalid } else { value })
+}
+
 /// The message of a shape.
 pub(super) fn write(shape: &Shape) -> Result<message::Shape> {
     let plain = |element_type, elements| message::Shape { element_type, elements, ..Default::default() };
@@ -164,6 +188,8 @@ fn write_layout(layout: &Layout) -> Result<message::Layout> {
     let tiles = layout.tiles.iter().map(|tile| Ids { ids: tile.iter().map(|d| d.unwrap_or(i64::MIN)).collect() });
     let mut out = message::Layout {
         minor_to_major: layout.minor_to_major.iter().map(|&d| d as i64).collect(),
+        padded_dimensions: layout.padded_dimensions.clone(),
+        padding_value: layout.padding_value as u32,
         tiles: tiles.collect(),
         element_size_in_bits: layout.element_size_in_bits,
         memory_space: layout.memory_space,

@@ -188,6 +188,30 @@ fn the_layout_of_a_literal_says_the_order_of_its_elements() {
     assert_eq!(value.as_array().map(|a| a.as_slice::<i32>().to_vec()), Some(vec![1, 2, 3, 4, 5, 6]));
 }
 
+/// Fields 2 and 3 of «message Layout», in the form in which XLA had them.
+#[test]
+fn padding_travels_in_the_fields_that_it_had() {
+    let text = "HloModule m\n\nENTRY e {\n  p = f32[2,3]{0,1:W(3,5)V(highest)} parameter(0)\n  \
+                ROOT n = f32[2,3]{1,0:W(2,4)} negate(p)\n}\n";
+    let module = parse(text).expect("a module");
+    let back = read(&write(&module).expect("a message")).expect("the module again").module;
+    assert_eq!(back.interface(), module.interface());
+    let padded = |widths: &[i64], value| {
+        let mut shape = shape(ElementType::F32, &[2, 3], &[0, 1]);
+        let layout = shape.layout.as_mut().expect("a layout");
+        (layout.padded_dimensions, layout.padding_value) = (widths.to_vec(), value);
+        super::shape::read(&shape)
+    };
+    let bytes = message::Layout { padded_dimensions: vec![3, 5], padding_value: 1, ..Default::default() };
+    assert_eq!(bytes.encode_to_vec(), [2 << 3 | 2, 2, 3, 5, 3 << 3, 1]);
+    assert_eq!(padded(&[3, 5], 1).expect("a shape").to_string(), "f32[2,3]{0,1:W(3,5)V(zero)}");
+    assert_eq!(padded(&[], 1).expect("a shape").to_string(), "f32[2,3]{0,1}");
+    for (widths, value) in [(&[3][..], 1), (&[3, 2], 1), (&[3, 5], 6)] {
+        assert!(matches!(padded(widths, value), Err(Error::Syntax { .. })), "{widths:?} {value}");
+    }
+    assert!(matches!(padded(&[i64::MAX, 5], 1), Err(Error::Unsupported { .. })));
+}
+
 #[test]
 fn elements_under_a_byte_are_packed_from_the_lowest_bits() {
     let value = constant(shape(ElementType::S4, &[3], &[0]), |l| l.s4s = vec![0xf1, 0x02].into()).expect("a constant");

@@ -168,7 +168,7 @@ pub fn leading_array(array: &ArrayLiteral, dims: &[i64]) -> Option<ArrayLiteral>
     }
     let mut out = ArrayLiteral::zeros(&ArrayShape::new(array.ty(), dims));
     let width = array.ty().byte_size();
-    let strides = array.shape().strides();
+    let strides = array.strides();
     let mut index = vec![0i64; dims.len()];
     for k in 0..out.elements() {
         let from: i64 = index.iter().zip(&strides).map(|(i, s)| i * s).sum();

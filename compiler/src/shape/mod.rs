@@ -22,6 +22,7 @@ mod indexing;
 mod linalg;
 mod movement;
 mod ordering_random;
+mod padding;
 mod pairs;
 mod reduction;
 mod reshape_groups;
@@ -46,7 +47,7 @@ pub use verify::{verify, verify_computation, verify_open, verify_runnable};
 pub use window::window_output_size;
 
 use crate::hlo::{AttrKind, AttrValue, Attrs, Category, Computation, ComputationId, Module, Opcode};
-use brolga_runtime::{ArrayShape, Shape};
+use brolga_runtime::{ArrayShape, Layout, PaddingValue, Shape};
 use cranelift_entity::PrimaryMap;
 use rule::{Call, Rule, ensure, fail};
 
@@ -263,9 +264,12 @@ fn check_array(a: &ArrayShape) -> Rule<()> {
     for (i, &d) in a.dims.iter().enumerate() {
         ensure!(d >= 0, "shape.negative", "expected a size of at least 0 in dimension {i}, found {d}");
     }
-    let bytes = a.checked_elements().and_then(|n| n.checked_mul(a.ty.byte_size()));
+    let fits = |elements: Option<usize>| {
+        let bytes = elements.and_then(|n| n.checked_mul(a.ty.byte_size()));
+        bytes.is_some_and(|n| isize::try_from(n).is_ok())
+    };
     ensure!(
-        bytes.is_some_and(|n| isize::try_from(n).is_ok()),
+        fits(a.checked_elements()) && fits(a.padded_elements()),
         "shape.size",
         "an array of 2^63 bytes or more, {}",
         rule::Show(a)
@@ -280,6 +284,31 @@ fn check_array(a: &ArrayShape) -> Rule<()> {
             "expected a layout that permutes the {rank} dimensions, found {:?}",
             layout.minor_to_major
         );
+        check_padding(a, layout)?;
     }
+    Ok(())
+}
+
+/// Padding has a width for each dimension, and a value that the elements can have.
+fn check_padding(a: &ArrayShape, layout: &Layout) -> Rule<()> {
+    let (widths, value) = (&layout.padded_dimensions, layout.padding_value);
+    ensure!(
+        a.has_valid_layout(),
+        "shape.padding",
+        "expected padded dimensions of at least {:?}, or none, found {widths:?}",
+        a.dims
+    );
+    ensure!(
+        !widths.is_empty() || value == PaddingValue::Invalid,
+        "shape.padding-value",
+        "expected padded dimensions beside a padding value, found none"
+    );
+    ensure!(
+        value.element(a.ty).is_some(),
+        "shape.padding-value",
+        "expected a padding value that {} has, found {}",
+        a.ty,
+        value.name()
+    );
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::{verify, verify_open};
 use crate::error::Error;
 use crate::text;
+use brolga_runtime::{ArrayShape, ElementType, Layout, PaddingValue};
 
 /// Computations to call and parameters to use, the same for every case.
 const PRELUDE: &str = "HloModule m
@@ -596,6 +597,75 @@ fn modules() {
     refuse(&format!("HloModule m, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}\n{body}"), "alias.index");
     let wider = "ENTRY main {\n  a = f32[4] parameter(0)\n  ROOT r = f64[4] convert(a)\n}\n";
     refuse(&format!("HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}\n{wider}"), "alias.size");
+    let aliased = |from: &str, to: &str| {
+        format!(
+            "HloModule m, input_output_alias={{ {{}}: (0, {{}}, must-alias) }}\nENTRY main {{\n  \
+             a = f32[2,3]{from} parameter(0)\n  ROOT r = f32[2,3]{to} negate(a)\n}}\n"
+        )
+    };
+    for (from, to) in [("{0,1}", "{1,0}"), ("{1,0:W(2,4)}", ""), ("{1,0:W(2,4)}", "{1,0:W(3,3)}")] {
+        refuse(&aliased(from, to), "alias.layout");
+    }
+    for layout in ["{0,1}", "{0,1:W(2,4)V(one)}", ""] {
+        assert_eq!(text::parse(&aliased(layout, layout)).and_then(|m| verify(&m)), Ok(()));
+    }
+    for padding in ["c64[4]{0:W(5)V(lowest)}", "f8e8m0fnu[4]{0:W(5)V(zero)}", "s1[4]{0:W(5)V(one)}"] {
+        refuse(&format!("HloModule m\nENTRY main {{\n  ROOT a = {padding} parameter(0)\n}}\n"), "shape.padding-value");
+    }
+}
+
+/// What the text refuses as syntax, a builder or a message may still say.
+#[test]
+fn padding_fits_its_shape() {
+    let rule = |widths: &[i64], value| {
+        let layout = Layout { padded_dimensions: widths.to_vec(), padding_value: value, ..Layout::row_major(2) };
+        let shape = ArrayShape { layout: Some(layout), ..ArrayShape::new(ElementType::F32, [2, 3]) };
+        super::check_shape(&shape.into()).err().map(|e| e.constraint)
+    };
+    assert_eq!(rule(&[2, 5], PaddingValue::Zero), None);
+    for widths in [&[3][..], &[1, 5], &[3, 5, 1]] {
+        assert_eq!(rule(widths, PaddingValue::Zero), Some("shape.padding"), "{widths:?}");
+    }
+    assert_eq!(rule(&[], PaddingValue::Zero), Some("shape.padding-value"));
+    assert_eq!(rule(&[1 << 31, 1 << 31], PaddingValue::Zero), Some("shape.size"));
+}
+
+/// Padding has a meaning where callers see it; what else would see it is refused when the program is to run.
+#[test]
+fn padding_that_something_inside_would_see_is_read_and_not_run() {
+    let refused = |body: &str| {
+        let source = format!("HloModule m\nENTRY main {{\n{body}\n}}\n");
+        let module = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        assert_eq!(verify(&module), Ok(()), "{source}");
+        match super::verify_runnable(&module) {
+            Ok(()) => String::new(),
+            Err(Error::Unsupported { feature, .. }) => feature,
+            Err(other) => panic!("{other}\n{source}"),
+        }
+    };
+    let p = "p = f32[2]{0:W(4)} parameter(0)\n";
+    assert_eq!(refused(&format!("{p}ROOT r = f32[2]{{0:W(3)}} negate(p)")), "");
+    assert_eq!(
+        refused("ROOT p = f32[<=2]{0:W(4)} parameter(0)"),
+        "padding of an array with bounded dynamic dimensions, f32[<=2]{0:W(4)}"
+    );
+    assert_eq!(
+        refused("ROOT p = s4[2]{0:E(4)W(4)} parameter(0)"),
+        "padding of an array of packed elements, s4[2]{0:E(4)W(4)}"
+    );
+    assert_eq!(refused(&format!("{p}ROOT r = s32[2] bitcast(p)")), "bitcast of a padded array, f32[2]{0:W(4)}");
+    assert_eq!(
+        refused("t = token[] after-all()\nROOT r = (f32[2]{0:W(4)}, token[]) infeed(t)"),
+        "infeed of a padded array, f32[2]{0:W(4)}"
+    );
+    assert_eq!(
+        refused(&format!("{p}ROOT r = f32[2] custom-call(p), custom_call_target=\"x\"")),
+        "custom-call of a padded array, f32[2]{0:W(4)}"
+    );
+    let plain = "custom_call_target=\"x\", operand_layout_constraints={f32[2]{0}}";
+    assert_eq!(refused(&format!("{p}ROOT r = f32[2] custom-call(p), {plain}")), "");
+    // Inside, layouts are dropped: here they say nothing of memory.
+    assert_eq!(refused(&format!("{p}n = f32[2]{{0:W(9)V(one)}} negate(p)\nROOT r = f32[2] abs(n)")), "");
 }
 
 /// XLA reads such a gather and compiles none.

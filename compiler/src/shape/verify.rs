@@ -5,6 +5,7 @@
 //! first fault in the source is the one that is named.
 
 use super::indexing::check_batches;
+use super::padding::verify_padding;
 use super::rule::compatible;
 use super::{InferContext, RuleError, check_shape, infer, pairs, verify_feeds};
 use crate::error::{Error, Result, Site};
@@ -37,12 +38,13 @@ fn verify_module(module: &Module, open_calls: bool) -> Result<()> {
 }
 
 /// Checks what a verified module must be besides, to be compiled or run: feeds have an order, gathers batches of one size,
-/// and `f64` meets no narrower float where neither XLA nor Brolga has a way to compute with both.
+/// padding is between elements that callers alone see, and `f64` meets no narrower float where neither XLA nor Brolga has a way to compute with both.
 ///
 /// # Errors
-/// Names the feed or the gather that breaks a rule, or the instruction that mixes.
+/// Names the feed or the gather that breaks a rule, or the instruction that mixes or is padded.
 pub fn verify_runnable(module: &Module) -> Result<()> {
     verify_feeds(module)?;
+    verify_padding(module)?;
     for computation in module.order.iter().map(|&id| &module.computations[id]) {
         let gathers = computation.order.iter().map(|&i| &computation.instructions[i]);
         for gather in gathers.filter(|i| i.opcode == Opcode::Gather) {
@@ -298,12 +300,13 @@ fn leaf<'a>(mut shape: &'a Shape, path: &[usize]) -> Option<&'a Shape> {
     Some(shape)
 }
 
-/// Aliased leaves exist, are arrays of equal size, and no leaf is aliased twice.
+/// Aliased leaves exist, are arrays of equal size that callers see in one layout, and no leaf is aliased twice.
 fn check_aliases(module: &Module) -> Result<()> {
     let header = SourceLocation::in_text(1, 1);
     let entry = module.entry();
     let parameters = entry.parameters();
     let (mut outputs, mut inputs) = (HashSet::new(), HashSet::new());
+    let (seen, seen_result) = module.interface();
     for alias in &module.config.aliases {
         let parameter = parameters.get(alias.parameter).map(|&i| &entry.instructions[i].shape);
         let input = parameter.and_then(|s| leaf(s, &alias.parameter_index)).and_then(Shape::as_array);
@@ -318,6 +321,14 @@ fn check_aliases(module: &Module) -> Result<()> {
         if input.byte_size() != output.byte_size() {
             let message = format!("expected aliased arrays of equal size, found {input:#} and {output:#}");
             return module_fault(header, "alias.size", message);
+        }
+        let seen_input = seen.get(alias.parameter).and_then(|s| leaf(s, &alias.parameter_index));
+        let seen_output = leaf(&seen_result, &alias.output_index);
+        if let (Some(Shape::Array(a)), Some(Shape::Array(b))) = (seen_input, seen_output)
+            && !(a.is_dense_row_major() && b.is_dense_row_major() || a.same_memory(b))
+        {
+            let message = format!("expected aliased arrays in the same layout, found {a} and {b}");
+            return module_fault(header, "alias.layout", message);
         }
         if !outputs.insert(&alias.output_index) || !inputs.insert((alias.parameter, &alias.parameter_index)) {
             let message = format!("expected each array to be aliased once, found {:?} again", alias.output_index);

@@ -3,7 +3,7 @@
 use super::MAX_RANK;
 use super::cursor::Cursor;
 use crate::Result;
-use brolga_runtime::{ArrayShape, ElementType, Layout, Shape};
+use brolga_runtime::{ArrayShape, ElementType, Layout, PaddingValue, Shape};
 
 /// Reads a shape.
 pub(super) fn shape(c: &mut Cursor<'_>) -> Result<Shape> {
@@ -110,15 +110,23 @@ fn array_shape(c: &mut Cursor<'_>, before: Before) -> Result<ArrayShape> {
         }
         c.expect("]")?;
     }
-    let bytes = out.checked_elements().and_then(|n| n.checked_mul(ty.byte_size()));
-    if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
-        let text = c.since(start).to_owned();
-        return Err(c.unsupported(start, &format!("an array of 2^63 bytes or more, '{text}'")));
-    }
+    check_size(c, start, &out)?;
     if at_layout(c, before) {
-        out.layout = layout(c, out.rank())?;
+        out.layout = layout(c, &out.dims)?;
+        check_size(c, start, &out)?;
     }
     Ok(out)
+}
+
+fn check_size(c: &Cursor<'_>, start: usize, array: &ArrayShape) -> Result<()> {
+    let fits = |elements: Option<usize>| {
+        let bytes = elements.and_then(|n| n.checked_mul(array.ty.byte_size()));
+        bytes.is_some_and(|n| isize::try_from(n).is_ok())
+    };
+    if fits(array.checked_elements()) && fits(array.padded_elements()) {
+        return Ok(());
+    }
+    Err(c.unsupported(start, &format!("an array of 2^63 bytes or more, '{}'", c.since(start))))
 }
 
 /// A brace that opens a layout: it holds numbers, properties or nothing, which tells it from the body of a computation,
@@ -132,7 +140,8 @@ fn at_layout(c: &mut Cursor<'_>, before: Before) -> bool {
     found
 }
 
-fn layout(c: &mut Cursor<'_>, rank: usize) -> Result<Option<Layout>> {
+fn layout(c: &mut Cursor<'_>, dims: &[i64]) -> Result<Option<Layout>> {
+    let rank = dims.len();
     let start = c.start();
     c.expect("{")?;
     let mut out = Layout::default();
@@ -153,7 +162,7 @@ fn layout(c: &mut Cursor<'_>, rank: usize) -> Result<Option<Layout>> {
         }
     }
     if c.eat(":") {
-        properties(c, &mut out)?;
+        properties(c, &mut out, dims)?;
     }
     if c.peek() != Some(b'}') {
         return Err(c.expected("',' or '}' in a layout"));
@@ -166,11 +175,12 @@ fn layout(c: &mut Cursor<'_>, rank: usize) -> Result<Option<Layout>> {
     Ok(Some(out).filter(|layout| *layout != Layout::default()))
 }
 
-/// The properties of a layout, in the order in which they are written.
-const PROPERTIES: [&str; 9] = ["D", "T", "L", "#", "*", "E", "S", "SC", "M"];
+/// The properties of a layout, in the order in which they are written: XLA's, then `W(4,5)`, the widths that dimensions are padded
+/// to, by their numbers, and `V(zero)`, what the padding holds.
+const PROPERTIES: [&str; 11] = ["D", "T", "L", "#", "*", "E", "S", "SC", "M", "W", "V"];
 
 /// What follows the colon: letters and an argument in parentheses, again and again.
-fn properties(c: &mut Cursor<'_>, out: &mut Layout) -> Result<()> {
+fn properties(c: &mut Cursor<'_>, out: &mut Layout, dims: &[i64]) -> Result<()> {
     let mut left = &PROPERTIES[..];
     loop {
         match c.peek() {
@@ -195,6 +205,12 @@ fn properties(c: &mut Cursor<'_>, out: &mut Layout) -> Result<()> {
             }
             "E" => out.element_size_in_bits = parenthesized(c)?,
             "S" => out.memory_space = parenthesized(c)?,
+            "W" => out.padded_dimensions = widths(c, dims)?,
+            "V" if out.padded_dimensions.is_empty() => {
+                let message = "expected the widths W(...) before the padding value, found none".to_owned();
+                return Err(c.error(start, message));
+            }
+            "V" => out.padding_value = padding_value(c)?,
             _ => {
                 let start = c.start();
                 c.enter("layouts")?;
@@ -211,6 +227,45 @@ fn properties(c: &mut Cursor<'_>, out: &mut Layout) -> Result<()> {
 fn parenthesized(c: &mut Cursor<'_>) -> Result<i64> {
     c.expect("(")?;
     let value = c.int("an integer")?;
+    c.expect(")")?;
+    Ok(value)
+}
+
+/// What each dimension is padded to.
+fn widths(c: &mut Cursor<'_>, dims: &[i64]) -> Result<Vec<i64>> {
+    let start = c.start();
+    c.expect("(")?;
+    let mut out = Vec::new();
+    for (d, &size) in dims.iter().enumerate() {
+        if d > 0 && !c.eat(",") {
+            break;
+        }
+        let at = c.start();
+        let width = c.int("the width of a dimension")?;
+        if width < size {
+            return Err(c.error(at, format!("expected a width of at least {size} of dimension {d}, found '{width}'")));
+        }
+        out.push(width);
+    }
+    if dims.is_empty() || out.len() < dims.len() || c.peek() == Some(b',') {
+        let message = format!("expected a width for each of {} dimensions, found others", dims.len());
+        return Err(c.error(start, message));
+    }
+    c.expect(")")?;
+    Ok(out)
+}
+
+/// What the padding holds.
+fn padding_value(c: &mut Cursor<'_>) -> Result<PaddingValue> {
+    c.expect("(")?;
+    let start = c.start();
+    let stated = || PaddingValue::ALL.iter().filter(|v| **v != PaddingValue::Invalid);
+    let word = c.word().unwrap_or_default();
+    let Some(&value) = stated().find(|v| v.name() == word) else {
+        c.rewind(start);
+        let names = stated().map(|v| v.name()).collect::<Vec<_>>();
+        return Err(c.expected_name(&format!("one of the padding values {}", names.join(" ")), names));
+    };
     c.expect(")")?;
     Ok(value)
 }

@@ -117,6 +117,9 @@ fn shapes_and_layouts() {
         "s32[9]{0:D(D)T(128)L(4)#(u32)*(u8)E(4)S(1)SC(0:3)M(8)}",
         "(pred[], pred[], pred[], pred[], pred[], /*index=5*/pred[])",
         "f32[8]{0:T(*,8)}",
+        "f32[2,3]{0,1:W(3,5)V(zero)}",
+        "f32[2,3]{1,0:T(8)S(1)M(8)W(2,3)}",
+        "s32[0,3]{1,0:W(4,3)V(lowest)}",
     ] {
         assert_eq!(parse_shape(text).unwrap().to_string(), text);
     }
@@ -129,6 +132,31 @@ fn shapes_and_layouts() {
     assert_eq!(array.layout, Some(layout));
     assert!(matches!(parse_shape("f32[?,2]"), Err(Error::Unsupported { .. })));
     assert!(matches!(parse_shape("f6e2m3fn[2]"), Err(Error::Unsupported { .. })));
+}
+
+/// «If present, the number of elements in padded_dimensions must match the rank of the shape.»
+#[test]
+fn padding_is_checked_where_it_is_written() {
+    for (layout, wanted) in [
+        ("W(3)", "expected a width for each of 2 dimensions, found others"),
+        ("W(3,5,1)", "expected a width for each of 2 dimensions, found others"),
+        ("W()", "expected the width of a dimension, found ')'"),
+        ("W(3,2)V(zero)", "expected a width of at least 3 of dimension 1, found '2'"),
+        ("W(-3,5)", "expected a width of at least 2 of dimension 0, found '-3'"),
+        ("V(zero)", "expected the widths W(...) before the padding value, found none"),
+        ("W(3,5)V(nothing)", "expected one of the padding values zero one lowest highest unknown, found 'nothing'"),
+        ("W(3,5)V(invalid)", "expected one of the padding values zero one lowest highest unknown, found 'invalid'"),
+        ("V(zero)W(3,5)", "expected the widths W(...) before the padding value, found none"),
+        ("W(3,5)T(8)", "one of the properties V of a layout"),
+    ] {
+        let text = format!("HloModule m\n\nENTRY e {{\n  ROOT p = f32[2,3]{{0,1:{layout}}} parameter(0)\n}}\n");
+        let Err(Error::Syntax { site, message }) = parse(&text) else { panic!("{layout}") };
+        assert_eq!(site.location.line, 4, "{layout}");
+        assert!(message.contains(wanted), "{layout}: {message}");
+    }
+    assert!(parse_shape("f32[]{:W(1)}").is_err());
+    let large = parse_shape("f32[2,3]{0,1:W(4611686018427387904,5)}");
+    assert!(matches!(large, Err(Error::Unsupported { .. })), "{large:?}");
 }
 
 #[test]
@@ -564,7 +592,11 @@ fn errors_in_instructions() {
         ("r = constant(1)", 5, "expected a shape before 'constant', found none"),
         ("r = negate-start(p)", 5, "expected a shape before 'negate', found none"),
         ("r = f32[2]{0,} negate(p)", 14, "expected a dimension number, found '}'"),
-        ("r = f32[2]{0:S(1)T(2)} negate(p)", 18, "expected '}' or one of the properties SC M of a layout, found 'T'"),
+        (
+            "r = f32[2]{0:S(1)T(2)} negate(p)",
+            18,
+            "expected '}' or one of the properties SC M W V of a layout, found 'T'",
+        ),
         (
             "r = f32[2] negate-done(p)",
             12,

@@ -2,11 +2,11 @@
 
 use super::descriptor::{
     ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DEVICES_HEADER_SIZE,
-    DescriptorInfo, FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_SIZE, LEVEL_SIZE, Leaf, MAGIC, MAX_LEAVES,
-    MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
+    DescriptorInfo, FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_PADDING, LEAF_SIZE, LEVEL_SIZE, Leaf, MAGIC,
+    MAX_LEAVES, MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
 };
 use super::{ABI_VERSION, IsaFeatures, leaf_byte_size, storage_bits};
-use crate::{ArrayShape, ElementType, Layout};
+use crate::{ArrayShape, ElementType, Layout, PaddingValue};
 
 /// Why bytes are not a descriptor that this version can use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +73,29 @@ impl<'a> Reader<'a> {
         Ok((0..count).map(move |i| start + i * record))
     }
 
+    fn sizes(self, at: usize, rank: usize) -> Result<Vec<i64>> {
+        let (sizes, _) = self.bytes(at, 8 * rank)?.as_chunks::<8>();
+        Ok(sizes.iter().map(|d| i64::from_le_bytes(*d)).collect())
+    }
+
+    /// The padding of the leaf at `at`, where it has some.
+    fn padding(self, at: usize, dims: &[i64], layout: &mut Layout) -> Result<()> {
+        let start = self.size(at + LEAF_PADDING)?;
+        if start == 0 {
+            return Ok(());
+        }
+        let widths = self.sizes(start, dims.len())?;
+        if widths.iter().zip(dims).any(|(width, size)| width < size) {
+            return bad("a dimension is wider than its padding");
+        }
+        let Some(value) = PaddingValue::from_code(self.u32(start + 8 * dims.len())?) else {
+            return bad("unknown padding value");
+        };
+        layout.padded_dimensions = widths;
+        layout.padding_value = value;
+        Ok(())
+    }
+
     fn leaf(self, at: usize) -> Result<Leaf> {
         let code = u8::try_from(self.u32(at)?).or(bad("unknown element type"))?;
         let Some(ty) = ElementType::from_code(code) else {
@@ -82,8 +105,7 @@ impl<'a> Reader<'a> {
         if rank > MAX_RANK {
             return bad("a rank is too large");
         }
-        let (dims, _) = self.bytes(self.size(at + 16)?, 8 * rank)?.as_chunks::<8>();
-        let dims: Vec<i64> = dims.iter().map(|d| i64::from_le_bytes(*d)).collect();
+        let dims = self.sizes(self.size(at + 16)?, rank)?;
         let dynamic: Vec<bool> = self.bytes(self.size(at + 20)?, rank)?.iter().map(|&d| d != 0).collect();
         let (order, _) = self.bytes(self.size(at + 24)?, 4 * rank)?.as_chunks::<4>();
         let order: Vec<usize> = order.iter().map(|d| u32::from_le_bytes(*d) as usize).collect();
@@ -105,7 +127,8 @@ impl<'a> Reader<'a> {
             }
             layout.element_size_in_bits = i64::from(bits);
         }
-        let plain = layout.is_row_major() && layout.element_size_in_bits == 0;
+        self.padding(at, &dims, &mut layout)?;
+        let plain = layout == Layout::row_major(rank);
         let shape = ArrayShape { ty, dims, dynamic, layout: (!plain).then_some(layout) };
         if leaf_byte_size(&shape) != Some(self.u64(at + 8)?) || storage_bits(&shape) != bits {
             return bad("a shape and its size disagree");
@@ -239,6 +262,13 @@ mod tests {
         column.layout = Some(Layout { minor_to_major: vec![0, 1], ..Layout::default() });
         let mut packed = ArrayShape::new(ElementType::S4, [7]);
         packed.layout = Some(Layout { element_size_in_bits: 4, ..Layout::row_major(1) });
+        let mut padded = ArrayShape::new(ElementType::U8, [2, 3]);
+        padded.layout = Some(Layout {
+            minor_to_major: vec![0, 1],
+            padded_dimensions: vec![3, 5],
+            padding_value: PaddingValue::Lowest,
+            ..Layout::default()
+        });
         let mut dynamic = ArrayShape::new(ElementType::BF16, [5, 1]);
         dynamic.dynamic = vec![true, false];
         d.parameters = vec![
@@ -246,7 +276,7 @@ mod tests {
             Leaf::new(packed),
             Leaf::new(ArrayShape::new(ElementType::Pred, [])),
         ];
-        d.results = vec![Leaf::new(dynamic), Leaf::new(column)];
+        d.results = vec![Leaf::new(dynamic), Leaf::new(column), Leaf::new(padded)];
         d.aliases = vec![Alias { parameter: 0, result: 1, must: true }];
         d.features = IsaFeatures::AVX;
         d.workspace_fixed = 100;
@@ -301,6 +331,32 @@ mod tests {
         assert_eq!(DescriptorInfo::decode(&blob).unwrap(), older);
         blob[12..16].copy_from_slice(&(FIRST_HEADER_SIZE as u32).to_le_bytes());
         assert_eq!(DescriptorInfo::decode(&blob).unwrap(), DescriptorInfo { devices: [1, 1], ..older });
+    }
+
+    /// Without padding a leaf has the zero where it always had one, and nothing follows.
+    #[test]
+    fn padding_is_an_addition() {
+        let mut d = sample();
+        let with = d.encode().unwrap();
+        let padded = d.results.pop().unwrap();
+        let without = d.encode().unwrap();
+        let records = |blob: &[u8]| {
+            let r = Reader(blob);
+            let leaves = r.table(80, LEAF_SIZE).unwrap().chain(r.table(88, LEAF_SIZE).unwrap());
+            leaves.map(|at| r.u32(at + LEAF_PADDING).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(records(&without), [0; 5]);
+        assert_eq!(records(&with).iter().filter(|&&at| at != 0).count(), 1);
+        let mut narrow = padded.clone();
+        narrow.shape.dims = vec![4, 3];
+        let mut wrong = DescriptorInfo { results: vec![narrow], aliases: Vec::new(), ..d };
+        let blob = wrong.encode().unwrap();
+        assert_eq!(
+            DescriptorInfo::decode(&blob),
+            Err(DescriptorError::Malformed("a dimension is wider than its padding"))
+        );
+        wrong.results = vec![padded];
+        assert_eq!(DescriptorInfo::decode(&wrong.encode().unwrap()), Ok(wrong));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub const MAX_RANK: usize = 1024;
 pub const MAX_LEAVES: usize = 1 << 20;
 
 pub(super) const LEAF_SIZE: usize = 48;
+/// Where a leaf has the offset of its padding: zero in programs of compilers that knew none.
+pub(super) const LEAF_PADDING: usize = 36;
 pub(super) const ALIAS_SIZE: usize = 12;
 pub(super) const CUSTOM_CALL_SIZE: usize = 16;
 pub(super) const OPEN_SIZE: usize = 8;
@@ -142,17 +144,14 @@ impl Leaf {
         leaf_byte_size(&self.shape).unwrap_or(u64::MAX)
     }
 
-    /// The dimensions from the fastest-varying to the slowest.
-    pub fn minor_to_major(&self) -> Vec<usize> {
-        match &self.shape.layout {
-            Some(layout) if layout.minor_to_major.len() == self.shape.rank() => layout.minor_to_major.clone(),
-            _ => (0..self.shape.rank()).rev().collect(),
-        }
+    /// Elements of the buffer, padding included. Saturates.
+    pub fn buffer_elements(&self) -> usize {
+        self.shape.padded_elements().unwrap_or(usize::MAX)
     }
 
-    /// True where the elements lie in row-major order.
-    pub fn is_row_major(&self) -> bool {
-        self.shape.layout.as_ref().is_none_or(|l| l.minor_to_major.is_empty() || l.is_row_major())
+    /// The dimensions from the fastest-varying to the slowest.
+    pub fn minor_to_major(&self) -> Vec<usize> {
+        self.shape.minor_to_major()
     }
 }
 
@@ -347,8 +346,9 @@ impl DescriptorInfo {
     /// | 144 | u32 x 2 | levels of the processor, zero where there are none |
     ///
     /// A leaf is `u32 element type, u32 rank, u64 bytes, u32 offset of the dimensions (i64 each), u32 offset of the
-    /// dynamic flags (u8 each), u32 offset of minor-to-major (u32 each), u32 flags (1 dynamic, 2 row-major), u32 bits
-    /// of an element, u32 zero, u32 offset and length of the name`; an alias `u32 parameter, result, must`; a custom
+    /// dynamic flags (u8 each), u32 offset of minor-to-major (u32 each), u32 flags (1 dynamic, 2 row-major and not
+    /// padded), u32 bits of an element, u32 offset of the padding (i64 width of each dimension, then u32 padding value; zero where
+    /// there is none), u32 offset and length of the name`; an alias `u32 parameter, result, must`; a custom
     /// call `u32 offset and length of the symbol, abi, line`; an open dimension `u32 parameter, dimension`;
     /// a level `u64 instruction-set features`.
     pub fn encode(&self) -> Option<Vec<u8>> {
@@ -483,11 +483,19 @@ impl Blob {
         for (i, &d) in shape.dynamic.iter().enumerate() {
             self.put(dynamic + i, &[u8::from(d)]);
         }
+        if let Some(layout) = shape.layout.as_ref().filter(|_| shape.is_padded()) {
+            let widths = self.reserve(8 * rank + 4, 8);
+            for (i, width) in shape.widths().iter().enumerate() {
+                self.put(widths + 8 * i, &width.to_le_bytes());
+            }
+            self.u32(widths + 8 * rank, layout.padding_value as u32);
+            self.u32(at + LEAF_PADDING, u32::try_from(widths).ok()?);
+        }
         let mut flags = 0;
         if shape.is_dynamic() {
             flags |= LEAF_DYNAMIC;
         }
-        if leaf.is_row_major() {
+        if shape.is_dense_row_major() {
             flags |= LEAF_ROW_MAJOR;
         }
         self.u32(at, u32::from(shape.ty.code()));

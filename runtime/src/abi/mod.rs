@@ -9,8 +9,8 @@
 //! its numbers are little-endian. Reading one ([`DescriptorInfo::decode`]) checks everything and never panics.
 //!
 //! Parameters and results are the *array leaves* of the entry computation's parameters and result, depth first
-//! ([`array_leaves`]); tokens and opaque values have no slot. A buffer holds the elements densely in the leaf's layout,
-//! one byte for each element of a type under a byte unless the layout says otherwise. Where a dimension is bounded
+//! ([`array_leaves`]); tokens and opaque values have no slot. A buffer holds the elements in the order of the leaf's layout, each
+//! dimension as wide as the layout pads it (programs write the padding of results and never read that of parameters), one byte for each element of a type under a byte unless the layout says otherwise. Where a dimension is bounded
 //! dynamic, the elements lie at the strides of the bound, and behind them, at the next multiple of four bytes, follows
 //! one `int32_t` for each dimension: its true size. Buffers need the alignment of their element (four bytes at least
 //! where sizes follow), the workspace 64 bytes. Results overlap nothing but the parameters they are declared to alias.
@@ -109,11 +109,10 @@ pub fn array_leaves(shape: &Shape) -> Vec<&ArrayShape> {
         .collect()
 }
 
-/// Bytes of a leaf's buffer: the elements at the bounds, densely, and the true sizes where a dimension is dynamic.
+/// Bytes of a leaf's buffer: the elements at the bounds with their padding, and the true sizes where a dimension is dynamic.
 /// `None` where that overflows.
 pub fn leaf_byte_size(shape: &ArrayShape) -> Option<u64> {
-    let elements = u64::try_from(shape.checked_elements()?).ok()?;
-    let data = elements.checked_mul(u64::from(storage_bits(shape)))?.checked_add(7)? / 8;
+    let data = data_byte_size(shape)?;
     let total = match dynamic_sizes_offset(shape)? {
         Some(offset) => offset.checked_add(4 * shape.rank() as u64)?,
         None => data,
@@ -122,15 +121,18 @@ pub fn leaf_byte_size(shape: &ArrayShape) -> Option<u64> {
     (total <= 1 << 60).then_some(total)
 }
 
+fn data_byte_size(shape: &ArrayShape) -> Option<u64> {
+    let elements = u64::try_from(shape.padded_elements()?).ok()?;
+    Some(elements.checked_mul(u64::from(storage_bits(shape)))?.checked_add(7)? / 8)
+}
+
 /// Where the true sizes of a leaf with bounded dynamic dimensions start in its buffer; `Some(None)` for static leaves
 /// and `None` where the size overflows.
 pub fn dynamic_sizes_offset(shape: &ArrayShape) -> Option<Option<u64>> {
     if !shape.is_dynamic() {
         return Some(None);
     }
-    let elements = u64::try_from(shape.checked_elements()?).ok()?;
-    let data = elements.checked_mul(u64::from(storage_bits(shape)))?.checked_add(7)? / 8;
-    Some(Some(data.checked_next_multiple_of(4)?))
+    Some(Some(data_byte_size(shape)?.checked_next_multiple_of(4)?))
 }
 
 /// Bits of one element in a buffer: the layout's `E(n)` where given, otherwise whole bytes.
@@ -160,6 +162,9 @@ mod tests {
         assert_eq!(leaf_byte_size(&a), Some(15));
         a.layout = Some(Layout { element_size_in_bits: 4, ..Layout::row_major(2) });
         assert_eq!(leaf_byte_size(&a), Some(8));
+        let padded = Layout { padded_dimensions: vec![4, 5], ..Layout::row_major(2) };
+        a.layout = Some(padded);
+        assert_eq!(leaf_byte_size(&a), Some(20));
         let mut d = ArrayShape::new(ElementType::S8, [3, 3]);
         d.dynamic = vec![false, true];
         assert_eq!(dynamic_sizes_offset(&d), Some(Some(12)));

@@ -208,12 +208,8 @@ impl<'a> Reader<'a> {
         let order = self.list(Reader::size)?;
         let mut shape = ArrayShape::new(ty, dims);
         if !order.is_empty() {
-            let mut sorted = order.clone();
-            sorted.sort_unstable();
-            if !sorted.into_iter().eq(0..shape.rank()) {
-                return None;
-            }
             shape.layout = Some(Layout { minor_to_major: order, ..Layout::default() });
+            shape.has_valid_layout().then_some(())?;
         }
         shape.checked_elements()?.checked_mul(ty.byte_size())?;
         Some(shape)

@@ -1,7 +1,7 @@
 //! What a registered closure sees: its operands and results as typed arrays.
 
 use super::{Attribute, Description};
-use crate::{ArrayShape, NativeType, row_major_strides};
+use crate::{ArrayShape, NativeType};
 
 /// One call of a registered closure.
 pub struct CustomCall<'a> {
@@ -61,7 +61,7 @@ impl<'a> CustomCall<'a> {
         };
         check::<T>("operand", index, shape)?;
         let elements = bytemuck::try_cast_slice(bytes).map_err(|e| format!("operand {index}: {e}"))?;
-        Ok(ArrayView { elements, shape, strides: strides(shape) })
+        Ok(ArrayView { elements, shape, strides: shape.strides() })
     }
 
     /// A result.
@@ -140,7 +140,7 @@ fn result_view<'b, T: NativeType>(
 ) -> Result<ArrayViewMut<'b, T>, String> {
     check::<T>("result", index, shape)?;
     let elements = bytemuck::try_cast_slice_mut(bytes).map_err(|e| format!("result {index}: {e}"))?;
-    Ok(ArrayViewMut { elements, shape, strides: strides(shape) })
+    Ok(ArrayViewMut { elements, shape, strides: shape.strides() })
 }
 
 /// Bytes may be seen as themselves whatever the type, if they are as wide: truth values, and numbers under a byte.
@@ -150,21 +150,6 @@ fn check<T: NativeType>(what: &str, index: usize, shape: &ArrayShape) -> Result<
         return Ok(());
     }
     Err(format!("{what} {index} is {shape}, not an array of {}", T::TYPE))
-}
-
-/// Distances between neighbours in each dimension, in elements.
-fn strides(shape: &ArrayShape) -> Vec<i64> {
-    let Some(layout) = shape.layout.as_ref().filter(|l| l.minor_to_major.len() == shape.rank()) else {
-        return row_major_strides(&shape.dims);
-    };
-    let (mut strides, mut next) = (vec![0; shape.rank()], 1i64);
-    for &d in &layout.minor_to_major {
-        if let (Some(stride), Some(&size)) = (strides.get_mut(d), shape.dims.get(d)) {
-            *stride = next;
-            next = next.saturating_mul(size.max(1));
-        }
-    }
-    strides
 }
 
 fn offset(shape: &ArrayShape, strides: &[i64], index: &[usize]) -> Option<usize> {

@@ -3,7 +3,7 @@
 use super::FeedError;
 use crate::abi::{Leaf, leaf_byte_size};
 use crate::program::memory::{load, store};
-use crate::{ArrayLiteral, ArrayShape, Literal, Shape};
+use crate::{ArrayLiteral, ArrayShape, Layout, Literal, Shape};
 
 /// A value on its way: an array, or a tuple of arrays.
 ///
@@ -117,9 +117,7 @@ impl FeedValue {
 /// The leaf of an array whose size does not overflow and whose layout is an order of the dimensions.
 fn leaf(array: &ArrayShape) -> Result<Leaf, FeedError> {
     let tiled = array.layout.as_ref().is_some_and(|l| !l.tiles.is_empty());
-    let mut sorted = order(array);
-    sorted.sort_unstable();
-    if tiled || !sorted.into_iter().eq(0..array.rank()) || leaf_byte_size(array).is_none() {
+    if tiled || !array.has_valid_layout() || leaf_byte_size(array).is_none() {
         return Err(FeedError::Unsupported(format!("memory in the form of {array}")));
     }
     Ok(Leaf::new(array.clone()))
@@ -155,21 +153,18 @@ pub(super) fn fits(shape: &Shape, value: &Literal) -> bool {
     }
 }
 
-/// The dimensions from the fastest-varying to the slowest; row-major where nothing is said.
-fn order(array: &ArrayShape) -> Vec<usize> {
-    Leaf::new(array.clone()).minor_to_major()
-}
-
 fn same_layouts(a: &Shape, b: &Shape) -> bool {
     let (a, b) = (arrays(a), arrays(b));
-    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| order(a) == order(b))
+    let padding = |array: &ArrayShape| array.is_padded().then(|| array.widths().to_vec());
+    let same = |a: &ArrayShape, b: &ArrayShape| a.minor_to_major() == b.minor_to_major() && padding(a) == padding(b);
+    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| same(a, b))
 }
 
 /// The shape with every layout spelled out, for messages.
 fn with_layouts(shape: &Shape) -> String {
     let spell = |array: &ArrayShape| {
-        let order: Vec<String> = order(array).iter().map(usize::to_string).collect();
-        format!("{array:#}{{{}}}", order.join(","))
+        let layout = array.layout.clone().unwrap_or_else(|| Layout::row_major(array.rank()));
+        format!("{array:#}{layout}")
     };
     let parts: Vec<String> = arrays(shape).into_iter().map(spell).collect();
     match shape {

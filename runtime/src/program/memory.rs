@@ -2,6 +2,7 @@
 
 use super::RunError;
 use crate::abi::{Leaf, WORKSPACE_ALIGNMENT, dynamic_sizes_offset, storage_bits};
+use crate::index::for_each_offset;
 use crate::{ArrayLiteral, ArrayShape};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -73,7 +74,7 @@ impl Drop for AlignedBytes {
 
 /// True where a literal of the leaf's shape has the very bytes of the leaf's buffer.
 pub(crate) fn is_literal_form(leaf: &Leaf) -> bool {
-    leaf.is_row_major() && !leaf.shape.is_dynamic() && is_unpacked(&leaf.shape)
+    leaf.shape.is_dense_row_major() && !leaf.shape.is_dynamic() && is_unpacked(&leaf.shape)
 }
 
 fn is_unpacked(shape: &ArrayShape) -> bool {
@@ -82,48 +83,6 @@ fn is_unpacked(shape: &ArrayShape) -> bool {
 
 fn check_unpacked(shape: &ArrayShape) -> Result<(), RunError> {
     if is_unpacked(shape) { Ok(()) } else { Err(RunError::Unsupported(format!("the packed layout of {shape}"))) }
-}
-
-/// Calls `visit(offset)`, in elements, for each index of `dims` in row-major order.
-fn for_each_offset(dims: &[i64], strides: &[i64], mut visit: impl FnMut(usize)) {
-    if dims.contains(&0) {
-        return;
-    }
-    let mut index = vec![0i64; dims.len()];
-    let mut offset = 0i64;
-    loop {
-        visit(offset as usize);
-        let mut dimension = dims.len();
-        loop {
-            let Some(d) = dimension.checked_sub(1) else {
-                return;
-            };
-            dimension = d;
-            let (Some(i), Some(&size), Some(&stride)) = (index.get_mut(d), dims.get(d), strides.get(d)) else {
-                return;
-            };
-            *i += 1;
-            offset += stride;
-            if *i < size {
-                break;
-            }
-            offset -= stride * size;
-            *i = 0;
-        }
-    }
-}
-
-/// Strides of the leaf's buffer, in elements.
-fn leaf_strides(leaf: &Leaf) -> Vec<i64> {
-    let mut strides = vec![0i64; leaf.shape.rank()];
-    let mut next = 1i64;
-    for d in leaf.minor_to_major() {
-        if let (Some(stride), Some(&size)) = (strides.get_mut(d), leaf.shape.dims.get(d)) {
-            *stride = next;
-            next = next.saturating_mul(size.max(1));
-        }
-    }
-    strides
 }
 
 /// Checks that a literal can be an argument of the parameter.
@@ -144,7 +103,7 @@ pub(crate) fn store(leaf: &Leaf, literal: &ArrayLiteral, buffer: &mut [u8]) -> R
     }
     let size = leaf.shape.ty.byte_size();
     let mut elements = literal.bytes().chunks_exact(size);
-    for_each_offset(literal.dims(), &leaf_strides(leaf), |offset| {
+    for_each_offset(literal.dims(), &leaf.shape.strides(), |offset| {
         let at = offset * size;
         if let (Some(to), Some(from)) = (buffer.get_mut(at..at + size), elements.next()) {
             to.copy_from_slice(from);
@@ -183,7 +142,7 @@ pub(crate) fn load(index: usize, leaf: &Leaf, buffer: &[u8]) -> Result<ArrayLite
     }
     let size = leaf.shape.ty.byte_size();
     let mut elements = literal.bytes_mut().chunks_exact_mut(size);
-    for_each_offset(&dims, &leaf_strides(leaf), |offset| {
+    for_each_offset(&dims, &leaf.shape.strides(), |offset| {
         let at = offset * size;
         if let (Some(to), Some(from)) = (elements.next(), buffer.get(at..at + size)) {
             to.copy_from_slice(from);
@@ -209,6 +168,21 @@ mod tests {
         let words: Vec<i32> = buffer.bytes().chunks(4).map(|c| i32::from_le_bytes(c.try_into().unwrap())).collect();
         assert_eq!(words, [1, 4, 2, 5, 3, 6]);
         assert_eq!(load(0, &leaf, buffer.bytes()).unwrap(), literal);
+    }
+
+    /// Elements go to their places among the padding, and come back without it.
+    #[test]
+    fn padding_is_stepped_over_both_ways() {
+        let literal = ArrayLiteral::from_elements(&[2, 3], b"abcdef");
+        let mut shape = literal.shape().clone();
+        shape.layout = Some(Layout { padded_dimensions: vec![3, 4], ..Layout::row_major(2) });
+        let leaf = Leaf::new(shape);
+        let mut buffer = AlignedBytes::new(leaf.byte_size()).unwrap();
+        buffer.bytes_mut().fill(b'.');
+        store(&leaf, &literal, buffer.bytes_mut()).unwrap();
+        assert_eq!(buffer.bytes(), b"abc.def.....");
+        assert_eq!(load(0, &leaf, buffer.bytes()).unwrap(), literal);
+        assert!(!is_literal_form(&leaf));
     }
 
     #[test]

@@ -105,11 +105,9 @@ fn leaves(tuples: &[&TupleBuffer<'_>], expected: &[Leaf]) -> Result<Vec<*mut c_v
     let mut out = Vec::with_capacity(expected.len());
     for (index, ((shape, leaf), (pointer, length))) in shapes.into_iter().zip(expected).zip(pointers).enumerate() {
         let want = &leaf.shape;
-        let given = Leaf::new(shape.clone());
         let same = shape.ty == want.ty
-            && shape.dims == want.dims
             && shape.dynamic == want.dynamic
-            && given.minor_to_major() == leaf.minor_to_major()
+            && shape.same_memory(want)
             && length as u64 == leaf.byte_size();
         if !same {
             return Err(RunError::Shape { index, expected: format!("{want}"), found: format!("{shape}") });

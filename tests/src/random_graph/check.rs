@@ -27,6 +27,8 @@ pub enum Stage {
     Run,
     /// A result is not near enough.
     Result,
+    /// In callers' buffers something else lies than in literals, or in the padding something else than the padding value.
+    Memory,
     /// Rows in 256-bit registers wherever they can be give other bits than none.
     Wide,
     /// Compiled code gives other bits than its kernels.
@@ -108,6 +110,9 @@ pub fn check(graph: &Graph) -> Outcome {
             return fails(Stage::Result, format_args!("{name}: {e}"));
         }
     }
+    if let Err(e) = check_memory(&program, &inputs, &got) {
+        return fails(Stage::Memory, e);
+    }
     if let kernels::Outcome::Differs(e) = kernels::check(&graph.module, &graph.inputs, &narrow) {
         return fails(Stage::Kernels, e);
     }
@@ -136,6 +141,35 @@ pub fn check(graph: &Graph) -> Outcome {
         (Ok(_), Ok(_)) => fails(Stage::Object, "two threads compile it to another object than one"),
         (Err(e), _) | (_, Err(e)) => fails(Stage::Object, e),
     }
+}
+
+/// On buffers with anything in the padding of parameters the program gives the same results, and fills their padding.
+fn check_memory(program: &Program, inputs: &[&ArrayLiteral], want: &[ArrayLiteral]) -> Result<(), String> {
+    let leaves = &program.descriptor().results;
+    if leaves.iter().chain(&program.descriptor().parameters).all(|leaf| leaf.shape.is_dense_row_major()) {
+        return Ok(());
+    }
+    let mut session = program.session(&RunOptions::default()).map_err(|e| e.to_string())?;
+    for (index, input) in inputs.iter().enumerate() {
+        session.parameter_bytes_mut(index).unwrap_or_default().fill(0xff);
+        session.set_parameter(index, input).map_err(|e| e.to_string())?;
+    }
+    session.call().map_err(|e| e.to_string())?;
+    for (index, (leaf, want)) in leaves.iter().zip(want).enumerate() {
+        let got = session.result(index).map_err(|e| e.to_string())?;
+        if let Some(at) = first_other_bits(&got, want) {
+            return Err(format!("result {index} depends on the padding of parameters, first at element {at}"));
+        }
+        let layout = leaf.shape.layout.clone().unwrap_or_default();
+        let Some(element) = layout.padding_value.element(leaf.shape.ty) else { continue };
+        let memory = session.result_bytes(index).unwrap_or_default().chunks_exact(leaf.shape.ty.byte_size());
+        let other =
+            |&(place, bytes): &(i64, &[u8])| leaf.shape.multi_index(place).is_none() && bytes != element.bytes();
+        if let Some((place, bytes)) = (0..).zip(memory).find(other).filter(|_| !leaf.shape.is_dynamic()) {
+            return Err(format!("result {index} has {bytes:02x?} in its padding, at place {place}"));
+        }
+    }
+    Ok(())
 }
 
 /// As [`check`]; a panic is a failure of its graph, not of the run.

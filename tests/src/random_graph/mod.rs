@@ -9,12 +9,13 @@
 //! conversion to integer) is only applied to exact values.
 //!
 //! **Algorithm.** A step draws an operation and operands that fit; one that finds none is drawn again. Results are the
-//! values that nobody uses, and some that somebody does.
+//! values that nobody uses, and some that somebody does. A third of the graphs have layouts for their callers.
 
 mod check;
 mod control;
 mod elementwise;
 mod fold;
+mod layouts;
 mod movement;
 mod note;
 mod numbers;
@@ -302,7 +303,10 @@ impl Generator {
         let name = |v: &Value| self.builder.name(v.op).unwrap_or_else(|e| panic!("a step is invalid: {e}"));
         let notes = self.values.iter().map(|v| (name(v), v.note)).collect();
         let root = self.builder.tuple(&ops);
-        let module = self.builder.build_with_root(root).unwrap_or_else(|e| panic!("an invalid graph: {e}"));
+        let mut module = self.builder.build_with_root(root).unwrap_or_else(|e| panic!("an invalid graph: {e}"));
+        if self.rng.chance(1, 3) {
+            layouts::lay_out(&mut module, &mut self.rng);
+        }
         Graph { module, inputs: std::mem::take(&mut self.inputs), notes, strict_rounding: self.strict }
     }
 }

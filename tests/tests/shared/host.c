@@ -1,6 +1,6 @@
 /* Opens shared libraries that Brolga wrote and runs their programs: host LIBRARY NAME[:SIZE,SIZE...] ...
-   Standard input has the bytes of all parameters, one program's behind the other's; the bytes of the results go to
-   standard output. */
+   Standard input has the elements of all parameters in the order of their indices, one program's behind the other's; those of
+   the results go to standard output. In memory they lie as the layouts say. */
 
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
@@ -75,6 +75,23 @@ static void *room(uint64_t bytes) {
     return memory;
 }
 
+/* Reads or writes the elements of an array, each at its place in the buffer. */
+static int elements(const brolga_descriptor *d, const brolga_leaf *leaf, char *memory, FILE *from, FILE *to) {
+    const int64_t *dims = brolga_dimensions(d, leaf);
+    const size_t size = leaf->element_bits / 8;
+    int64_t strides[8], count = 1, k;
+    uint32_t i;
+    brolga_strides(d, leaf, strides);
+    for (i = 0; i < leaf->rank; i++) count *= dims[i];
+    for (k = 0; k < count; k++) {
+        int64_t rest = k, at = 0;
+        for (i = leaf->rank; i-- > 0; rest /= dims[i]) at += rest % dims[i] * strides[i];
+        if (from && fread(memory + at * (int64_t)size, size, 1, from) != 1) return 0;
+        if (to && fwrite(memory + at * (int64_t)size, size, 1, to) != 1) return 0;
+    }
+    return 1;
+}
+
 static int run(const struct program *p) {
     const brolga_descriptor *d = p->descriptor;
     const void *params[16];
@@ -84,17 +101,16 @@ static int run(const struct program *p) {
     int status;
     if (p->workspace_size(1) != brolga_workspace_size(d, 1) || p->workspace_size(7) != brolga_workspace_size(d, 7)) return 4;
     for (i = 0; i < d->parameter_count; i++) {
-        uint64_t bytes = brolga_parameter(d, i)->bytes;
-        void *memory = room(bytes);
-        if (fread(memory, 1, bytes, stdin) != bytes) return 5;
+        const brolga_leaf *leaf = brolga_parameter(d, i);
+        void *memory = memset(room(leaf->bytes), 0xff, leaf->bytes);
+        if (!elements(d, leaf, memory, stdin, NULL)) return 5;
         params[i] = memory;
     }
     for (i = 0; i < d->result_count; i++) results[i] = room(brolga_result(d, i)->bytes);
     status = p->entry(params, results, room(p->workspace_size(1)), &cx);
     if (status) return 6;
     for (i = 0; i < d->result_count; i++) {
-        uint64_t bytes = brolga_result(d, i)->bytes;
-        if (fwrite(results[i], 1, bytes, stdout) != bytes) return 7;
+        if (!elements(d, brolga_result(d, i), results[i], NULL, stdout)) return 7;
     }
     return 0;
 }

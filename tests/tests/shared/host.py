@@ -1,8 +1,10 @@
-"""Opens a shared library that Brolga wrote and runs its program: host.py LIBRARY NAME. Standard input has the bytes of the
-parameters, those of the results go to standard output."""
+"""Opens a shared library that Brolga wrote and runs its program: host.py LIBRARY NAME. Standard input has the elements of the
+parameters in the order of their indices, those of the results go to standard output. In memory they lie as the layouts say."""
 
 import ctypes
+import itertools
 import json
+import math
 import sys
 
 path, name = sys.argv[1:]
@@ -25,16 +27,26 @@ def buffers(leaves):
     return kept, (ctypes.c_void_p * len(kept))(*[address for _, address in kept])
 
 
+def places(leaf, address):
+    """The address of each element, in the order of the indices, and the bytes of one."""
+    size = leaf["bytes"] // max(1, math.prod(leaf.get("padded_shape", leaf["shape"])))
+    for index in itertools.product(*map(range, leaf["shape"])):
+        yield address + size * sum(i * stride for i, stride in zip(index, leaf["strides"])), size
+
+
 parameters, parameter_table = buffers(signature["parameters"])
 results, result_table = buffers(signature["results"])
 for leaf, (_, address) in zip(signature["parameters"], parameters):
-    ctypes.memmove(address, sys.stdin.buffer.read(leaf["bytes"]), leaf["bytes"])
+    ctypes.memset(address, 0xFF, leaf["bytes"])
+    for element, size in places(leaf, address):
+        ctypes.memmove(element, sys.stdin.buffer.read(size), size)
 assert workspace_size(3) - workspace_size(2) == signature["workspace_per_worker"]
 workspace, workspace_address = aligned(workspace_size(1))
 status = library[name](parameter_table, result_table, ctypes.c_void_p(workspace_address), None)
 if status != 0:
     sys.exit(f"status {status}")
 for leaf, (_, address) in zip(signature["results"], results):
-    sys.stdout.buffer.write(ctypes.string_at(address, leaf["bytes"]))
+    for element, size in places(leaf, address):
+        sys.stdout.buffer.write(ctypes.string_at(element, size))
 for leaf in signature["parameters"]:
     print(leaf["name"], leaf["type"], leaf["shape"], file=sys.stderr)

@@ -33,10 +33,47 @@ fn minor_to_major_order_of_a_matrix() {
     }
 }
 
+/// The matrix padded to widths of 3 and 5: column-major it lies as `a d 0 b e 0 c f 0 0 0 0 0 0 0`, which is how the wider matrix
+/// lies whose last rows and columns are zeros.
+#[test]
+fn padding_of_a_matrix() {
+    let programs = [
+        ("u8[2,3]{0,1:W(3,5)V(zero)}", "x = u8[2,3] parameter(0)\n  ROOT y = u8[2,3] copy(x)"),
+        (
+            "u8[3,5]{0,1}",
+            "x = u8[2,3] parameter(0)\n  z = u8[] constant(0)\n  ROOT y = u8[3,5] pad(x, z), padding=0_1x0_2",
+        ),
+    ];
+    for (result, body) in programs {
+        let source = format!(
+            "HloModule m, entry_computation_layout={{(u8[2,3]{{1,0}})->{result}}}\n\nENTRY main {{\n  {body}\n}}\n"
+        );
+        let artifact = compile(&text::parse(&source).unwrap(), &CompileOptions::default()).unwrap();
+        let mut session = Program::from_object(&artifact.object).unwrap().session(&RunOptions::default()).unwrap();
+        session.parameter_bytes_mut(0).unwrap().copy_from_slice(b"abcdef");
+        session.call().unwrap();
+        assert_eq!(session.result_bytes(0).unwrap(), b"ad\0be\0cf\0\0\0\0\0\0\0", "{result}");
+    }
+    // A program that takes it so finds the matrix in it, whatever the padding holds.
+    let source = "HloModule m, entry_computation_layout={(u8[2,3]{0,1:W(3,5)V(zero)})->u8[2,3]{1,0}}\n\n\
+                  ENTRY main {\n  x = u8[2,3] parameter(0)\n  ROOT y = u8[2,3] copy(x)\n}\n";
+    let artifact = compile(&text::parse(source).unwrap(), &CompileOptions::default()).unwrap();
+    let mut session = Program::from_object(&artifact.object).unwrap().session(&RunOptions::default()).unwrap();
+    session.parameter_bytes_mut(0).unwrap().copy_from_slice(b"ad?be?cf???????");
+    session.call().unwrap();
+    assert_eq!(session.result_bytes(0).unwrap(), b"abcdef");
+}
+
+/// New shapes have the default layout, in which a program without layouts reads and writes.
 #[test]
 fn the_default_layout_is_major_to_minor() {
     assert_eq!(Layout::row_major(4).minor_to_major, [3, 2, 1, 0]);
     assert!(Layout::row_major(3).is_row_major());
+    let x = Example::new();
+    let t = x.array(&[2, 3], b"abcdef");
+    assert_eq!(x.b.shape(t).unwrap().as_array().unwrap().minor_to_major(), [1, 0]);
+    let flat = x.b.reshape(t, &[6]);
+    x.gives_array(flat, &[6], b"abcdef");
 }
 
 /// Memory holds 0, 1, 2, ...; the element at (i, j, k) is the number of steps to it, which the strides say: 6, 2, 1 where

@@ -99,11 +99,7 @@ fn feed(inst: &Instruction, value: Option<&Shape>) -> Result<Vec<i64>> {
         if array.is_dynamic() {
             return Err(unsupported(inst, "compiling feeds of bounded dynamic arrays"));
         }
-        let stated = array.layout.as_ref().map(|l| &l.minor_to_major).filter(|order| order.len() == array.rank());
-        match stated {
-            Some(order) => attributes.extend(order.iter().map(|&d| d as i64)),
-            None => attributes.extend((0..array.rank() as i64).rev()),
-        }
+        attributes.extend(array.minor_to_major().iter().map(|&d| d as i64));
     }
     Ok(attributes)
 }

@@ -1,7 +1,8 @@
 //! The text `NAME_signature`: what an entry takes and gives, as JSON in ASCII, for callers without C headers.
 //!
 //! It says what the descriptor says, in words instead of offsets: names of element types are those of HLO, shapes have
-//! their dimensions outermost first, and `minor_to_major` is the layout.
+//! their dimensions outermost first, and `minor_to_major` is the layout. `strides` are those of the buffer, in elements; of a padded
+//! array, `padded_shape` says what its dimensions are padded to.
 
 use brolga_runtime::abi::{DescriptorInfo, Leaf, Services};
 use std::fmt::Write;
@@ -32,13 +33,19 @@ pub(super) fn signature(d: &DescriptorInfo) -> String {
 }
 
 fn leaf(leaf: &Leaf) -> String {
+    let padding = match leaf.shape.is_padded() {
+        true => format!(", \"padded_shape\": {}", list(leaf.shape.widths())),
+        false => String::new(),
+    };
     format!(
-        "{{\"name\": {}, \"type\": {}, \"shape\": {}, \"dynamic\": {}, \"minor_to_major\": {}, \"bytes\": {}}}",
+        "{{\"name\": {}, \"type\": {}, \"shape\": {}, \"dynamic\": {}, \"minor_to_major\": {}, \"strides\": {}{padding}, \
+         \"bytes\": {}}}",
         quoted(&leaf.name),
         quoted(leaf.shape.ty.name()),
         list(leaf.shape.dims.iter()),
         list(leaf.shape.dynamic.iter()),
         list(leaf.minor_to_major()),
+        list(leaf.shape.strides()),
         leaf.byte_size(),
     )
 }

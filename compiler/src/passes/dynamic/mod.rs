@@ -54,11 +54,7 @@ pub fn run(module: &mut Module) -> Result<Stats> {
         return Ok(stats);
     }
     let entry = module.entry().clone();
-    let own: Vec<Shape> = entry.parameters().iter().map(|&p| entry.instructions[p].shape.clone()).collect();
-    let (parameters, result) = match &module.config.abi {
-        Some(abi) => abi.clone(),
-        None => (own.clone(), entry.result_shape().clone()),
-    };
+    let (parameters, result) = module.interface();
     let mut draft = Draft::new();
     let mut arguments = Vec::new();
     for (number, &p) in entry.parameters().iter().enumerate() {
@@ -116,9 +112,8 @@ fn with_sizes(shape: &Shape) -> Shape {
 
 /// Which dimension of what callers see each dimension of the entry's own array is: the latter is in the order of memory.
 fn order_seen(seen: &Shape, rank: usize) -> Vec<usize> {
-    let layout = seen.as_array().and_then(|a| a.layout.as_ref());
-    match layout.filter(|l| l.minor_to_major.len() == rank) {
-        Some(layout) => layout.minor_to_major.iter().rev().copied().collect(),
+    match seen.as_array().filter(|a| a.rank() == rank) {
+        Some(array) => array.minor_to_major().into_iter().rev().collect(),
         None => (0..rank).collect(),
     }
 }

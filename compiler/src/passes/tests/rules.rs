@@ -1,7 +1,7 @@
 //! One test a family of rules.
 
 use super::check;
-use crate::passes::{async_to_sync, cse, dce, expand, fold, inline, layout, simplify, while_state};
+use crate::passes::{async_to_sync, cse, dce, expand, fold, inline, layout, simplify, transposed_dot, while_state};
 
 /// Simplification followed by the removal of what it left behind.
 #[track_caller]
@@ -28,6 +28,56 @@ fn movement_composes() {
          t = f32[3,2] transpose(p), dimensions={1,0}
          ROOT u = f32[2,3] transpose(t), dimensions={1,0}",
         "ROOT p = f32[2,3] parameter(0)",
+    );
+}
+
+#[test]
+fn transposed_products_exchange_their_sides() {
+    let turned = |body: &str, expected: &str| {
+        check(&[transposed_dot::run, simplify::run, simplify::run, dce::run], ADD, body, expected);
+    };
+    turned(
+        "x = f32[40,24] parameter(0)
+         g = f32[40,16] parameter(1)
+         d = f32[24,16] dot(x, g), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+         ROOT t = f32[16,24] transpose(d), dimensions={1,0}",
+        "x = f32[40,24] parameter(0)
+         g = f32[40,16] parameter(1)
+         ROOT d.1 = f32[16,24] dot(g, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    );
+    // A step of gradient descent on weights that lie column by column, and batches.
+    turned(
+        "x = f32[2,8,24] parameter(0)
+         g = f32[8,2,16] parameter(1)
+         w = f32[2,16,24] parameter(2)
+         v = f32[2,24,16] transpose(w), dimensions={0,2,1}
+         d = f32[2,24,16] dot(x, g), lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={1}, rhs_contracting_dims={0}
+         s = f32[2,24,16] subtract(v, d)
+         ROOT t = f32[2,16,24] transpose(s), dimensions={0,2,1}",
+        "x = f32[2,8,24] parameter(0)
+         g = f32[8,2,16] parameter(1)
+         w = f32[2,16,24] parameter(2)
+         d.1 = f32[2,16,24] dot(g, x), lhs_batch_dims={1}, lhs_contracting_dims={0}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+         ROOT s.1 = f32[2,16,24] subtract(w, d.1)",
+    );
+    let kept = |body: &str| turned(body, body);
+    // Somebody else uses the product; a contraction reads it as it lies; the sides stay where they are.
+    kept(
+        "x = f32[40,24] parameter(0)
+         d = f32[24,24] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+         t = f32[24,24] transpose(d), dimensions={1,0}
+         ROOT r = (f32[24,24], f32[24,24]) tuple(d, t)",
+    );
+    kept(
+        "x = f32[40,24] parameter(0)
+         d = f32[24,24] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+         t = f32[24,24] transpose(d), dimensions={1,0}
+         ROOT r = f32[24,40] dot(t, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+    );
+    kept(
+        "x = f32[2,8,24] parameter(0)
+         d = f32[2,24,24] dot(x, x), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+         ROOT t = f32[24,24,2] transpose(d), dimensions={2,1,0}",
     );
 }
 

@@ -22,6 +22,11 @@ pub(in crate::proto) struct Shape {
 pub(in crate::proto) struct Layout {
     #[prost(int64, repeated, tag = "1")]
     pub minor_to_major: Vec<i64>,
+    /// This and the next stand where XLA had them while its layouts had padding; it now reserves both numbers.
+    #[prost(int64, repeated, tag = "2")]
+    pub padded_dimensions: Vec<i64>,
+    #[prost(uint32, tag = "3")]
+    pub padding_value: u32,
     #[prost(message, repeated, tag = "6")]
     pub tiles: Vec<Ids>,
     #[prost(int64, tag = "7")]
