@@ -18,6 +18,7 @@ mod program;
 mod scalar;
 pub mod services;
 mod shape;
+pub mod store;
 mod tuple_buffer;
 
 pub use custom_call::{ArrayView, ArrayViewMut, CustomCall, CustomCallResult, CustomCalls};
@@ -27,6 +28,7 @@ pub use literal::{ArrayLiteral, Literal, NativeType, OutOfMemory, room_for};
 pub use program::{Caller, Error, LoadError, Program, RunError, RunOptions, Session, Sizes, UndefinedSymbol};
 pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};
+pub use store::{Store, StoreError};
 pub use tuple_buffer::TupleBuffer;
 
 pub use half;

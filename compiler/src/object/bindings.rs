@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn donated_parameters_are_borrowed_once() {
         let mut d = DescriptorInfo::new("train_step", Architecture::X86_64);
-        let weights = Leaf { name: "w".into(), shape: ArrayShape::new(ElementType::F32, [2, 3]) };
+        let weights = Leaf { name: "w".into(), ..Leaf::new(ArrayShape::new(ElementType::F32, [2, 3])) };
         d.parameters = vec![weights.clone(), Leaf::new(ArrayShape::new(ElementType::BF16, []))];
         d.results = vec![weights, Leaf::new(ArrayShape::new(ElementType::Pred, [4]))];
         d.aliases = vec![Alias { parameter: 0, result: 0, must: true }];

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn leaf_names_differ() {
-        let leaf = |name: &str| Leaf { name: name.into(), shape: ArrayShape::new(ElementType::F32, []) };
+        let leaf = |name: &str| Leaf { name: name.into(), ..Leaf::new(ArrayShape::new(ElementType::F32, [])) };
         let names = leaf_names(&[leaf("x"), leaf("X"), leaf(""), leaf("x_1")], "arg", &mut HashSet::new());
         assert_eq!(names, ["x", "x_1", "arg2", "x_1_3"]);
         let of_dict =

@@ -4,7 +4,7 @@
 //! records, to arrays of dimensions and to names, all within the one blob.
 
 use super::coded::coded;
-use super::{IsaFeatures, leaf_byte_size, storage_bits};
+use super::{IsaFeatures, TensorFlags, leaf_byte_size, storage_bits};
 use crate::ArrayShape;
 use std::fmt;
 
@@ -32,6 +32,8 @@ pub(super) const OPEN_SIZE: usize = 8;
 pub(super) const LEVEL_SIZE: usize = 8;
 pub(super) const LEAF_DYNAMIC: u32 = 1;
 pub(super) const LEAF_ROW_MAJOR: u32 = 2;
+/// Where the attributes of a declared tensor begin among a leaf's flags.
+pub(super) const LEAF_TENSOR_SHIFT: u32 = 8;
 
 coded! {
     /// The processor family of a program.
@@ -129,12 +131,14 @@ pub struct Leaf {
     pub name: String,
     /// The shape with its layout.
     pub shape: ArrayShape,
+    /// The attributes of the tensor that is declared by this name; none where there is no declaration.
+    pub tensor: TensorFlags,
 }
 
 impl Leaf {
     /// A leaf without a name.
     pub fn new(shape: ArrayShape) -> Leaf {
-        Leaf { name: String::new(), shape }
+        Leaf { name: String::new(), shape, tensor: TensorFlags::NONE }
     }
 
     /// Bytes of the buffer. Saturates; descriptors with such a leaf cannot be encoded or decoded.
@@ -347,10 +351,10 @@ impl DescriptorInfo {
     /// | 144 | u32 x 2 | levels of the processor, zero where there are none |
     ///
     /// A leaf is `u32 element type, u32 rank, u64 bytes, u32 offset of the dimensions (i64 each), u32 offset of the
-    /// dynamic flags (u8 each), u32 offset of minor-to-major (u32 each), u32 flags (1 dynamic, 2 row-major), u32 bits
-    /// of an element, u32 zero, u32 offset and length of the name`; an alias `u32 parameter, result, must`; a custom
-    /// call `u32 offset and length of the symbol, abi, line`; an open dimension `u32 parameter, dimension`;
-    /// a level `u64 instruction-set features`.
+    /// dynamic flags (u8 each), u32 offset of minor-to-major (u32 each), u32 flags (1 dynamic, 2 row-major; of a declared
+    /// tensor 256 constant, 512 persistent, 1024 trainable, 2048 input), u32 bits of an element, u32 zero, u32 offset and
+    /// length of the name`; an alias `u32 parameter, result, must`; a custom call `u32 offset and length of the symbol,
+    /// abi, line`; an open dimension `u32 parameter, dimension`; a level `u64 instruction-set features`.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut blob = Blob { bytes: vec![0; HEADER_SIZE] };
         let tables = [
@@ -483,7 +487,7 @@ impl Blob {
         for (i, &d) in shape.dynamic.iter().enumerate() {
             self.put(dynamic + i, &[u8::from(d)]);
         }
-        let mut flags = 0;
+        let mut flags = leaf.tensor.bits() << LEAF_TENSOR_SHIFT;
         if shape.is_dynamic() {
             flags |= LEAF_DYNAMIC;
         }

@@ -51,6 +51,9 @@ pub enum LoadError {
     /// The object holds a program for several sizes.
     #[error("the object is for several sizes ({0}); `Sizes` loads such objects")]
     Sizes(String),
+    /// The object holds several programs.
+    #[error("the object holds several programs ({0}); `Program::all_from_object` loads such objects")]
+    Several(String),
     /// Programs that are not the sizes of one.
     #[error("'{0}' is no size of the program that comes before it")]
     NoSize(String),
