@@ -1,7 +1,25 @@
 //! Names for generated source: identifiers of C and Rust made from whatever a program calls its parts.
 
-use brolga_runtime::abi::Leaf;
+use crate::symbol_name;
+use brolga_runtime::abi::{DescriptorInfo, Leaf};
 use std::collections::HashSet;
+
+/// The name of a whole program: without the sizes, or the name of the computation, that one of several has.
+pub fn program_name(descriptors: &[DescriptorInfo]) -> &str {
+    let Some(first) = descriptors.first() else { return "" };
+    let computation = format!("_{}", symbol_name(&first.module_name));
+    match first.entry.strip_suffix(&computation) {
+        Some(name) if first.open.is_empty() && descriptors.len() > 1 => name,
+        _ => first.program_name(),
+    }
+}
+
+/// The modules that a program was compiled from, each once.
+pub(super) fn modules(descriptors: &[DescriptorInfo]) -> String {
+    let mut names: Vec<&str> = descriptors.iter().map(|d| d.module_name.as_str()).collect();
+    names.dedup();
+    names.join(", ")
+}
 
 /// Words that generated code cannot use as a name in Rust, C or C++.
 const RESERVED: &str = " abstract alignas alignof and as asm async auto await become bool box break case catch char class \

@@ -42,6 +42,7 @@
 
 mod computation;
 mod declaration;
+mod description;
 mod graph;
 mod view;
 
@@ -51,5 +52,6 @@ mod tests;
 pub use brolga_runtime::abi::TensorFlags;
 pub use computation::Computation;
 pub use declaration::{Content, Tensor};
+pub use description::{Storage, Strided, TensorDescription, View, describe};
 pub use graph::TensorGraph;
 pub use view::{Target, TensorView};

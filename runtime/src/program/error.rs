@@ -1,6 +1,8 @@
 //! What can go wrong when a program is loaded or run.
 
 use crate::OutOfMemory;
+#[cfg(feature = "loader")]
+use crate::abi::DescriptorInfo;
 use crate::abi::{Architecture, DescriptorError, IsaFeatures, Services, Status};
 
 /// Why a program cannot be used here.
@@ -60,6 +62,20 @@ pub enum LoadError {
     /// The operating system refused memory.
     #[error("cannot map memory: {0}")]
     Memory(String),
+}
+
+impl LoadError {
+    /// What an object is refused with that holds more than one program.
+    #[cfg(feature = "loader")]
+    pub(super) fn several(programs: &[super::Program]) -> LoadError {
+        let list = |text: fn(&DescriptorInfo) -> String| {
+            programs.iter().map(|p| text(p.descriptor())).collect::<Vec<_>>().join(", ")
+        };
+        match programs.iter().all(|p| !p.descriptor().open.is_empty()) {
+            true => LoadError::Sizes(list(DescriptorInfo::size_text)),
+            false => LoadError::Several(list(|d| d.entry.clone())),
+        }
+    }
 }
 
 /// A symbol that a program calls and nobody defines.

@@ -135,14 +135,7 @@ impl Program {
             (Some(program), true) => Ok(program),
             (Some(last), false) => {
                 programs.push(last);
-                let of_sizes = programs.iter().all(|p| !p.descriptor().open.is_empty());
-                let list = |text: fn(&DescriptorInfo) -> String| {
-                    programs.iter().map(|p| text(p.descriptor())).collect::<Vec<_>>().join(", ")
-                };
-                Err(match of_sizes {
-                    true => LoadError::Sizes(list(DescriptorInfo::size_text)),
-                    false => LoadError::Several(list(|d| d.entry.clone())),
-                })
+                Err(LoadError::several(&programs))
             }
             (None, _) => Err(LoadError::NoDescriptor),
         }
