@@ -26,7 +26,8 @@ pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
 fn tensors(args: &InspectArgs) -> Result<(), Failure> {
     let (module, source) = load_module(&args.object, &ReadOptions::default())?;
     let artifact = compile(&module, &CompileOptions::native()).map_err(|e| Failure::program(e, &source))?;
-    let header = ["computation", "tensor", "type", "access", "shape", "size", "strides", "offset", "align", "memory", "view of"];
+    let header =
+        ["computation", "tensor", "type", "access", "shape", "size", "strides", "offset", "align", "memory", "view of"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(tensor::describe(&artifact).iter().map(row));
     let mut out = columns(&rows);

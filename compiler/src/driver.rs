@@ -226,9 +226,8 @@ pub struct ProgramArtifact {
 /// # Errors
 /// As [`compile`]; `Invalid` where there is no module or no name, or where two modules have one name.
 pub fn compile_computations(modules: &[Module], options: &CompileOptions) -> Result<ProgramArtifact> {
-    let fault = |constraint: &'static str, message: String| {
-        Err(Error::Invalid { site: Site::default(), constraint, message })
-    };
+    let fault =
+        |constraint: &'static str, message: String| Err(Error::Invalid { site: Site::default(), constraint, message });
     let Some(name) = options.name.clone() else {
         return fault("program.name", "expected a name for the program of several computations".to_owned());
     };

@@ -257,7 +257,12 @@ impl Builder {
         kind: AliasKind,
     ) {
         let (output_index, parameter_index) = (output_index.to_vec(), parameter_index.to_vec());
-        self.state.borrow_mut().aliases.push(Alias { output_index, parameter: parameter_number, parameter_index, kind });
+        self.state.borrow_mut().aliases.push(Alias {
+            output_index,
+            parameter: parameter_number,
+            parameter_index,
+            kind,
+        });
     }
 
     /// Adds an instruction; the one way in.

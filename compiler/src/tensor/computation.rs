@@ -165,7 +165,8 @@ impl<'g> Computation<'g> {
         match self.graph.owns(tensor) {
             true => Ok(()),
             false => {
-                let message = format!("expected a tensor of '{}', found '{}' of another graph", self.graph.name(), tensor.name());
+                let message =
+                    format!("expected a tensor of '{}', found '{}' of another graph", self.graph.name(), tensor.name());
                 Err(RuleError::new("tensor.graph", message))
             }
         }
@@ -209,17 +210,21 @@ impl<'g> Computation<'g> {
             }
         }
         let present = self.present.into_inner();
+        if self.builder.parameters().len() != present.iter().filter(|p| p.parameter.is_some()).count() {
+            let message = "expected placeholders instead of parameters";
+            return Err(fault(at, RuleError::new("tensor.parameter", message)));
+        }
         let mut used = Vec::new();
         for (tensor, present) in self.graph.tensors().iter().zip(&present) {
-            if let Some(parameter) = present.parameter.filter(|_| present.read || present.assigned) {
-                used.push((tensor, present, self.builder.name(parameter)?));
+            if present.parameter.is_some() && (present.read || present.assigned) {
+                used.push((tensor, present));
             }
         }
-        used.sort_by_key(|(tensor, ..)| tensor.flags().input);
-        let assigned = used.iter().enumerate().filter(|(_, (_, present, _))| present.assigned);
+        used.sort_by_key(|(tensor, _)| tensor.flags().input);
+        let assigned = used.iter().enumerate().filter(|(_, (_, present))| present.assigned);
         let (aliases, updates): (Vec<Alias>, Vec<Op>) = assigned
             .zip(outputs.len()..)
-            .filter_map(|((parameter, (_, present, _)), result)| {
+            .filter_map(|((parameter, (_, present)), result)| {
                 let (output_index, parameter_index) = (vec![result], Vec::new());
                 Some((Alias { output_index, parameter, parameter_index, kind: AliasKind::Must }, present.value?))
             })
@@ -227,7 +232,7 @@ impl<'g> Computation<'g> {
         let results: Vec<Op> = outputs.iter().copied().chain(updates).collect();
         let root = self.builder.made_at(at, || self.builder.tuple(&results));
         let mut module = self.builder.build_with_root(root)?;
-        keep_used(&mut module, &used.iter().map(|(tensor, ..)| *tensor).collect::<Vec<_>>(), at)?;
+        keep_used(&mut module, &used.iter().map(|(tensor, _)| *tensor).collect::<Vec<_>>());
         module.config.aliases = aliases;
         shape::verify(&module)?;
         Ok(module)
@@ -235,7 +240,7 @@ impl<'g> Computation<'g> {
 }
 
 /// Leaves the parameters of these tensors, numbered in this order.
-fn keep_used(module: &mut Module, tensors: &[&Tensor], at: At) -> Result<()> {
+fn keep_used(module: &mut Module, tensors: &[&Tensor]) {
     let entry = &mut module.computations[module.entry];
     let mut order = Vec::with_capacity(entry.order.len());
     for id in std::mem::take(&mut entry.order) {
@@ -248,10 +253,6 @@ fn keep_used(module: &mut Module, tensors: &[&Tensor], at: At) -> Result<()> {
         order.push(id);
     }
     entry.order = order;
-    match entry.parameters().len() == tensors.len() {
-        true => Ok(()),
-        false => Err(fault(at, RuleError::new("tensor.parameter", "expected placeholders instead of parameters"))),
-    }
 }
 
 /// The shape of a value that must be an array.

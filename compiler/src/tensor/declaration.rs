@@ -73,10 +73,14 @@ impl Declaration {
     /// What is wrong with it, taken alone.
     pub(super) fn check(&self) -> Result<(), RuleError> {
         let TensorFlags { constant, persistent, trainable, input } = self.flags;
-        let fault = |rule, message: &str| Err(RuleError::new(rule, format!("{message}, of the tensor '{}'", self.name)));
+        let fault =
+            |rule, message: &str| Err(RuleError::new(rule, format!("{message}, of the tensor '{}'", self.name)));
         let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         if !self.name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || !self.name.chars().all(in_name) {
-            return fault("tensor.name", "expected a name of letters, digits, '_', '.' and '-' that begins with a letter");
+            return fault(
+                "tensor.name",
+                "expected a name of letters, digits, '_', '.' and '-' that begins with a letter",
+            );
         }
         if self.shape.is_dynamic() {
             return fault("tensor.shape", "expected fixed sizes");

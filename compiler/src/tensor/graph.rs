@@ -64,7 +64,12 @@ impl TensorGraph {
     /// given for each run. Errors: a constant that is trainable or an input, a trainable tensor that is not persistent, no
     /// value of what is no input, a name that is taken or no name.
     #[track_caller]
-    pub fn assignable_tensor(&mut self, name: impl AsRef<str>, flags: TensorFlags, content: impl Into<Content>) -> Tensor {
+    pub fn assignable_tensor(
+        &mut self,
+        name: impl AsRef<str>,
+        flags: TensorFlags,
+        content: impl Into<Content>,
+    ) -> Tensor {
         self.declare(Location::caller(), name.as_ref(), flags, content.into())
     }
 
@@ -115,11 +120,7 @@ impl TensorGraph {
     /// That of a declaration, of `make` or of any call in it; a name that another computation has, or the one that gives
     /// initial values.
     #[track_caller]
-    pub fn computation(
-        &mut self,
-        name: &str,
-        make: impl FnOnce(&Computation<'_>) -> Result<Vec<Op>>,
-    ) -> Result<()> {
+    pub fn computation(&mut self, name: &str, make: impl FnOnce(&Computation<'_>) -> Result<Vec<Op>>) -> Result<()> {
         let at = Location::caller();
         self.first_error()?;
         let symbol = symbol_name(name);

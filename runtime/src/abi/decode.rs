@@ -2,8 +2,8 @@
 
 use super::descriptor::{
     ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DEVICES_HEADER_SIZE,
-    DescriptorInfo, FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_SIZE, LEAF_TENSOR_SHIFT, LEVEL_SIZE, Leaf, MAGIC, MAX_LEAVES,
-    MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
+    DescriptorInfo, FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_SIZE, LEAF_TENSOR_SHIFT, LEVEL_SIZE, Leaf, MAGIC,
+    MAX_LEAVES, MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
 };
 use super::{ABI_VERSION, IsaFeatures, TensorFlags, leaf_byte_size, storage_bits};
 use crate::{ArrayShape, ElementType, Layout};

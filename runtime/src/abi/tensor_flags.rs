@@ -20,8 +20,7 @@ pub struct TensorFlags {
 
 impl TensorFlags {
     /// No attribute.
-    pub const NONE: TensorFlags =
-        TensorFlags { constant: false, persistent: false, trainable: false, input: false };
+    pub const NONE: TensorFlags = TensorFlags { constant: false, persistent: false, trainable: false, input: false };
     /// Of `constant`: specified while the graph is made.
     pub const CONSTANT: TensorFlags = TensorFlags { constant: true, persistent: true, ..TensorFlags::NONE };
     /// Of `placeholder`: an input value, typically from the host.

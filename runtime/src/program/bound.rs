@@ -90,9 +90,7 @@ impl Bound {
         for (pointer, result) in self.result_pointers.iter_mut().zip(&self.results) {
             *pointer = match result {
                 ResultBuffer::Own(bytes) => bytes.as_ptr().cast(),
-                ResultBuffer::Parameter(p) => {
-                    self.parameter_pointers.get(*p).ok_or(RunError::Index(*p))?.cast_mut()
-                }
+                ResultBuffer::Parameter(p) => self.parameter_pointers.get(*p).ok_or(RunError::Index(*p))?.cast_mut(),
             };
         }
         Ok(())

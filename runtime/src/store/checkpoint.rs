@@ -76,7 +76,8 @@ impl Store {
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), StoreError> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|e| fault(path, e))?;
-        let file = SafeTensors::deserialize(&bytes).map_err(|e| fault(path, format!("not a file of safetensors: {e}")))?;
+        let file =
+            SafeTensors::deserialize(&bytes).map_err(|e| fault(path, format!("not a file of safetensors: {e}")))?;
         let extra = file.names().into_iter().find(|name| !self.kept().any(|kept| kept == *name)).map(str::to_owned);
         if let Some(name) = extra {
             let known = self.kept().collect::<Vec<_>>().join(", ");
@@ -84,7 +85,8 @@ impl Store {
         }
         let mut values = Vec::new();
         for leaf in self.kept_leaves() {
-            let view = file.tensor(&leaf.name).map_err(|_| fault(path, format!("there is no tensor '{}'", leaf.name)))?;
+            let view =
+                file.tensor(&leaf.name).map_err(|_| fault(path, format!("there is no tensor '{}'", leaf.name)))?;
             let found = (view.dtype(), view.shape().to_vec());
             let value = ArrayLiteral::from_bytes(&ArrayShape::new(leaf.shape.ty, leaf.shape.dims.clone()), view.data());
             match value.filter(|_| stored(&leaf.shape) == Some(found)) {
@@ -130,7 +132,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// A name in the folder of `path` that no other process, and no other call of this one, uses.
 fn temporary(path: &Path) -> io::Result<PathBuf> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "expected the name of a file"))?;
+    let name =
+        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "expected the name of a file"))?;
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     Ok(path.with_file_name(format!(".{}.{}.{number}.tmp", name.display(), std::process::id())))
 }

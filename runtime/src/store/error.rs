@@ -20,7 +20,9 @@ pub enum StoreError {
     #[error("the store has a computation '{0}' already")]
     Twice(String),
     /// A computation takes an array that is no tensor.
-    #[error("expected declared tensors as parameters of the computation '{computation}', found '{parameter}' without a declaration")]
+    #[error(
+        "expected declared tensors as parameters of the computation '{computation}', found '{parameter}' without a declaration"
+    )]
     Undeclared {
         /// The computation.
         computation: String,

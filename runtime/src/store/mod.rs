@@ -317,7 +317,11 @@ fn described(leaf: &Leaf) -> String {
 }
 
 fn unknown_id(ComputationId(number): ComputationId) -> StoreError {
-    StoreError::Unknown { what: "computation", name: format!("number {number}"), known: "those of this store".to_owned() }
+    StoreError::Unknown {
+        what: "computation",
+        name: format!("number {number}"),
+        known: "those of this store".to_owned(),
+    }
 }
 
 fn no_value(computation: &str, leaf: &Leaf) -> StoreError {
