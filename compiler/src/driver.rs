@@ -22,6 +22,7 @@ use brolga_runtime::abi::{
     Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant, OpenDimension, TensorFlags, leaf_byte_size, size_text,
 };
 use brolga_runtime::{ArrayShape, Layout, Shape};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How to compile a module.
@@ -224,7 +225,8 @@ pub struct ProgramArtifact {
 /// Compiles modules into one object with an entry for each, called `NAME_MODULE`, where `NAME` is that of the options.
 ///
 /// # Errors
-/// As [`compile`]; `Invalid` where there is no module or no name, or where two modules have one name.
+/// As [`compile`]; `Invalid` where there is no module or no name, or where the names of two give
+/// one symbol.
 pub fn compile_computations(modules: &[Module], options: &CompileOptions) -> Result<ProgramArtifact> {
     let fault =
         |constraint: &'static str, message: String| Err(Error::Invalid { site: Site::default(), constraint, message });
@@ -232,13 +234,19 @@ pub fn compile_computations(modules: &[Module], options: &CompileOptions) -> Res
         return fault("program.name", "expected a name for the program of several computations".to_owned());
     };
     let (mut parts, mut computations, mut machine) = (Vec::new(), Vec::<Artifact>::new(), None);
+    let mut symbols = HashSet::new();
     for module in modules {
         let entry = format!("{name}_{}", symbol_name(&module.name));
-        if computations.iter().any(|c| c.descriptor.entry == entry) {
-            return fault("program.distinct", format!("expected different entries, found '{entry}' twice"));
-        }
         let options = CompileOptions { name: Some(entry), ..options.clone() };
         let (target, input, mut artifact) = translate(module, &options, &mut |_, _| {})?;
+        let d = &artifact.descriptor;
+        let exported =
+            [d.entry.clone(), d.descriptor_symbol(), object::workspace_size_symbol(d), object::signature_symbol(d)];
+        for symbol in exported {
+            if let Some(twice) = symbols.replace(symbol) {
+                return fault("program.distinct", format!("expected different symbols, found '{twice}' twice"));
+            }
+        }
         if options.keep_texts {
             artifact.asm = object::disassemble_object(&input, artifact.descriptor.architecture);
         }

@@ -498,4 +498,9 @@ fn several_programs_are_not_one() {
     let expected = "several programs (counter_initialise, counter_add, counter_read)";
     assert!(text.contains(expected), "{text}");
     assert!(brolga_runtime::Sizes::from_object(&object).unwrap_err().to_string().contains(expected));
+
+    let mut graph = counter();
+    graph.computation("add_descriptor", |c| Ok(vec![c.constant_r0(1.0f32)])).unwrap();
+    let text = graph.compile(&CompileOptions::native()).unwrap_err().to_string();
+    assert!(text.contains("expected different symbols, found 'counter_add_descriptor' twice"), "{text}");
 }

@@ -206,7 +206,7 @@ impl Room<'_> {
 
     fn alignment(&self, base: Leaf, shape: &ArrayShape) -> usize {
         match self.storage(base) {
-            Storage::Workspace(_) => WORKSPACE_ALIGNMENT,
+            Storage::Workspace(_) | Storage::Constant => WORKSPACE_ALIGNMENT,
             _ => shape.ty.alignment(),
         }
     }

@@ -46,9 +46,6 @@ mod description;
 mod graph;
 mod view;
 
-#[cfg(test)]
-mod tests;
-
 pub use brolga_runtime::abi::TensorFlags;
 pub use computation::Computation;
 pub use declaration::{Content, Tensor};
