@@ -1,9 +1,8 @@
 //! The network: two convolutions and a linear layer that tell how the stripes of a small picture run.
 
 use brolga_compiler::Result;
-use brolga_compiler::builder::{ArrayLiteral, ElementType, Op, Opcode, Padding, scalar_computation};
+use brolga_compiler::builder::{ArrayLiteral, ArrayShape, ElementType, Op, Opcode, Padding, scalar_computation};
 use brolga_compiler::tensor::{Computation, Tensor, TensorGraph};
-use brolga_runtime::ArrayShape;
 
 /// Pictures in a batch.
 const BATCH: i64 = 32;

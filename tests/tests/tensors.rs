@@ -266,6 +266,8 @@ fn declarations_are_checked() {
     }
     let text = graph.computation("p", |c| Ok(vec![c.parameter(0, Shape::array(ElementType::F32, [1]), "p")]));
     assert!(text.unwrap_err().to_string().contains("expected placeholders instead of parameters"));
+    let text = graph.computation("t", |c| Ok(vec![c.tuple(&[c.constant_r0(1.0f32)])]));
+    assert!(text.unwrap_err().to_string().contains("expected arrays as outputs of a computation, found (f32[])"));
 }
 
 /// Every view as an assignment changes the elements that it shows and no other: `x[f(i)] = y[i]`, in both engines.

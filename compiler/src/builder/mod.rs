@@ -63,7 +63,7 @@ mod tests;
 
 pub use crate::error::{Error, Result};
 pub use crate::hlo::{AliasKind, ConvolutionDims, Module, Opcode, PaddingDimension};
-pub use brolga_runtime::{ArrayLiteral, ElementType, Literal, NativeType, Shape};
+pub use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, NativeType, Shape};
 pub use contraction::default_convolution_dims;
 pub use reduction::scalar_computation;
 pub use types::{
@@ -76,7 +76,6 @@ use crate::hlo::{
     Alias, AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, ModuleConfig, SourceLocation,
 };
 use crate::shape::{self, InferContext, RuleError};
-use brolga_runtime::ArrayShape;
 use cranelift_entity::PrimaryMap;
 use cranelift_entity::packed_option::ReservedValue;
 use std::cell::{Cell, RefCell};

@@ -89,6 +89,7 @@ pub(super) fn comment(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brolga_runtime::abi::Architecture;
     use brolga_runtime::{ArrayShape, ElementType};
 
     #[test]
@@ -100,6 +101,18 @@ mod tests {
         assert_eq!(camel_case("jit_train.step"), "JitTrainStep");
         assert_eq!(camel_case("3d"), "Program3d");
         assert_eq!(comment("a*/b\nc"), "a* /b c");
+    }
+
+    #[test]
+    fn computations_share_the_name_of_their_program() {
+        let of = |module: &str| {
+            let mut d = DescriptorInfo::new(&format!("net_{module}"), Architecture::X86_64);
+            d.module_name = module.into();
+            d
+        };
+        let both = [of("step"), of("predict")];
+        assert_eq!((program_name(&both), modules(&both).as_str()), ("net", "step, predict"));
+        assert_eq!(program_name(&both[..1]), "net_step");
     }
 
     #[test]

@@ -200,20 +200,24 @@ impl<'g> Computation<'g> {
         }
     }
 
-    fn finish(self, at: At, outputs: &[Op]) -> Result<Module> {
-        for &output in outputs {
-            if let Ok(shape) = self.builder.shape(output)
-                && shape.as_array().is_none()
-            {
+    /// Outputs are arrays, and every parameter is a tensor.
+    fn check_interface(&self, outputs: &[Op]) -> Result<(), RuleError> {
+        for shape in outputs.iter().filter_map(|&output| self.builder.shape(output).ok()) {
+            if shape.as_array().is_none() {
                 let message = format!("expected arrays as outputs of a computation, found {shape:#}");
-                return Err(fault(at, RuleError::new("tensor.output", message)));
+                return Err(RuleError::new("tensor.output", message));
             }
         }
-        let present = self.present.into_inner();
-        if self.builder.parameters().len() != present.iter().filter(|p| p.parameter.is_some()).count() {
-            let message = "expected placeholders instead of parameters";
-            return Err(fault(at, RuleError::new("tensor.parameter", message)));
+        let declared = self.present.borrow().iter().filter(|p| p.parameter.is_some()).count();
+        match self.builder.parameters().len() == declared {
+            true => Ok(()),
+            false => Err(RuleError::new("tensor.parameter", "expected placeholders instead of parameters")),
         }
+    }
+
+    fn finish(self, at: At, outputs: &[Op]) -> Result<Module> {
+        self.check_interface(outputs).map_err(|e| fault(at, e))?;
+        let present = self.present.into_inner();
         let mut used = Vec::new();
         for (tensor, present) in self.graph.tensors().iter().zip(&present) {
             if present.parameter.is_some() && (present.read || present.assigned) {
@@ -246,9 +250,10 @@ fn keep_used(module: &mut Module, tensors: &[&Tensor]) {
     for id in std::mem::take(&mut entry.order) {
         let instruction = &mut entry.instructions[id];
         if instruction.opcode == Opcode::Parameter {
-            let Some(number) = tensors.iter().position(|t| t.name() == instruction.name) else { continue };
-            instruction.attrs.set(AttrKey::ParameterNumber, AttrValue::Int(number as i64));
-            set_tensor_flags(instruction, tensors[number].flags());
+            let mut numbered = (0i64..).zip(tensors);
+            let Some((number, tensor)) = numbered.find(|(_, t)| t.name() == instruction.name) else { continue };
+            instruction.attrs.set(AttrKey::ParameterNumber, AttrValue::Int(number));
+            set_tensor_flags(instruction, tensor.flags());
         }
         order.push(id);
     }
