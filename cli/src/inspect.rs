@@ -48,7 +48,7 @@ fn row(t: &TensorDescription) -> Vec<String> {
         or_unknown(t.layout.as_ref().map(|l| l.offset.to_string())),
         t.alignment.to_string(),
         t.storage.to_string(),
-        t.view.to_string(),
+        t.view_of.clone().unwrap_or_else(|| "-".to_owned()),
     ]
 }
 

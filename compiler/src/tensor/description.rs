@@ -34,8 +34,9 @@ pub struct TensorDescription {
     pub alignment: usize,
     /// Where it lies.
     pub storage: Storage,
-    /// What it shows.
-    pub view: View,
+    /// The tensor of the same computation whose elements it shows, where it is a simple view. What shows elements of several
+    /// tensors, by padding or concatenation, is none: where it is needed, it has memory.
+    pub view_of: Option<String>,
 }
 
 impl TensorDescription {
@@ -77,27 +78,6 @@ impl fmt::Display for Storage {
             Storage::Workspace(offset) => write!(f, "workspace+{offset}"),
             Storage::Constant => f.write_str("constant"),
             Storage::None => f.write_str("none"),
-        }
-    }
-}
-
-/// What a value is a view of, by the names of tensors of the same computation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum View {
-    /// Nothing: it has values of its own.
-    Nothing,
-    /// One tensor, through one index translation.
-    Simple(String),
-    /// Several tensors, of which a function of the index selects one: padding and concatenation.
-    Complex(Vec<String>),
-}
-
-impl fmt::Display for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            View::Nothing => f.write_str("-"),
-            View::Simple(name) => f.write_str(name),
-            View::Complex(names) => write!(f, "{{{}}}", names.join(", ")),
         }
     }
 }
@@ -149,16 +129,9 @@ impl Room<'_> {
             let shown = self.shown(leaf);
             let storage = self.storage(leaf);
             let (base, layout) = shown.clone().unwrap_or((leaf, None));
-            let view = match (&shown, storage, instruction.opcode) {
-                (Some(_), ..) => View::Simple(self.name(base)),
-                (None, Storage::None, Opcode::Pad | Opcode::Concatenate) => View::Complex(
-                    instruction.operands.iter().map(|&o| self.name(resolve(self.computation, (o, 0)))).collect(),
-                ),
-                _ => View::Nothing,
-            };
-            let layout = match view {
-                View::Simple(_) => layout,
-                _ if storage == Storage::None => None,
+            let layout = match storage {
+                _ if shown.is_some() => layout,
+                Storage::None => None,
                 _ => Some(Strided { strides: shape.strides(), offset: 0 }),
             };
             out.push(TensorDescription {
@@ -172,7 +145,7 @@ impl Room<'_> {
                 layout,
                 alignment: self.alignment(base, shape),
                 storage,
-                view,
+                view_of: shown.is_some().then(|| self.name(base)),
             });
         }
     }

@@ -49,6 +49,6 @@ mod view;
 pub use brolga_runtime::abi::TensorFlags;
 pub use computation::Computation;
 pub use declaration::{Content, Tensor};
-pub use description::{Storage, Strided, TensorDescription, View, describe};
+pub use description::{Storage, Strided, TensorDescription, describe};
 pub use graph::TensorGraph;
 pub use view::{Target, TensorView};
