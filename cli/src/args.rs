@@ -275,8 +275,13 @@ pub struct OptArgs {
 /// `brolga inspect`.
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// An object that `brolga compile` wrote; `-` is standard input
+    /// An object that `brolga compile` wrote, or with --tensors a program, in any form that `compile` takes; `-` is standard
+    /// input
     pub object: PathBuf,
+    /// Compile the program for this machine, and print of every array in it: type, shape, strides, alignment, memory, and what
+    /// it is a view of
+    #[arg(long)]
+    pub tensors: bool,
 }
 
 /// `brolga bench`.

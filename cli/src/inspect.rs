@@ -1,19 +1,72 @@
-//! `brolga inspect`: the descriptor of an object, in words.
+//! `brolga inspect`: the descriptor of an object, in words, and the tensors of a program.
 
 use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::output;
-use crate::source::read;
+use crate::source::{load_module, read};
+use brolga_compiler::front::ReadOptions;
 use brolga_compiler::object::read_descriptors;
-use brolga_runtime::abi::{DescriptorInfo, Leaf};
+use brolga_compiler::tensor::{self, TensorDescription};
+use brolga_compiler::{CompileOptions, compile};
+use brolga_runtime::abi::{DescriptorInfo, Leaf, TensorFlags};
 use std::fmt::Write;
 
 /// `brolga inspect`.
 pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
+    if args.tensors {
+        return tensors(args);
+    }
     let (name, bytes) = read(&args.object)?;
     let descriptors = read_descriptors(&bytes).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
     let all: Vec<String> = descriptors.iter().map(|d| describe(d, bytes.len())).collect();
     output::print(&all.join("\n"))
+}
+
+/// `brolga inspect --tensors`.
+fn tensors(args: &InspectArgs) -> Result<(), Failure> {
+    let (module, source) = load_module(&args.object, &ReadOptions::default())?;
+    let artifact = compile(&module, &CompileOptions::native()).map_err(|e| Failure::program(e, &source))?;
+    let header =
+        ["computation", "tensor", "type", "access", "shape", "size", "strides", "offset", "align", "memory", "view of"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(tensor::describe(&artifact).iter().map(row));
+    let mut out = columns(&rows);
+    let _ = writeln!(out, "\nworkspace: {} bytes", artifact.assignment.workspace);
+    output::print(&out)
+}
+
+fn row(t: &TensorDescription) -> Vec<String> {
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    vec![
+        t.computation.clone(),
+        t.name.clone(),
+        t.dtype.to_string(),
+        if t.read_only { "read-only" } else { "assignable" }.to_owned(),
+        tuple(&t.shape),
+        tuple(&t.size),
+        or_unknown(t.layout.as_ref().map(|l| tuple(&l.strides))),
+        or_unknown(t.layout.as_ref().map(|l| l.offset.to_string())),
+        t.alignment.to_string(),
+        t.storage.to_string(),
+        t.view_of.clone().unwrap_or_else(|| "-".to_owned()),
+    ]
+}
+
+fn tuple(numbers: &[i64]) -> String {
+    format!("({})", numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
+}
+
+/// Rows with their cells one below the other.
+fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let _ = writeln!(out, "{}", cells.join("  ").trim_end());
+    }
+    out
 }
 
 fn describe(d: &DescriptorInfo, size: usize) -> String {
@@ -58,5 +111,6 @@ fn describe(d: &DescriptorInfo, size: usize) -> String {
 
 fn leaf_text(leaf: &Leaf) -> String {
     let name = if leaf.name.is_empty() { String::new() } else { format!("  {}", leaf.name) };
-    format!("{}  {} bytes{name}", leaf.shape, leaf.byte_size())
+    let tensor = if leaf.tensor == TensorFlags::NONE { String::new() } else { format!(" ({})", leaf.tensor) };
+    format!("{}  {} bytes{name}{tensor}", leaf.shape, leaf.byte_size())
 }

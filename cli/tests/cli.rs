@@ -471,6 +471,30 @@ fn mistakes_are_answered_with_what_to_do() {
     assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}']), "{shown:?}");
 }
 
+/// Every array with its strides and memory; a view is of something, and has none.
+#[test]
+fn tensors_of_a_program_are_described() {
+    let module = "HloModule t
+
+ENTRY main {
+  x = f32[2,3]{1,0} parameter(0)
+  y = f32[3,2]{1,0} transpose(x), dimensions={1,0}
+  ROOT z = f32[3,2]{1,0} exponential(y)
+}
+";
+    let output = brolga(&["inspect", "-", "--tensors"], module);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    let row = |name: &str| -> Vec<&str> {
+        let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.into_iter().find(|cells| cells.get(1) == Some(&name)).unwrap_or_else(|| panic!("no {name}: {text}"))
+    };
+    assert_eq!(row("x")[2..], ["f32", "read-only", "(2,3)", "(2,3)", "(3,1)", "0", "4", "parameter", "0", "-"]);
+    assert_eq!(row("y")[2..], ["f32", "read-only", "(3,2)", "(3,2)", "(1,3)", "0", "4", "none", "x"]);
+    assert_eq!(row("z")[2..], ["f32", "assignable", "(3,2)", "(3,2)", "(2,1)", "0", "4", "result", "0", "-"]);
+    assert!(text.ends_with("\nworkspace: 0 bytes\n"), "{text}");
+}
+
 #[test]
 fn objects_of_any_target_are_inspected() {
     let folder = folder("inspected");

@@ -21,8 +21,9 @@
 use crate::codegen::target::TargetOptions;
 use crate::collective::Grid;
 use crate::front::{self, Argument, ReadOptions};
-use crate::object::{c_header, read_descriptors, rust_bindings, static_archive};
-use crate::{CompileOptions, compile, compile_sizes, shape, symbol_name};
+use crate::hlo::Module;
+use crate::object::{c_header, program_name, read_descriptors, rust_bindings, static_archive};
+use crate::{CompileOptions, compile, compile_computations, compile_sizes, shape, symbol_name};
 use brolga_runtime::Shape;
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
 use std::collections::BTreeMap;
@@ -66,13 +67,14 @@ pub struct Output {
     pub bindings: PathBuf,
     /// The C header.
     pub header: PathBuf,
-    /// What the program says of itself, once for each size.
+    /// What the program says of itself, once for each computation or size.
     pub descriptors: Vec<DescriptorInfo>,
 }
 
 #[derive(Clone, Debug)]
 enum Source {
     Module(PathBuf),
+    Modules(Vec<Module>),
     Object(PathBuf),
 }
 
@@ -80,6 +82,7 @@ impl Source {
     fn path(&self) -> &Path {
         match self {
             Source::Module(path) | Source::Object(path) => path,
+            Source::Modules(_) => Path::new(""),
         }
     }
 }
@@ -108,6 +111,13 @@ impl Builder {
     /// The module to compile, in any form that [`crate::front`] reads; relative paths start at the package's root.
     pub fn module(&mut self, path: impl Into<PathBuf>) -> &mut Builder {
         self.source = Some(Source::Module(path.into()));
+        self
+    }
+
+    /// The computations of one program, such as [`TensorGraph::modules`](crate::tensor::TensorGraph::modules) gives,
+    /// instead of a file: all become one object, and bindings for each of them. [`Builder::name`] must name the program.
+    pub fn modules(&mut self, modules: impl IntoIterator<Item = Module>) -> &mut Builder {
+        self.source = Some(Source::Modules(modules.into_iter().collect()));
         self
     }
 
@@ -216,12 +226,15 @@ impl Builder {
         let missing = |what: &str| at(Path::new(""), what);
         let source = self.source.as_ref().ok_or_else(|| missing("no module was given: call `module` or `object`"))?;
         let path = source.path();
-        self.tell(format_args!("cargo:rerun-if-changed={}", path.display()));
+        if !path.as_os_str().is_empty() {
+            self.tell(format_args!("cargo:rerun-if-changed={}", path.display()));
+        }
         let target = self.target_options();
-        let bytes = std::fs::read(path).map_err(|e| at(path, e))?;
+        let read = || std::fs::read(path).map_err(|e| at(path, e));
         let (object, descriptors) = match source {
-            Source::Module(_) => self.compile_module(path, bytes, target.clone())?,
-            Source::Object(_) => self.take_object(path, bytes, target.triple.as_deref())?,
+            Source::Module(_) => self.compile_module(path, read()?, target.clone())?,
+            Source::Modules(modules) => self.compile_modules(modules, target.clone())?,
+            Source::Object(_) => self.take_object(path, read()?, target.triple.as_deref())?,
         };
         let directory = match &self.out_dir {
             Some(directory) => directory.clone(),
@@ -267,6 +280,19 @@ impl Builder {
         Ok((object, descriptors))
     }
 
+    fn compile_modules(
+        &self,
+        modules: &[Module],
+        target: TargetOptions,
+    ) -> Result<(Vec<u8>, Vec<DescriptorInfo>), BuildError> {
+        let here = Path::new("");
+        let name = self.name.as_deref().ok_or_else(|| at(here, "modules need a name: call `name`"))?;
+        let options = CompileOptions { target, name: Some(symbol_name(name)), ..self.options.clone() };
+        let object = compile_computations(modules, &options).map_err(|e| at(here, e))?.object;
+        let descriptors = read_descriptors(&object).map_err(|e| at(here, e))?;
+        Ok((object, descriptors))
+    }
+
     fn take_object(
         &self,
         path: &Path,
@@ -288,7 +314,7 @@ impl Builder {
                 format!("the object is for {}, the build for {}", descriptor.architecture, triple.unwrap_or("?"));
             return Err(at(path, message));
         }
-        let own = descriptor.program_name();
+        let own = program_name(&descriptors);
         if let Some(name) = self.name.as_ref().filter(|n| *n != own) {
             return Err(at(path, format!("the object's program is called '{own}', not '{name}'")));
         }
@@ -302,7 +328,7 @@ impl Builder {
         descriptors: Vec<DescriptorInfo>,
         triple: &str,
     ) -> Result<Output, BuildError> {
-        let name = descriptors.first().map_or("program", DescriptorInfo::program_name).to_owned();
+        let name = program_name(&descriptors).to_owned();
         self.claim(directory.join(&name))?;
         // Not `libNAME.a`: a program called `m` must not stand in for the system's mathematics.
         let library_name = format!("brolga_{name}");

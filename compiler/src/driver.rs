@@ -8,7 +8,7 @@ use crate::codegen::target::{Target, TargetOptions};
 use crate::codegen::{CodegenOptions, DEFAULT_GRAIN, WIDE_WORK};
 use crate::collective::Grid;
 use crate::error::{Error, Result, Site};
-use crate::hlo::Module;
+use crate::hlo::{Module, tensor_flags};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::Kernel;
 use crate::kernel::lower::Numerics;
@@ -19,9 +19,10 @@ use crate::object::{self, ObjectInput};
 use crate::passes::{self, PassOptions, PipelineStats};
 use crate::shape;
 use brolga_runtime::abi::{
-    Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant, OpenDimension, leaf_byte_size, size_text,
+    Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant, OpenDimension, TensorFlags, leaf_byte_size, size_text,
 };
 use brolga_runtime::{ArrayShape, Layout, Shape};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How to compile a module.
@@ -75,6 +76,8 @@ pub struct Artifact {
     pub module: Module,
     /// The kernels and steps.
     pub schedule: Schedule,
+    /// Where each value lies.
+    pub assignment: Assignment,
     /// CLIF of each function, where texts were asked for.
     pub clif: String,
     /// Assembly of each function, where texts were asked for.
@@ -203,13 +206,66 @@ pub fn compile_sizes_with(
     let Some(target) = machine else { return fault("sizes.count", "expected one size at least") };
     let functions: usize = parts.iter().map(|p| p.functions.len()).sum();
     let index = u32::try_from(functions).map_err(|_| Error::Internal("too many functions".to_owned()))?;
-    let input = ObjectInput::merge(parts, |descriptors, entries| {
-        let sizes: Vec<Vec<i64>> = descriptors.iter().map(DescriptorInfo::sizes).collect();
-        selector(&format!("{name}_select"), index, &sizes, entries, &target)
-    })?;
+    let (mut input, entries) = ObjectInput::merge(parts)?;
+    let all: Vec<Vec<i64>> = input.descriptors.iter().map(DescriptorInfo::sizes).collect();
+    input.functions.push(selector(&format!("{name}_select"), index, &all, &entries, &target)?);
     let object = object::write(&input, &*target.isa)?;
     let shared = shared_library(&input, &target, options)?;
     Ok(SizedArtifact { object, shared, name, sizes })
+}
+
+/// A program of several computations.
+#[derive(Clone, Debug)]
+pub struct ProgramArtifact {
+    /// The object file: for each computation the entry `NAME_COMPUTATION` and its descriptor.
+    pub object: Vec<u8>,
+    /// The shared library with the same symbols, where [`CompileOptions::shared`] asked for one.
+    pub shared: Option<Vec<u8>>,
+    /// The name of the whole.
+    pub name: String,
+    /// What was compiled for each computation. The code of all is in the one object: their own are empty.
+    pub computations: Vec<Artifact>,
+}
+
+/// Compiles modules into one object with an entry for each, called `NAME_MODULE`, where `NAME` is that of the options.
+///
+/// # Errors
+/// As [`compile`]; `Invalid` where there is no module or no name, or where the names of two give
+/// one symbol.
+pub fn compile_computations(modules: &[Module], options: &CompileOptions) -> Result<ProgramArtifact> {
+    let fault =
+        |constraint: &'static str, message: String| Err(Error::Invalid { site: Site::default(), constraint, message });
+    let Some(name) = options.name.clone() else {
+        return fault("program.name", "expected a name for the program of several computations".to_owned());
+    };
+    let (mut parts, mut computations, mut machine) = (Vec::new(), Vec::<Artifact>::new(), None);
+    let mut symbols = HashSet::new();
+    for module in modules {
+        let entry = format!("{name}_{}", symbol_name(&module.name));
+        let options = CompileOptions { name: Some(entry), ..options.clone() };
+        let (target, input, mut artifact) = translate(module, &options, &mut |_, _| {})?;
+        let d = &artifact.descriptor;
+        let exported =
+            [d.entry.clone(), d.descriptor_symbol(), object::workspace_size_symbol(d), object::signature_symbol(d)];
+        for symbol in exported {
+            if let Some(twice) = symbols.replace(symbol) {
+                return fault("program.distinct", format!("expected different symbols, found '{twice}' twice"));
+            }
+        }
+        if options.keep_texts {
+            artifact.asm = object::disassemble_object(&input, artifact.descriptor.architecture);
+        }
+        parts.push(input);
+        computations.push(artifact);
+        machine = Some(target);
+    }
+    let Some(target) = machine else {
+        return fault("program.count", "expected one computation at least".to_owned());
+    };
+    let (input, _) = ObjectInput::merge(parts)?;
+    let object = object::write(&input, &*target.isa)?;
+    let shared = shared_library(&input, &target, options)?;
+    Ok(ProgramArtifact { object, shared, name, computations })
 }
 
 /// The shared library of what is in an object, where one was asked for.
@@ -277,7 +333,8 @@ fn translate(
     let descriptor = input.descriptors.first().cloned();
     let descriptor = descriptor.ok_or_else(|| Error::Internal("an object without a descriptor".to_owned()))?;
     let (object, shared, asm) = (Vec::new(), None, String::new());
-    let artifact = Artifact { object, shared, descriptor, module, schedule, clif, asm, passes: pass_stats, timings };
+    let artifact =
+        Artifact { object, shared, descriptor, module, schedule, assignment, clif, asm, passes: pass_stats, timings };
     Ok((target, input, artifact))
 }
 
@@ -422,16 +479,18 @@ fn whole(shape: &ArrayShape) -> ArrayShape {
 /// Parameter and result leaves as callers see them.
 fn leaves(module: &Module) -> (Vec<Leaf>, Vec<Leaf>) {
     let entry = module.entry();
-    let names: Vec<String> = entry.parameters().iter().map(|&p| entry.instructions[p].name.clone()).collect();
+    let named: Vec<(&str, TensorFlags)> = entry
+        .parameters()
+        .iter()
+        .map(|&p| (entry.instructions[p].name.as_str(), tensor_flags(&entry.instructions[p]).unwrap_or_default()))
+        .collect();
     let (parameters, result) = module.interface();
     let arrays = |shape: &Shape| -> Vec<ArrayShape> {
         shape.leaves().into_iter().filter_map(|s| s.as_array().map(whole)).collect()
     };
     let mut inputs = Vec::new();
-    for (shape, name) in parameters.iter().zip(&names) {
-        for leaf in arrays(shape) {
-            inputs.push(Leaf { name: name.clone(), shape: leaf });
-        }
+    for (shape, (name, tensor)) in parameters.iter().zip(named) {
+        inputs.extend(arrays(shape).into_iter().map(|shape| Leaf { name: name.to_owned(), shape, tensor }));
     }
     let outputs = arrays(&result).into_iter().map(Leaf::new).collect();
     (inputs, outputs)

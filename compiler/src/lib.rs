@@ -9,6 +9,8 @@ pub mod proto;
 pub mod stablehlo;
 pub mod text;
 
+pub mod tensor;
+
 pub mod gradient;
 
 pub mod builder;
@@ -43,7 +45,7 @@ mod error;
 struct Pages;
 
 pub use driver::{
-    Artifact, CompileOptions, SizedArtifact, Timings, compile, compile_kernel, compile_sizes, compile_sizes_with,
-    compile_with, size_of, symbol_name,
+    Artifact, CompileOptions, ProgramArtifact, SizedArtifact, Timings, compile, compile_computations, compile_kernel,
+    compile_sizes, compile_sizes_with, compile_with, size_of, symbol_name,
 };
 pub use error::{Error, Result, Site};

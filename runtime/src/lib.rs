@@ -20,6 +20,7 @@ mod program;
 mod scalar;
 pub mod services;
 mod shape;
+pub mod store;
 mod tuple_buffer;
 
 pub use custom_call::{ArrayView, ArrayViewMut, CustomCall, CustomCallResult, CustomCalls};
@@ -30,6 +31,7 @@ pub use padding::PaddingValue;
 pub use program::{Caller, Error, LoadError, Program, RunError, RunOptions, Session, Sizes, UndefinedSymbol};
 pub use scalar::Scalar;
 pub use shape::{ArrayShape, Shape, row_major_strides};
+pub use store::{Store, StoreError};
 pub use tuple_buffer::TupleBuffer;
 
 pub use half;

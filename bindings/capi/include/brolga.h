@@ -156,7 +156,7 @@ typedef struct brolga_leaf {
     uint32_t dimensions_offset;     /* int64_t each: sizes, or bounds of dynamic dimensions */
     uint32_t dynamic_offset;        /* uint8_t each: 1 where the dimension is bounded dynamic */
     uint32_t minor_to_major_offset; /* uint32_t each */
-    uint32_t flags;                 /* 1 some dimension is dynamic, 2 row-major and not padded */
+    uint32_t flags;                 /* 1 some dimension is dynamic, 2 row-major and not padded; 256 constant, 512 persistent, 1024 trainable, 2048 input */
     uint32_t element_bits;
     uint32_t padding_offset;        /* int64_t each: what the dimensions are padded to; 0 where they are not */
     uint32_t name_offset, name_length;

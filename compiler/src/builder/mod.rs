@@ -62,8 +62,8 @@ mod types;
 mod tests;
 
 pub use crate::error::{Error, Result};
-pub use crate::hlo::{ConvolutionDims, Module, Opcode, PaddingDimension};
-pub use brolga_runtime::{ArrayLiteral, ElementType, Literal, NativeType, Shape};
+pub use crate::hlo::{AliasKind, ConvolutionDims, Module, Opcode, PaddingDimension};
+pub use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, NativeType, Shape};
 pub use contraction::default_convolution_dims;
 pub use reduction::scalar_computation;
 pub use types::{
@@ -73,10 +73,9 @@ pub use types::{
 
 use crate::error::Site;
 use crate::hlo::{
-    AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, ModuleConfig, SourceLocation,
+    Alias, AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, ModuleConfig, SourceLocation,
 };
 use crate::shape::{self, InferContext, RuleError};
-use brolga_runtime::ArrayShape;
 use cranelift_entity::PrimaryMap;
 use cranelift_entity::packed_option::ReservedValue;
 use std::cell::{Cell, RefCell};
@@ -124,6 +123,8 @@ struct State {
     result_layout: Option<(Shape, SourceLocation)>,
     /// The last link of the chain of tokens that orders feeds and transfers.
     token: Option<Op>,
+    /// `input_output_alias` of the module.
+    aliases: Vec<Alias>,
     error: Option<Error>,
 }
 
@@ -246,7 +247,8 @@ impl Builder {
             location: state.location,
         });
         let order = computations.keys().collect();
-        let mut module = Module { name: state.name, computations, order, entry, config: ModuleConfig::default() };
+        let config = ModuleConfig { aliases: state.aliases, ..ModuleConfig::default() };
+        let mut module = Module { name: state.name, computations, order, entry, config };
         if let Some((result, location)) = state.result_layout {
             let (parameters, own) = module.interface();
             if !result.same_ignoring_layout(&own) {
@@ -260,6 +262,25 @@ impl Builder {
         }
         shape::verify(&module)?;
         Ok(module)
+    }
+
+    /// `input_output_alias`: the leaf of the result at `output_index`, a path through its tuples, takes the memory of the leaf of
+    /// parameter `parameter_number` at `parameter_index`: it may, or the caller must pass one buffer for both.
+    /// [`Builder::build`] checks that both are arrays of one size, and that each is named once.
+    pub fn input_output_alias(
+        &self,
+        output_index: &[usize],
+        parameter_number: usize,
+        parameter_index: &[usize],
+        kind: AliasKind,
+    ) {
+        let (output_index, parameter_index) = (output_index.to_vec(), parameter_index.to_vec());
+        self.state.borrow_mut().aliases.push(Alias {
+            output_index,
+            parameter: parameter_number,
+            parameter_index,
+            kind,
+        });
     }
 
     /// Adds an instruction; the one way in.

@@ -12,6 +12,7 @@ mod lapack;
 mod leaf;
 mod opcode;
 mod quote;
+mod tensor;
 mod top_k;
 
 pub use attr::{AttrKey, AttrKind, AttrValue, Attrs, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
@@ -20,6 +21,7 @@ pub use lapack::lapack;
 pub use leaf::{Leaf, resolve};
 pub use opcode::{Arity, Category, Opcode};
 pub(crate) use quote::quote;
+pub use tensor::{set_tensor_flags, tensor_flags};
 pub use top_k::top_k_call;
 
 /// What neither engine can run: a `constant({...})`.

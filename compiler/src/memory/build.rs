@@ -33,14 +33,14 @@ pub fn build(module: &Module, numerics: Numerics) -> Result<Schedule> {
     let (mut arguments, mut parameters) = (Vec::new(), Vec::new());
     for p in computation.parameters() {
         let inst = &computation.instructions[p];
-        for leaf in inst.shape.leaves() {
+        for (n, leaf) in inst.shape.leaves().into_iter().enumerate() {
             if *leaf == Shape::Token {
                 arguments.push(builder.token((entry, p)));
                 continue;
             }
             let number = parameters.len() as u32;
             let shape = array_leaf(inst, Some(leaf))?;
-            let v = builder.push((entry, p), shape, Definition::Parameter(number));
+            let v = builder.push((entry, p), n, shape, Definition::Parameter(number));
             arguments.push(v);
             parameters.push(v);
         }
@@ -137,11 +137,17 @@ impl Builder<'_> {
     ) -> Result<ValueId> {
         let inst = self.module.instruction(computation, id);
         let shape = array_leaf(inst, inst.shape.leaf(leaf))?;
-        Ok(self.push((computation, id), shape, definition))
+        Ok(self.push((computation, id), leaf, shape, definition))
     }
 
-    fn push(&mut self, source: (ComputationId, InstructionId), shape: ArrayShape, definition: Definition) -> ValueId {
-        self.schedule.values.push(Value { shape, definition, source })
+    fn push(
+        &mut self,
+        source: (ComputationId, InstructionId),
+        leaf: usize,
+        shape: ArrayShape,
+        definition: Definition,
+    ) -> ValueId {
+        self.schedule.values.push(Value { shape, definition, source, leaf: Some(leaf) })
     }
 
     /// The value of every token: nothing, known from the start.
@@ -151,7 +157,8 @@ impl Builder<'_> {
         }
         let shape = ArrayShape::new(ElementType::Pred, [0]);
         let constant: ConstantId = self.schedule.constants.push(Arc::new(ArrayLiteral::zeros(&shape)));
-        let v = self.schedule.values.push(Value { shape, definition: Definition::Constant(constant), source });
+        let definition = Definition::Constant(constant);
+        let v = self.schedule.values.push(Value { shape, definition, source, leaf: None });
         self.token = Some(v);
         v
     }
@@ -262,8 +269,8 @@ impl Builder<'_> {
                     buffers.extend(outputs);
                     for b in lowered.kernel.buffers.iter().filter(|b| b.role == Role::Scratch) {
                         let shape = ArrayShape::new(b.ty, [b.elements as i64]);
-                        let source = (id, group.members[0]);
-                        buffers.push(self.schedule.values.push(Value { shape, definition: Definition::Step, source }));
+                        let (source, definition) = ((id, group.members[0]), Definition::Step);
+                        buffers.push(self.schedule.values.push(Value { shape, definition, source, leaf: None }));
                     }
                     verify::verify(&lowered.kernel)?;
                     let kernel = self.schedule.kernels.push(lowered.kernel);
@@ -288,8 +295,8 @@ impl Builder<'_> {
 
     fn define_all(&mut self, at: (ComputationId, InstructionId), definition: Definition) -> Result<Vec<ValueId>> {
         let inst = self.module.instruction(at.0, at.1);
-        let leaves = inst.shape.leaves().into_iter();
-        leaves.map(|leaf| Ok(self.push(at, array_leaf(inst, Some(leaf))?, definition))).collect()
+        let leaves = inst.shape.leaves().into_iter().enumerate();
+        leaves.map(|(n, leaf)| Ok(self.push(at, n, array_leaf(inst, Some(leaf))?, definition))).collect()
     }
 
     /// A loop in registers is one kernel: it loads the initial state and stores the final one.

@@ -51,6 +51,8 @@ pub struct Value {
     pub definition: Definition,
     /// Where it comes from, for messages.
     pub source: (ComputationId, InstructionId),
+    /// Which leaf of that instruction's result it is; `None` of scratch memory, and of what stands for every token.
+    pub leaf: Option<usize>,
 }
 
 /// One step.
@@ -150,7 +152,7 @@ impl Schedule {
                 Role::Output | Role::Update { .. } | Role::Scratch => Definition::Step,
             };
             let shape = ArrayShape::new(b.ty, [b.elements as i64]);
-            let v = schedule.values.push(Value { shape, definition, source });
+            let v = schedule.values.push(Value { shape, definition, source, leaf: None });
             buffers.push(v);
             match b.role {
                 Role::Input => schedule.parameters.push(v),

@@ -28,20 +28,18 @@ pub struct ObjectInput {
     pub data: Vec<DataObject>,
     /// Undefined symbols: the functions of custom calls.
     pub imports: Vec<String>,
-    /// What the program says of itself, once for each size that it was compiled for. Hashes are computed here.
+    /// What the program says of itself, once for each computation, or size that it was compiled for. Hashes are computed
+    /// here.
     pub descriptors: Vec<DescriptorInfo>,
 }
 
 impl ObjectInput {
-    /// Puts the sizes of one program into one object. Their symbols must differ; `selector` names the function that chooses
-    /// among them, made from the descriptors and the numbers of their entry functions.
+    /// Puts the parts of one program, its sizes or its computations, into one object. Their symbols must differ. The second
+    /// value has the number of each part's entry function.
     ///
     /// # Errors
-    /// Those of `selector`, and where a part has no entry.
-    pub fn merge(
-        parts: Vec<ObjectInput>,
-        selector: impl FnOnce(&[DescriptorInfo], &[u32]) -> Result<CompiledFunction>,
-    ) -> Result<ObjectInput> {
+    /// Where a part refers to an import that it does not have, and where symbols are too many.
+    pub fn merge(parts: Vec<ObjectInput>) -> Result<(ObjectInput, Vec<u32>)> {
         let mut all =
             ObjectInput { functions: Vec::new(), data: Vec::new(), imports: Vec::new(), descriptors: Vec::new() };
         let mut entries = Vec::new();
@@ -87,8 +85,7 @@ impl ObjectInput {
             }
             all.descriptors.extend(part.descriptors);
         }
-        all.functions.push(selector(&all.descriptors, &entries)?);
-        Ok(all)
+        Ok((all, entries))
     }
 }
 

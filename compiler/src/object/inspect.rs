@@ -11,16 +11,17 @@ fn fail(what: &str) -> Error {
 /// The descriptor in the bytes of an object file for one size, whatever machine it is for. The content hash is checked.
 ///
 /// # Errors
-/// Where the bytes are not an object that this compiler wrote, or were changed since, or are for several sizes.
+/// Where the bytes are not an object that this compiler wrote, or were changed since, or hold several programs or
+/// sizes.
 pub fn read_descriptor(bytes: &[u8]) -> Result<DescriptorInfo> {
     let mut all = read_descriptors(bytes)?;
     match (all.pop(), all.is_empty()) {
         (Some(one), true) => Ok(one),
-        _ => Err(fail("it holds a program for several sizes")),
+        _ => Err(fail("it holds several programs, or one for several sizes")),
     }
 }
 
-/// The descriptors in the bytes of an object file, one for each size, whatever machine it is for. The content hash is
+/// The descriptors in the bytes of an object file, one for each computation or size, whatever machine it is for. The content hash is
 /// checked.
 ///
 /// # Errors

@@ -4,7 +4,8 @@
 //! linker, the in-memory loader and a C or Rust caller all understand.
 //!
 //! Invariant: the same [`ObjectInput`] and target give the same bytes. Only the entry function and the descriptor, of a
-//! program for several sizes those of each size and the selector, are visible outside; the only undefined symbols are the imports, which are custom calls. A reference that would need a
+//! program of several computations those of each, and of one for several sizes those of each size and the selector, are
+//! visible outside; the only undefined symbols are the imports, which are custom calls. A reference that would need a
 //! library function is an error here, not a surprise at link time.
 //!
 //! Algorithm: declare every symbol in order, append functions to `.text` and data to `.rodata` or `.data`, turn
@@ -34,5 +35,6 @@ pub use disasm::{disassemble, disassemble_object};
 pub use header::{c_abi, c_header};
 pub use input::{CodeReloc, CompiledFunction, DataInit, DataObject, DataReloc, ObjectInput, Target, namespace};
 pub use inspect::{read_descriptor, read_descriptors};
+pub use names::program_name;
 pub use shared::{signature_symbol, workspace_size_symbol, write_shared};
 pub use write::{architecture, isa_features, write};

@@ -1,7 +1,25 @@
 //! Names for generated source: identifiers of C and Rust made from whatever a program calls its parts.
 
-use brolga_runtime::abi::Leaf;
+use crate::symbol_name;
+use brolga_runtime::abi::{DescriptorInfo, Leaf};
 use std::collections::HashSet;
+
+/// The name of a whole program: without the sizes, or the name of the computation, that one of several has.
+pub fn program_name(descriptors: &[DescriptorInfo]) -> &str {
+    let Some(first) = descriptors.first() else { return "" };
+    let computation = format!("_{}", symbol_name(&first.module_name));
+    match first.entry.strip_suffix(&computation) {
+        Some(name) if first.open.is_empty() && descriptors.len() > 1 => name,
+        _ => first.program_name(),
+    }
+}
+
+/// The modules that a program was compiled from, each once.
+pub(super) fn modules(descriptors: &[DescriptorInfo]) -> String {
+    let mut names: Vec<&str> = descriptors.iter().map(|d| d.module_name.as_str()).collect();
+    names.dedup();
+    names.join(", ")
+}
 
 /// Words that generated code cannot use as a name in Rust, C or C++.
 const RESERVED: &str = " abstract alignas alignof and as asm async auto await become bool box break case catch char class \
@@ -71,6 +89,7 @@ pub(super) fn comment(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brolga_runtime::abi::Architecture;
     use brolga_runtime::{ArrayShape, ElementType};
 
     #[test]
@@ -85,8 +104,20 @@ mod tests {
     }
 
     #[test]
+    fn computations_share_the_name_of_their_program() {
+        let of = |module: &str| {
+            let mut d = DescriptorInfo::new(&format!("net_{module}"), Architecture::X86_64);
+            d.module_name = module.into();
+            d
+        };
+        let both = [of("step"), of("predict")];
+        assert_eq!((program_name(&both), modules(&both).as_str()), ("net", "step, predict"));
+        assert_eq!(program_name(&both[..1]), "net_step");
+    }
+
+    #[test]
     fn leaf_names_differ() {
-        let leaf = |name: &str| Leaf { name: name.into(), shape: ArrayShape::new(ElementType::F32, []) };
+        let leaf = |name: &str| Leaf { name: name.into(), ..Leaf::new(ArrayShape::new(ElementType::F32, [])) };
         let names = leaf_names(&[leaf("x"), leaf("X"), leaf(""), leaf("x_1")], "arg", &mut HashSet::new());
         assert_eq!(names, ["x", "x_1", "arg2", "x_1_3"]);
         let of_dict =

@@ -92,7 +92,7 @@ fn data_address(b: &mut FunctionBuilder<'_>, index: u32) -> Value {
 const FLAGS: MemFlagsData = MemFlagsData::new();
 
 fn scalar_leaf(name: &str) -> Leaf {
-    Leaf { name: name.into(), shape: ArrayShape::new(ElementType::F32, []) }
+    Leaf { name: name.into(), ..Leaf::new(ArrayShape::new(ElementType::F32, [])) }
 }
 
 /// `results[0] = extra(params[0] + params[1])`, both `f32[]`.

@@ -2,10 +2,10 @@
 
 use super::descriptor::{
     ALIAS_SIZE, Alias, Architecture, CUSTOM_CALL_SIZE, CustomCallAbi, CustomCallInfo, DEVICES_HEADER_SIZE,
-    DescriptorInfo, FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_PADDING, LEAF_SIZE, LEVEL_SIZE, Leaf, MAGIC,
-    MAX_LEAVES, MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
+    DescriptorInfo, FIRST_HEADER_SIZE, HASH_OFFSET, HEADER_SIZE, LEAF_PADDING, LEAF_SIZE, LEAF_TENSOR_SHIFT,
+    LEVEL_SIZE, Leaf, MAGIC, MAX_LEAVES, MAX_RANK, NumericVariant, OPEN_SIZE, OpenDimension, Services,
 };
-use super::{ABI_VERSION, IsaFeatures, leaf_byte_size, storage_bits};
+use super::{ABI_VERSION, IsaFeatures, TensorFlags, leaf_byte_size, storage_bits};
 use crate::{ArrayShape, ElementType, Layout, PaddingValue};
 
 /// Why bytes are not a descriptor that this version can use.
@@ -133,7 +133,8 @@ impl<'a> Reader<'a> {
         if leaf_byte_size(&shape) != Some(self.u64(at + 8)?) || storage_bits(&shape) != bits {
             return bad("a shape and its size disagree");
         }
-        Ok(Leaf { name: self.text(at + 40)?, shape })
+        let tensor = TensorFlags::from_bits(self.u32(at + 28)? >> LEAF_TENSOR_SHIFT);
+        Ok(Leaf { name: self.text(at + 40)?, shape, tensor })
     }
 }
 
@@ -272,7 +273,7 @@ mod tests {
         let mut dynamic = ArrayShape::new(ElementType::BF16, [5, 1]);
         dynamic.dynamic = vec![true, false];
         d.parameters = vec![
-            Leaf { name: "x".into(), shape: column.clone() },
+            Leaf { name: "x".into(), shape: column.clone(), tensor: TensorFlags::VARIABLE },
             Leaf::new(packed),
             Leaf::new(ArrayShape::new(ElementType::Pred, [])),
         ];

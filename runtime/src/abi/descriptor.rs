@@ -4,7 +4,7 @@
 //! records, to arrays of dimensions and to names, all within the one blob.
 
 use super::coded::coded;
-use super::{IsaFeatures, leaf_byte_size, storage_bits};
+use super::{IsaFeatures, TensorFlags, leaf_byte_size, storage_bits};
 use crate::ArrayShape;
 use std::fmt;
 
@@ -34,6 +34,8 @@ pub(super) const OPEN_SIZE: usize = 8;
 pub(super) const LEVEL_SIZE: usize = 8;
 pub(super) const LEAF_DYNAMIC: u32 = 1;
 pub(super) const LEAF_ROW_MAJOR: u32 = 2;
+/// Where the attributes of a declared tensor begin among a leaf's flags.
+pub(super) const LEAF_TENSOR_SHIFT: u32 = 8;
 
 coded! {
     /// The processor family of a program.
@@ -131,12 +133,14 @@ pub struct Leaf {
     pub name: String,
     /// The shape with its layout.
     pub shape: ArrayShape,
+    /// The attributes of the tensor that is declared by this name; none where there is no declaration.
+    pub tensor: TensorFlags,
 }
 
 impl Leaf {
     /// A leaf without a name.
     pub fn new(shape: ArrayShape) -> Leaf {
-        Leaf { name: String::new(), shape }
+        Leaf { name: String::new(), shape, tensor: TensorFlags::NONE }
     }
 
     /// Bytes of the buffer. Saturates; descriptors with such a leaf cannot be encoded or decoded.
@@ -347,10 +351,10 @@ impl DescriptorInfo {
     ///
     /// A leaf is `u32 element type, u32 rank, u64 bytes, u32 offset of the dimensions (i64 each), u32 offset of the
     /// dynamic flags (u8 each), u32 offset of minor-to-major (u32 each), u32 flags (1 dynamic, 2 row-major and not
-    /// padded), u32 bits of an element, u32 offset of the padding (i64 width of each dimension, then u32 padding value; zero where
-    /// there is none), u32 offset and length of the name`; an alias `u32 parameter, result, must`; a custom
-    /// call `u32 offset and length of the symbol, abi, line`; an open dimension `u32 parameter, dimension`;
-    /// a level `u64 instruction-set features`.
+    /// padded; of a declared tensor 256 constant, 512 persistent, 1024 trainable, 2048 input), u32 bits of an element, u32
+    /// offset of the padding (i64 width of each dimension, then u32 padding value; zero where there is none), u32 offset and
+    /// length of the name`; an alias `u32 parameter, result, must`; a custom call `u32 offset and length of the symbol,
+    /// abi, line`; an open dimension `u32 parameter, dimension`; a level `u64 instruction-set features`.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut blob = Blob { bytes: vec![0; HEADER_SIZE] };
         let tables = [
@@ -491,7 +495,7 @@ impl Blob {
             self.u32(widths + 8 * rank, layout.padding_value as u32);
             self.u32(at + LEAF_PADDING, u32::try_from(widths).ok()?);
         }
-        let mut flags = 0;
+        let mut flags = leaf.tensor.bits() << LEAF_TENSOR_SHIFT;
         if shape.is_dynamic() {
             flags |= LEAF_DYNAMIC;
         }

@@ -22,6 +22,7 @@ mod descriptor;
 mod features;
 mod hash;
 mod service;
+mod tensor_flags;
 
 pub(crate) use coded::coded;
 pub use context::{Context, ParallelBody, ParallelFor, Resources};
@@ -33,6 +34,7 @@ pub use descriptor::{
 pub use features::{IsaFeatures, host_architecture};
 pub use hash::{content_hash, object_hash};
 pub use service::{Implementation, ReportFn, Service, ServiceFn, encode_call};
+pub use tensor_flags::{TensorFlags, UnknownTensorFlag};
 
 use crate::{ArrayShape, Shape};
 use std::ffi::c_void;

@@ -1,6 +1,8 @@
 //! What can go wrong when a program is loaded or run.
 
 use crate::OutOfMemory;
+#[cfg(feature = "loader")]
+use crate::abi::DescriptorInfo;
 use crate::abi::{Architecture, DescriptorError, IsaFeatures, Services, Status};
 
 /// Why a program cannot be used here.
@@ -51,12 +53,29 @@ pub enum LoadError {
     /// The object holds a program for several sizes.
     #[error("the object is for several sizes ({0}); `Sizes` loads such objects")]
     Sizes(String),
+    /// The object holds several programs.
+    #[error("the object holds several programs ({0}); `Program::all_from_object` loads such objects")]
+    Several(String),
     /// Programs that are not the sizes of one.
     #[error("'{0}' is no size of the program that comes before it")]
     NoSize(String),
     /// The operating system refused memory.
     #[error("cannot map memory: {0}")]
     Memory(String),
+}
+
+impl LoadError {
+    /// What an object is refused with that holds more than one program.
+    #[cfg(feature = "loader")]
+    pub(super) fn several(programs: &[super::Program]) -> LoadError {
+        let list = |text: fn(&DescriptorInfo) -> String| {
+            programs.iter().map(|p| text(p.descriptor())).collect::<Vec<_>>().join(", ")
+        };
+        match programs.iter().all(|p| !p.descriptor().open.is_empty()) {
+            true => LoadError::Sizes(list(DescriptorInfo::size_text)),
+            false => LoadError::Several(list(|d| d.entry.clone())),
+        }
+    }
 }
 
 /// A symbol that a program calls and nobody defines.

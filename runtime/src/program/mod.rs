@@ -3,14 +3,17 @@
 //! Problem: calling the bare function takes buffers of the right sizes, alignments and layouts, a workspace and a
 //! context; getting one wrong is memory corruption. Invariant: everything here derives those from the program's own
 //! descriptor, and checks each argument against it, before the function is called. [`Program::run`] is the short way;
-//! a [`Session`] keeps the buffers between calls; [`Program::call_raw`] is the function itself.
+//! a [`Session`] keeps the buffers between calls, a [`Store`](crate::store::Store) those of tensors that several programs
+//! share; [`Program::call_raw`] is the function itself.
 
+mod bound;
 mod error;
 mod host;
 pub(crate) mod memory;
 mod session;
 mod sizes;
 
+pub(crate) use bound::Bound;
 pub use error::{Error, LoadError, RunError, UndefinedSymbol};
 pub use session::{Caller, Session};
 pub use sizes::Sizes;
@@ -114,8 +117,8 @@ impl Program {
     /// guards against accidents, not against malice.
     ///
     /// # Errors
-    /// Where the object is damaged, not for this machine, processor or runtime, or for several sizes, which [`Sizes`]
-    /// loads.
+    /// Where the object is damaged, not for this machine, processor or runtime, for several sizes, which [`Sizes`]
+    /// loads, or holds several programs, which [`Program::all_from_object`] loads.
     #[cfg(feature = "loader")]
     pub fn from_object(bytes: &[u8]) -> Result<Program, LoadError> {
         Program::from_object_with(bytes, &crate::loader::LoadOptions::default())
@@ -132,16 +135,18 @@ impl Program {
             (Some(program), true) => Ok(program),
             (Some(last), false) => {
                 programs.push(last);
-                let sizes: Vec<String> = programs.iter().map(|p| p.descriptor().size_text()).collect();
-                Err(LoadError::Sizes(sizes.join(", ")))
+                Err(LoadError::several(&programs))
             }
             (None, _) => Err(LoadError::NoDescriptor),
         }
     }
 
-    /// The programs of an object, one for each size.
+    /// The programs of an object, in the order of its descriptors: one for each computation, or for each size of one.
+    ///
+    /// # Errors
+    /// Where the object is damaged, or not for this machine, processor or runtime.
     #[cfg(feature = "loader")]
-    fn all_from_object(bytes: &[u8], options: &crate::loader::LoadOptions<'_>) -> Result<Vec<Program>, LoadError> {
+    pub fn all_from_object(bytes: &[u8], options: &crate::loader::LoadOptions<'_>) -> Result<Vec<Program>, LoadError> {
         let program = |loaded: crate::loader::Loaded| {
             let (descriptor, entry, library) = (loaded.descriptor, loaded.entry, loaded.library);
             let (_image, _handlers, undefined) = (Some(loaded.image), loaded.handlers, loaded.undefined);

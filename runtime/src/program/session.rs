@@ -1,5 +1,6 @@
 //! A program with its buffers: allocated once, called often.
 
+use super::bound::Bound;
 use super::host::Host;
 use super::memory::{AlignedBytes, check_argument, load, store};
 use super::{Program, RunError, RunOptions};
@@ -122,52 +123,25 @@ fn leaves(tuples: &[&TupleBuffer<'_>], expected: &[Leaf]) -> Result<Vec<*mut c_v
 /// A [`Session::call`] costs what the program's function costs, and no allocation. A parameter that the program
 /// *must* share with a result keeps what the call wrote; all other parameters stay as they were set.
 pub struct Session {
-    caller: Caller,
-    parameters: Vec<AlignedBytes>,
-    /// The buffer of a result, or the parameter whose buffer it shares.
-    results: Vec<ResultBuffer>,
-    parameter_pointers: Box<[*const c_void]>,
-    result_pointers: Box<[*mut c_void]>,
+    bound: Bound,
+    /// A buffer for each parameter. They are never replaced: `bound` has located them.
+    parameters: Box<[AlignedBytes]>,
 }
-
-enum ResultBuffer {
-    Own(AlignedBytes),
-    Parameter(usize),
-}
-
-// SAFETY: the pointers lead to buffers that the session owns and that may move between threads.
-unsafe impl Send for Session {}
 
 impl Session {
     pub(super) fn new(program: &Program, options: &RunOptions) -> Result<Session, RunError> {
-        let descriptor = program.descriptor();
-        let caller = Caller::new(program, options)?;
-        let mut parameters = Vec::new();
-        for leaf in &descriptor.parameters {
-            parameters.push(AlignedBytes::new(leaf.byte_size())?);
-        }
-        let mut results = Vec::new();
-        for (i, leaf) in descriptor.results.iter().enumerate() {
-            results.push(match program.must_alias(i) {
-                Some(parameter) => ResultBuffer::Parameter(parameter),
-                None => ResultBuffer::Own(AlignedBytes::new(leaf.byte_size())?),
-            });
-        }
-        let parameter_pointers: Box<[*const c_void]> =
-            parameters.iter().map(|p| p.as_ptr().cast_const().cast()).collect();
-        let result_pointers = results
-            .iter()
-            .map(|r| match r {
-                ResultBuffer::Own(bytes) => bytes.as_ptr().cast(),
-                ResultBuffer::Parameter(p) => parameter_pointers.get(*p).map_or(std::ptr::null_mut(), |p| p.cast_mut()),
-            })
-            .collect();
-        Ok(Session { caller, parameters, results, parameter_pointers, result_pointers })
+        let leaves = &program.descriptor().parameters;
+        let parameters: Vec<_> =
+            leaves.iter().map(|leaf| AlignedBytes::new(leaf.byte_size())).collect::<Result<_, _>>()?;
+        let mut bound = Bound::new(program, options, (0..leaves.len()).collect())?;
+        let mut parameters = parameters.into_boxed_slice();
+        bound.locate(&mut parameters)?;
+        Ok(Session { bound, parameters })
     }
 
     /// The program.
     pub fn program(&self) -> &Program {
-        self.caller.program()
+        self.bound.program()
     }
 
     /// Sets a parameter.
@@ -175,7 +149,7 @@ impl Session {
     /// # Errors
     /// Where the literal does not fit.
     pub fn set_parameter(&mut self, index: usize, value: &ArrayLiteral) -> Result<(), RunError> {
-        let leaf = self.caller.program.descriptor().parameters.get(index).ok_or(RunError::Index(index))?;
+        let leaf = self.bound.program().descriptor().parameters.get(index).ok_or(RunError::Index(index))?;
         check_argument(index, leaf, value)?;
         let buffer = self.parameters.get_mut(index).ok_or(RunError::Index(index))?;
         store(leaf, value, buffer.bytes_mut())
@@ -188,10 +162,7 @@ impl Session {
 
     /// A result's buffer, in the leaf's own layout.
     pub fn result_bytes(&self, index: usize) -> Option<&[u8]> {
-        match self.results.get(index)? {
-            ResultBuffer::Own(bytes) => Some(bytes.bytes()),
-            ResultBuffer::Parameter(p) => self.parameters.get(*p).map(AlignedBytes::bytes),
-        }
+        self.bound.result_bytes(&self.parameters, index)
     }
 
     /// A result as a literal.
@@ -199,7 +170,7 @@ impl Session {
     /// # Errors
     /// Where there is no such result, or it cannot be a literal.
     pub fn result(&self, index: usize) -> Result<ArrayLiteral, RunError> {
-        let leaf = self.caller.program.descriptor().results.get(index).ok_or(RunError::Index(index))?;
+        let leaf = self.program().descriptor().results.get(index).ok_or(RunError::Index(index))?;
         load(index, leaf, self.result_bytes(index).ok_or(RunError::Index(index))?)
     }
 
@@ -208,12 +179,12 @@ impl Session {
     /// # Errors
     /// As [`Session::result`].
     pub fn results(&self) -> Result<Vec<ArrayLiteral>, RunError> {
-        (0..self.results.len()).map(|i| self.result(i)).collect()
+        (0..self.program().descriptor().results.len()).map(|i| self.result(i)).collect()
     }
 
     /// The seed of the next call.
     pub fn set_seed(&mut self, seed: u64) {
-        self.caller.set_seed(seed);
+        self.bound.set_seed(seed);
     }
 
     /// Runs the program on the buffers.
@@ -222,8 +193,7 @@ impl Session {
     /// Where the program returns a status.
     #[inline]
     pub fn call(&mut self) -> Result<(), RunError> {
-        // SAFETY: the pointers lead to live buffers of the sizes and alignments that the descriptor asks for, which
-        // overlap in declared pairs only; `&mut self` keeps other calls away from the buffers.
-        unsafe { self.caller.call(&self.parameter_pointers, &self.result_pointers) }
+        // SAFETY: `new` located these buffers, which are never replaced; `&mut self` keeps everything else away.
+        unsafe { self.bound.call_located() }
     }
 }

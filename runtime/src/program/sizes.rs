@@ -45,7 +45,11 @@ impl Sizes {
     /// As [`Sizes::from_object`].
     #[cfg(feature = "loader")]
     pub fn from_object_with(bytes: &[u8], options: &crate::loader::LoadOptions<'_>) -> Result<Sizes, LoadError> {
-        Sizes::new(Program::all_from_object(bytes, options)?)
+        let programs = Program::all_from_object(bytes, options)?;
+        match programs.len() > 1 && programs.iter().all(|p| p.descriptor().open.is_empty()) {
+            true => Err(LoadError::several(&programs)),
+            false => Sizes::new(programs),
+        }
     }
 
     /// A program for each size.

@@ -1,0 +1,104 @@
+//! Declared tensors.
+
+use super::TensorFlags;
+use crate::builder::At;
+use crate::shape::RuleError;
+use brolga_runtime::{ArrayLiteral, ArrayShape};
+use std::sync::Arc;
+
+/// A declared tensor, an l-tensor: memory whose values can be assigned, unless it is [`Tensor::read_only`]. It belongs to one
+/// [`TensorGraph`](super::TensorGraph).
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    pub(super) graph: u32,
+    pub(super) number: usize,
+    pub(super) declaration: Arc<Declaration>,
+}
+
+/// What is said of a tensor once.
+#[derive(Debug)]
+pub(super) struct Declaration {
+    pub(super) name: String,
+    pub(super) flags: TensorFlags,
+    pub(super) shape: ArrayShape,
+    pub(super) initial: Option<ArrayLiteral>,
+    /// Where it was declared.
+    pub(super) at: At,
+}
+
+/// What a tensor holds at first.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Nothing: an input's value comes at run time.
+    Shape(ArrayShape),
+    /// This value.
+    Value(ArrayLiteral),
+}
+
+impl From<ArrayShape> for Content {
+    fn from(shape: ArrayShape) -> Content {
+        Content::Shape(shape)
+    }
+}
+
+impl From<ArrayLiteral> for Content {
+    fn from(value: ArrayLiteral) -> Content {
+        Content::Value(value)
+    }
+}
+
+impl Tensor {
+    /// Its name, which parameters of compiled programs have, and tensors of a store.
+    pub fn name(&self) -> &str {
+        &self.declaration.name
+    }
+
+    /// Its attributes.
+    pub fn flags(&self) -> TensorFlags {
+        self.declaration.flags
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &ArrayShape {
+        &self.declaration.shape
+    }
+
+    /// Whether its values can be read but not assigned: of constants, and of inputs that are not trainable.
+    pub fn read_only(&self) -> bool {
+        self.flags().read_only()
+    }
+}
+
+impl Declaration {
+    /// What is wrong with it, taken alone.
+    pub(super) fn check(&self) -> Result<(), RuleError> {
+        let TensorFlags { constant, persistent, trainable, input } = self.flags;
+        let fault =
+            |rule, message: &str| Err(RuleError::new(rule, format!("{message}, of the tensor '{}'", self.name)));
+        let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+        if !self.name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || !self.name.chars().all(in_name) {
+            return fault(
+                "tensor.name",
+                "expected a name of letters, digits, '_', '.' and '-' that begins with a letter",
+            );
+        }
+        if self.shape.is_dynamic() {
+            return fault("tensor.shape", "expected fixed sizes");
+        }
+        if constant && (trainable || input) {
+            return fault("tensor.constant", "expected a constant to be neither trainable nor an input");
+        }
+        if trainable && !persistent {
+            return fault("tensor.trainable", "expected a trainable tensor to be persistent");
+        }
+        if self.initial.is_none() && !input {
+            return fault("tensor.value", "expected a value, which only inputs can do without");
+        }
+        Ok(())
+    }
+
+    /// Whether it is memory of the program that outlives a computation: it has a parameter where it is used.
+    pub(super) fn is_parameter(&self) -> bool {
+        !self.flags.constant && (self.flags.persistent || self.flags.input)
+    }
+}

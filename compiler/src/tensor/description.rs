@@ -1,0 +1,306 @@
+//! Descriptions of the values of a compiled program.
+//!
+//! Of each array that an instruction yields: type, shape, whether it can be assigned, what it is a view of, how its elements
+//! lie, and in which memory. A value that has memory of its own is described by it; one that has none is either a view, whose
+//! layout is computed from that of what it shows, or computed where it is used.
+
+use crate::Artifact;
+use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Opcode, resolve};
+use crate::memory::schedule::{Definition, Location};
+use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
+use brolga_runtime::{ArrayShape, ElementType, Shape};
+use std::collections::HashMap;
+use std::fmt;
+
+/// What is known of one array of a compiled program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorDescription {
+    /// The computation.
+    pub computation: String,
+    /// The instruction, and `.K` for leaf K of one that yields several arrays.
+    pub name: String,
+    /// The type of the elements.
+    pub dtype: ElementType,
+    /// `true` of an r-tensor, whose values are only read; `false` of an l-tensor, memory that the program writes.
+    pub read_only: bool,
+    /// The lengths of the dimensions.
+    pub shape: Vec<i64>,
+    /// The lengths with padding, none less than the shape's.
+    pub size: Vec<i64>,
+    /// How the elements lie in the memory of the tensor, or of the one that it is a view of; `None` where it has no memory, or
+    /// is a view by no strides.
+    pub layout: Option<Strided>,
+    /// Bytes that the address of the first element of the memory is a multiple of.
+    pub alignment: usize,
+    /// Where it lies.
+    pub storage: Storage,
+    /// The tensor of the same computation whose elements it shows, where it is a simple view. What shows elements of several
+    /// tensors, by padding or concatenation, is none: where it is needed, it has memory.
+    pub view_of: Option<String>,
+}
+
+impl TensorDescription {
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+}
+
+/// Where the element at an index lies: at the offset plus the dot product of strides and index, all in elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strided {
+    /// Distance between neighbours along each dimension; zero of what is broadcast, negative of what is reversed.
+    pub strides: Vec<i64>,
+    /// Where the first element lies.
+    pub offset: i64,
+}
+
+/// The memory of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// Leaf of the parameters.
+    Parameter(u32),
+    /// Leaf of the results.
+    Result(u32),
+    /// The workspace, from this byte on.
+    Workspace(u64),
+    /// Constant data of the object.
+    Constant,
+    /// None of its own: it is a view, inlined, or computed where it is used.
+    None,
+}
+
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Storage::Parameter(n) => write!(f, "parameter {n}"),
+            Storage::Result(n) => write!(f, "result {n}"),
+            Storage::Workspace(offset) => write!(f, "workspace+{offset}"),
+            Storage::Constant => f.write_str("constant"),
+            Storage::None => f.write_str("none"),
+        }
+    }
+}
+
+/// Describes every array of the computations that have memory in a compiled program, in the order in which they are computed.
+pub fn describe(artifact: &Artifact) -> Vec<TensorDescription> {
+    let mut storage = HashMap::new();
+    for (id, value) in artifact.schedule.values.iter() {
+        if let (Some(leaf), true) = (value.leaf, value.definition != Definition::BlockParameter)
+            && let Some(location) = artifact.assignment.locations[id]
+        {
+            storage.insert((value.source.0, value.source.1, leaf), location);
+        }
+    }
+    let module = &artifact.module;
+    let has_memory = |id: &&ComputationId| **id == module.entry || storage.keys().any(|(c, ..)| c == *id);
+    let mut out = Vec::new();
+    for &id in module.order.iter().filter(has_memory) {
+        let computation = &module.computations[id];
+        let room = Room { artifact, computation, id, storage: &storage };
+        for &instruction in &computation.order {
+            room.describe(instruction, &mut out);
+        }
+    }
+    out
+}
+
+/// A leaf of an instruction's result.
+type Leaf = (InstructionId, usize);
+
+/// One computation and the memory of its values.
+struct Room<'a> {
+    artifact: &'a Artifact,
+    computation: &'a Computation,
+    id: ComputationId,
+    storage: &'a HashMap<(ComputationId, InstructionId, usize), Location>,
+}
+
+impl Room<'_> {
+    fn describe(&self, id: InstructionId, out: &mut Vec<TensorDescription>) {
+        let instruction = &self.computation.instructions[id];
+        // Tuples are gone in compiled programs: they are their elements.
+        if instruction.opcode == Opcode::Tuple {
+            return;
+        }
+        for (number, shape) in instruction.shape.leaves().into_iter().enumerate() {
+            let Shape::Array(shape) = shape else { continue };
+            let leaf = (id, number);
+            let shown = self.shown(leaf);
+            let storage = self.storage(leaf);
+            let (base, layout) = shown.clone().unwrap_or((leaf, None));
+            let layout = match storage {
+                _ if shown.is_some() => layout,
+                Storage::None => None,
+                _ => Some(Strided { strides: shape.strides(), offset: 0 }),
+            };
+            out.push(TensorDescription {
+                computation: self.computation.name.clone(),
+                name: self.name(leaf),
+                dtype: shape.ty,
+                read_only: self.read_only(base),
+                shape: shape.dims.clone(),
+                // Arrays of compiled programs have no padding.
+                size: shape.dims.clone(),
+                layout,
+                alignment: self.alignment(base, shape),
+                storage,
+                view_of: shown.is_some().then(|| self.name(base)),
+            });
+        }
+    }
+
+    fn name(&self, (id, number): Leaf) -> String {
+        let instruction = &self.computation.instructions[id];
+        match instruction.shape.leaf_count() {
+            1 => instruction.name.clone(),
+            _ => format!("{}.{number}", instruction.name),
+        }
+    }
+
+    fn storage(&self, (id, number): Leaf) -> Storage {
+        match self.storage.get(&(self.id, id, number)) {
+            Some(Location::Parameter(n)) => Storage::Parameter(*n),
+            Some(Location::Result(n)) => Storage::Result(*n),
+            Some(Location::Workspace(offset)) => Storage::Workspace(*offset),
+            Some(Location::Constant(_)) => Storage::Constant,
+            None => Storage::None,
+        }
+    }
+
+    /// Memory that the program writes is an l-tensor: the workspace, results, and parameters whose buffers are results.
+    fn read_only(&self, leaf: Leaf) -> bool {
+        match self.storage(leaf) {
+            Storage::Result(_) | Storage::Workspace(_) => false,
+            Storage::Parameter(n) => !self.artifact.schedule.donated.iter().any(|&(p, _, must)| p == n && must),
+            Storage::Constant | Storage::None => true,
+        }
+    }
+
+    fn alignment(&self, base: Leaf, shape: &ArrayShape) -> usize {
+        match self.storage(base) {
+            Storage::Workspace(_) | Storage::Constant => WORKSPACE_ALIGNMENT,
+            _ => shape.ty.alignment(),
+        }
+    }
+
+    /// The tensor that a value shows through one index translation, and the strides of that, where strides say it. `None` where
+    /// the value has memory or values of its own.
+    fn shown(&self, leaf: Leaf) -> Option<(Leaf, Option<Strided>)> {
+        if self.storage(leaf) != Storage::None {
+            return None;
+        }
+        let instruction = &self.computation.instructions[leaf.0];
+        let passed_on = resolve(self.computation, leaf);
+        let operand = match instruction.opcode {
+            _ if passed_on != leaf => passed_on,
+            Opcode::Reshape
+            | Opcode::Transpose
+            | Opcode::Slice
+            | Opcode::Broadcast
+            | Opcode::Reverse
+            | Opcode::Bitcast
+            | Opcode::Copy
+            | Opcode::DynamicSlice
+            | Opcode::Gather => resolve(self.computation, (*instruction.operands.first()?, 0)),
+            _ => return None,
+        };
+        let from = self.computation.instructions[operand.0].shape.leaf(operand.1)?.as_array()?;
+        let (base, strided) =
+            self.shown(operand).unwrap_or((operand, Some(Strided { strides: from.strides(), offset: 0 })));
+        let to = instruction.shape.leaf(leaf.1)?.as_array()?;
+        let strided = if passed_on != leaf { strided } else { translated(instruction, from, to, strided?) };
+        Some((base, strided))
+    }
+}
+
+/// The strides of a view of an array that itself lies at strides.
+fn translated(instruction: &Instruction, from: &ArrayShape, to: &ArrayShape, old: Strided) -> Option<Strided> {
+    let Strided { strides, mut offset } = old;
+    let dimensions = instruction.attrs.ints(AttrKey::Dimensions).unwrap_or_default();
+    let dimensions = dimensions.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<Vec<_>>>()?;
+    let strides = match instruction.opcode {
+        Opcode::Copy => strides,
+        Opcode::Reshape | Opcode::Bitcast => reshaped(&from.dims, &strides, &to.dims)?,
+        Opcode::Transpose => dimensions.iter().map(|&d| strides.get(d).copied()).collect::<Option<_>>()?,
+        Opcode::Broadcast => {
+            let mut out = vec![0; to.rank()];
+            for (stride, d) in strides.iter().zip(dimensions) {
+                *out.get_mut(d)? = *stride;
+            }
+            out
+        }
+        Opcode::Slice => {
+            let ranges = instruction.attrs.slice_ranges(AttrKey::Slice)?;
+            offset += ranges.iter().zip(&strides).map(|(r, s)| r.start * s).sum::<i64>();
+            ranges.iter().zip(&strides).map(|(r, s)| r.stride * s).collect()
+        }
+        Opcode::Reverse => {
+            let mut out = strides;
+            for d in dimensions {
+                let stride = out.get_mut(d)?;
+                offset += (from.dims.get(d)? - 1) * *stride;
+                *stride = -*stride;
+            }
+            out
+        }
+        _ => return None,
+    };
+    Some(Strided { strides, offset })
+}
+
+/// The strides of an array with other sizes and the same order of elements, where there are such: dimensions are taken together
+/// in groups of equal numbers of elements, and within a group the old ones must lie densely.
+fn reshaped(from: &[i64], strides: &[i64], to: &[i64]) -> Option<Vec<i64>> {
+    if from.contains(&0) {
+        return Some(brolga_runtime::row_major_strides(to));
+    }
+    let old: Vec<(i64, i64)> = from.iter().copied().zip(strides.iter().copied()).filter(|(n, _)| *n != 1).collect();
+    let mut out = vec![0; to.len()];
+    let (mut i, mut j) = (old.len(), to.len());
+    while j > 0 {
+        if to.get(j - 1) == Some(&1) {
+            // A dimension of one element has any stride.
+            j -= 1;
+            *out.get_mut(j)? = 1;
+            continue;
+        }
+        let (mut have, mut want) = (1, 1);
+        let (first_stride, mut end) = (old.get(i.checked_sub(1)?)?.1, i);
+        while have != want || have == 1 {
+            if have <= want && end > 0 && (have == 1 || have < want) {
+                let (n, stride) = *old.get(end - 1)?;
+                if have > 1 && stride != have * first_stride {
+                    return None;
+                }
+                have *= n;
+                end -= 1;
+            } else {
+                j = j.checked_sub(1)?;
+                *out.get_mut(j)? = want * first_stride;
+                want *= to.get(j)?;
+            }
+        }
+        i = end;
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reshaped;
+
+    #[test]
+    fn strides_of_reshapes() {
+        assert_eq!(reshaped(&[4, 6], &[6, 1], &[2, 2, 3, 2]), Some(vec![12, 6, 2, 1]));
+        assert_eq!(reshaped(&[2, 2, 3, 2], &[12, 6, 2, 1], &[24]), Some(vec![1]));
+        assert_eq!(reshaped(&[4, 6], &[12, 2], &[24]), Some(vec![2]));
+        // Rows of a wider array do not lie densely, a transposed array neither.
+        assert_eq!(reshaped(&[4, 6], &[8, 1], &[24]), None);
+        assert_eq!(reshaped(&[6, 4], &[1, 6], &[24]), None);
+        assert_eq!(reshaped(&[6, 4], &[1, 6], &[2, 3, 4]), Some(vec![3, 1, 6]));
+        assert_eq!(reshaped(&[4, 6], &[8, 1], &[4, 1, 3, 2]), Some(vec![8, 1, 2, 1]));
+        assert_eq!(reshaped(&[1], &[1], &[]), Some(vec![]));
+        assert_eq!(reshaped(&[0, 3], &[3, 1], &[3, 0]), Some(vec![1, 1]));
+    }
+}

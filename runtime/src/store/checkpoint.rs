@@ -1,0 +1,151 @@
+//! Checkpoints: the persistent tensors of a store as a file of safetensors.
+//!
+//! A file is written beside its place under another name, brought to the disk and then renamed: whenever this process or the
+//! machine stops, the place holds the old checkpoint or the new one, whole. A checkpoint is read and checked whole before any
+//! tensor is changed.
+
+use super::{Store, StoreError};
+use crate::abi::Leaf;
+use crate::{ArrayLiteral, ArrayShape, ElementType};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The element types that the format has.
+const TYPES: [(ElementType, Dtype); 20] = [
+    (ElementType::Pred, Dtype::BOOL),
+    (ElementType::S8, Dtype::I8),
+    (ElementType::S16, Dtype::I16),
+    (ElementType::S32, Dtype::I32),
+    (ElementType::S64, Dtype::I64),
+    (ElementType::U8, Dtype::U8),
+    (ElementType::U16, Dtype::U16),
+    (ElementType::U32, Dtype::U32),
+    (ElementType::U64, Dtype::U64),
+    (ElementType::F8E4M3Fn, Dtype::F8_E4M3),
+    (ElementType::F8E4M3Fnuz, Dtype::F8_E4M3FNUZ),
+    (ElementType::F8E5M2, Dtype::F8_E5M2),
+    (ElementType::F8E5M2Fnuz, Dtype::F8_E5M2FNUZ),
+    (ElementType::F8E8M0Fnu, Dtype::F8_E8M0),
+    (ElementType::F16, Dtype::F16),
+    (ElementType::BF16, Dtype::BF16),
+    (ElementType::F32, Dtype::F32),
+    (ElementType::F64, Dtype::F64),
+    (ElementType::C64, Dtype::C64),
+    // The format has no pair of `f64`: they are written as one dimension more, of two.
+    (ElementType::C128, Dtype::F64),
+];
+
+/// How a shape is written down.
+fn stored(shape: &ArrayShape) -> Option<(Dtype, Vec<usize>)> {
+    let (_, dtype) = TYPES.into_iter().find(|(ty, _)| *ty == shape.ty)?;
+    let mut dims: Vec<usize> = shape.dims.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<_>>()?;
+    if shape.ty == ElementType::C128 {
+        dims.push(2);
+    }
+    Some((dtype, dims))
+}
+
+impl Store {
+    /// Writes the persistent tensors that computations may assign to a file of safetensors. A file that is there is replaced at once: a
+    /// crash leaves the old one or the new one.
+    ///
+    /// # Errors
+    /// Where a tensor has no value yet or a type that the format lacks, and where the file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), StoreError> {
+        let path = path.as_ref();
+        let values = self.kept().map(|name| Ok((name, self.get(name)?))).collect::<Result<Vec<_>, StoreError>>()?;
+        let views = values.iter().map(|(name, value)| {
+            let missing = || fault(path, format!("the format has no type for the tensor '{name}', {}", value.shape()));
+            let (dtype, dims) = stored(value.shape()).ok_or_else(missing)?;
+            let view = TensorView::new(dtype, dims, value.bytes()).map_err(|e| fault(path, e))?;
+            Ok((*name, view))
+        });
+        let views = views.collect::<Result<Vec<_>, StoreError>>()?;
+        let bytes = safetensors::serialize(views, None).map_err(|e| fault(path, e))?;
+        replace(path, &bytes).map_err(|e| fault(path, e))
+    }
+
+    /// Gives the persistent tensors that computations may assign the values of a file that [`Store::save`] wrote.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or has not the names, shapes and types of these tensors; then no tensor is changed.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), StoreError> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|e| fault(path, e))?;
+        let file =
+            SafeTensors::deserialize(&bytes).map_err(|e| fault(path, format!("not a file of safetensors: {e}")))?;
+        let extra = file.names().into_iter().find(|name| !self.kept().any(|kept| kept == *name)).map(str::to_owned);
+        if let Some(name) = extra {
+            let known = self.kept().collect::<Vec<_>>().join(", ");
+            return Err(fault(path, format!("expected the tensors {known}, found '{name}' too")));
+        }
+        let mut values = Vec::new();
+        for leaf in self.kept_leaves() {
+            let view =
+                file.tensor(&leaf.name).map_err(|_| fault(path, format!("there is no tensor '{}'", leaf.name)))?;
+            let found = (view.dtype(), view.shape().to_vec());
+            let value = ArrayLiteral::from_bytes(&ArrayShape::new(leaf.shape.ty, leaf.shape.dims.clone()), view.data());
+            match value.filter(|_| stored(&leaf.shape) == Some(found)) {
+                Some(value) => values.push((leaf.name.clone(), value)),
+                None => {
+                    let (dtype, dims) = (view.dtype(), view.shape());
+                    let message =
+                        format!("the tensor '{}' is {}, found {dtype:?} of shape {dims:?}", leaf.name, leaf.shape);
+                    return Err(fault(path, message));
+                }
+            }
+        }
+        values.iter().try_for_each(|(name, value)| self.set(name, value))
+    }
+
+    /// The tensors that a checkpoint holds.
+    fn kept_leaves(&self) -> impl Iterator<Item = &Leaf> {
+        self.tensors().filter(|leaf| leaf.tensor.persistent && !leaf.tensor.read_only())
+    }
+
+    /// Their names.
+    fn kept(&self) -> impl Iterator<Item = &str> {
+        self.kept_leaves().map(|leaf| leaf.name.as_str())
+    }
+}
+
+fn fault(path: &Path, message: impl std::fmt::Display) -> StoreError {
+    StoreError::Checkpoint { path: path.display().to_string(), message: message.to_string() }
+}
+
+/// Writes a file under another name in the same folder, and renames it when it is on the disk.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = temporary(path)?;
+    let written = write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        // What went wrong is said already.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written?;
+    sync_folder(path)
+}
+
+/// A name in the folder of `path` that no other process, and no other call of this one, uses.
+fn temporary(path: &Path) -> io::Result<PathBuf> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name =
+        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "expected the name of a file"))?;
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    Ok(path.with_file_name(format!(".{}.{}.{number}.tmp", name.display(), std::process::id())))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// The renaming itself is on the disk when the folder is. Only Unix lets folders be opened.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}

@@ -1,0 +1,239 @@
+//! What descriptions say of a compiled program, and that views allocate nothing: assertions are about buffers and workspace bytes.
+//!
+//! Source: Nervana graph's «Tensors», from «Basic tensor descriptions» on.
+#![allow(clippy::unwrap_used)]
+
+use brolga_compiler::builder::scalar_computation;
+use brolga_compiler::builder::{
+    ArrayLiteral, Builder, DotDimensions, ElementType, Op, Opcode, PaddingDimension, Shape,
+};
+use brolga_compiler::kernel::ir::{Phase, Role};
+use brolga_compiler::tensor::{Storage, Strided, TensorDescription, TensorGraph, describe};
+use brolga_compiler::{Artifact, CompileOptions, compile};
+use brolga_runtime::{ArrayShape, Program, row_major_strides};
+
+fn f32s(dims: &[i64]) -> Shape {
+    Shape::array(ElementType::F32, dims)
+}
+
+fn compiled(make: impl FnOnce(&Builder) -> Op) -> Artifact {
+    let b = Builder::new("views");
+    let root = make(&b);
+    compile(&b.build_with_root(root).unwrap(), &CompileOptions::native()).unwrap()
+}
+
+fn described(artifact: &Artifact, name: &str) -> TensorDescription {
+    let all = describe(artifact);
+    let found = all.iter().find(|t| t.name == name);
+    found.unwrap_or_else(|| panic!("there is no '{name}' among {all:#?}")).clone()
+}
+
+fn sum(b: &Builder, operand: Op) -> Op {
+    b.reduce_all(operand, b.zero(ElementType::F32), &scalar_computation(Opcode::Add, ElementType::F32).unwrap())
+}
+
+/// The sum of `view(x)` times itself, so that the view is used and nothing needs it in memory.
+fn energy(dims: &[i64], view: impl FnOnce(&Builder, Op) -> Op) -> Artifact {
+    compiled(|b| {
+        let x = b.parameter(0, f32s(dims), "x");
+        let y = view(b, x);
+        sum(b, b.mul(y, b.exp(y)))
+    })
+}
+
+/// The name of the only instruction of that opcode.
+fn only(artifact: &Artifact, opcode: Opcode) -> String {
+    let entry = artifact.module.entry();
+    let mut found = entry.order.iter().map(|&i| &entry.instructions[i]).filter(|i| i.opcode == opcode);
+    let name = found.next().unwrap_or_else(|| panic!("no {opcode}")).name.clone();
+    assert!(found.next().is_none());
+    name
+}
+
+/// Kernels that only move elements would show as a second kernel or as scratch memory.
+fn assert_allocates_nothing(artifact: &Artifact) {
+    assert_eq!(artifact.assignment.workspace, 0, "{}", artifact.kernel_text());
+    assert_eq!(artifact.schedule.kernels.len(), 1, "{}", artifact.kernel_text());
+    let buffers = artifact.schedule.kernels.values().flat_map(|k| &k.buffers);
+    assert!(buffers.into_iter().all(|b| !matches!(b.role, Role::Scratch)), "{}", artifact.kernel_text());
+}
+
+/// "If the sizes are (5, 3, 2), the row-major strides are (6, 2, 1) and (1, 5, 15) in column-major order": a column-major
+/// array is the transposed view of a row-major one of the reversed sizes.
+#[test]
+fn strides_of_five_three_two() {
+    assert_eq!(row_major_strides(&[5, 3, 2]), [6, 2, 1]);
+    let artifact = energy(&[2, 3, 5], |b, x| b.transpose(x, &[2, 1, 0]));
+    let view = described(&artifact, &only(&artifact, Opcode::Transpose));
+    assert_eq!(view.shape, [5, 3, 2]);
+    assert_eq!(view.layout, Some(Strided { strides: vec![1, 5, 15], offset: 0 }));
+    assert_eq!(view.view_of.as_deref(), Some("x"));
+    assert_allocates_nothing(&artifact);
+}
+
+/// "Reshaping and slicing are two examples of tensor operations that create views": simple views have no memory.
+#[test]
+fn simple_views_allocate_nothing() {
+    type MakeView = fn(&Builder, Op) -> Op;
+    let cases: [(Opcode, MakeView, &[i64], i64); 4] = [
+        (Opcode::Slice, |b, x| b.slice(x, &[1, 2], &[7, 8], &[2, 3]), &[16, 3], 10),
+        (Opcode::Transpose, |b, x| b.transpose(x, &[1, 0]), &[1, 8], 0),
+        (Opcode::Reverse, |b, x| b.rev(x, &[1]), &[8, -1], 7),
+        (Opcode::Broadcast, |b, x| b.broadcast(x, &[3]), &[0, 8, 1], 0),
+    ];
+    for (opcode, make, strides, offset) in cases {
+        let artifact = energy(&[8, 8], make);
+        assert_allocates_nothing(&artifact);
+        let view = described(&artifact, &only(&artifact, opcode));
+        assert_eq!(view.storage, Storage::None, "{opcode}");
+        assert_eq!(view.view_of.as_deref(), Some("x"), "{opcode}");
+        assert_eq!(view.layout, Some(Strided { strides: strides.to_vec(), offset }), "{opcode}");
+        assert!(view.read_only, "{opcode}: the parameter is");
+    }
+    // Of a reshape the transposed array keeps the strides of its parts.
+    let artifact = energy(&[6, 4], |b, x| b.reshape(b.transpose(x, &[1, 0]), &[4, 2, 3]));
+    assert_allocates_nothing(&artifact);
+    let view = described(&artifact, &only(&artifact, Opcode::Reshape));
+    assert_eq!((view.storage, view.layout), (Storage::None, Some(Strided { strides: vec![1, 12, 4], offset: 0 })));
+}
+
+fn join(b: &Builder, make: impl Fn(Op) -> Op) -> Op {
+    let (x, y) = (b.parameter(0, f32s(&[8, 16]), "x"), b.parameter(1, f32s(&[8, 8]), "y"));
+    b.concat_in_dim(&[make(x), make(y)], 1)
+}
+
+/// "Padding is an example of a complex view": each region is computed from its own tensor, where the result lies.
+#[test]
+fn complex_views_are_written_where_the_result_lies() {
+    let edge = PaddingDimension { low: 2, high: 3, interior: 1 };
+    let pad = compiled(|b| b.pad(b.exp(b.parameter(0, f32s(&[8]), "x")), b.constant_r0(0.5f32), &[edge]));
+    let both = compiled(|b| join(b, |x| b.exp(x)));
+    for (artifact, opcode, strides) in [(pad, Opcode::Pad, vec![1]), (both, Opcode::Concatenate, vec![24, 1])] {
+        assert_allocates_nothing(&artifact);
+        let view = described(&artifact, &only(&artifact, opcode));
+        assert_eq!((view.storage, view.read_only, view.view_of), (Storage::Result(0), false, None), "{opcode}");
+        assert_eq!(view.layout, Some(Strided { strides, offset: 0 }), "{opcode}");
+        // What is padded or concatenated has no memory either.
+        let computed = describe(&artifact).into_iter().filter(|t| t.name.starts_with("exp")).collect::<Vec<_>>();
+        assert!(!computed.is_empty() && computed.iter().all(|t| t.storage == Storage::None), "{computed:?}");
+    }
+}
+
+/// Where the selection function is constant, a complex view is a simple one: of that tensor alone.
+#[test]
+fn a_part_of_one_tensor_in_a_complex_view_allocates_nothing() {
+    let artifact = compiled(|b| {
+        let part = b.slice(join(b, |x| x), &[0, 18], &[8, 22], &[1, 1]);
+        b.exp(part)
+    });
+    assert_allocates_nothing(&artifact);
+    let view = described(&artifact, &only(&artifact, Opcode::Slice));
+    assert_eq!(view.view_of.as_deref(), Some("y"));
+    assert_eq!(view.layout, Some(Strided { strides: vec![8, 1], offset: 2 }));
+}
+
+/// A complex view that another kernel reads whole is stored, once.
+#[test]
+fn complex_views_that_others_read_are_stored_once() {
+    let artifact = compiled(|b| {
+        let z = join(b, |x| x);
+        sum(b, b.mul(z, b.exp(z)))
+    });
+    let view = described(&artifact, &only(&artifact, Opcode::Concatenate));
+    assert!(matches!(view.storage, Storage::Workspace(_)) && !view.read_only, "{view:?}");
+    assert_eq!(artifact.assignment.workspace, 8 * 24 * 4, "{}", artifact.kernel_text());
+}
+
+/// "Converting an r-tensor to an l-tensor": a value whose elements are used many times is allocated, in the workspace.
+#[test]
+fn values_that_are_needed_in_memory_are_l_tensors() {
+    let artifact = compiled(|b| {
+        let x = b.parameter(0, f32s(&[64, 64]), "x");
+        let e = b.exp(x);
+        b.dot_general(
+            e,
+            e,
+            &DotDimensions { lhs_contracting: vec![1], rhs_contracting: vec![0], ..DotDimensions::default() },
+        )
+    });
+    let e = described(&artifact, &only(&artifact, Opcode::Exp));
+    assert!(matches!(e.storage, Storage::Workspace(_)), "{e:?}");
+    assert!(!e.read_only);
+    assert_eq!((e.alignment, e.rank(), e.dtype), (64, 2, ElementType::F32));
+    assert!(artifact.assignment.workspace >= 64 * 64 * 4);
+    let x = described(&artifact, "x");
+    assert_eq!((x.storage, x.read_only, x.alignment), (Storage::Parameter(0), true, 4));
+    // "The size is greater than or equal to the shape."
+    for tensor in describe(&artifact) {
+        assert_eq!(tensor.size.len(), tensor.shape.len());
+        assert!(tensor.size.iter().zip(&tensor.shape).all(|(size, shape)| size >= shape), "{tensor:?}");
+    }
+}
+
+/// Tensors that are assigned are l-tensors; those that are only read are not.
+#[test]
+fn assigned_parameters_are_l_tensors() {
+    let mut graph = TensorGraph::new("g");
+    let w = graph.variable("w", ArrayLiteral::from_elements(&[4], &[0.0f32; 4]));
+    let x = graph.placeholder("x", ArrayShape::new(ElementType::F32, [4]));
+    graph
+        .computation("step", |c| {
+            c.assign(&w, c.add(c.read(&w), c.read(&x)));
+            Ok(vec![])
+        })
+        .unwrap();
+    let program = graph.compile(&CompileOptions::native()).unwrap();
+    let step = &program.computations[1];
+    assert!(!described(step, "w").read_only);
+    assert!(described(step, "x").read_only);
+    assert_eq!(described(step, &only(step, Opcode::Add)).storage, Storage::Result(0));
+}
+
+/// The document's `L2`: the second function, one loop over `x` and `y` without a temporary, also where the first was written.
+#[test]
+fn l2_is_one_loop_without_a_temporary() {
+    const N: i64 = 10_000;
+    let parameters = |b: &Builder| (b.parameter(0, f32s(&[N]), "x"), b.parameter(1, f32s(&[N]), "y"));
+    let artifact = compiled(|b| {
+        let (x, y) = parameters(b);
+        let t = b.sub(x, y);
+        sum(b, b.mul(t, t))
+    });
+    assert_allocates_nothing(&artifact);
+    let kernel = artifact.schedule.kernels.values().next().unwrap();
+    let [Phase::Nest(nest)] = kernel.phases.as_slice() else { panic!("{}", artifact.kernel_text()) };
+    assert!(nest.rows.is_empty(), "{}", artifact.kernel_text());
+    let turns = nest
+        .stages
+        .iter()
+        .map(|stage| nest.points() * stage.sequential.iter().map(|l| l.extent).product::<i64>() * stage.vector.extent);
+    // The loop, and the store of its sum.
+    assert_eq!(turns.collect::<Vec<_>>(), [N, 1], "{}", artifact.kernel_text());
+    // The sum alone is written.
+    assert_eq!(kernel.buffers.iter().map(|b| b.elements as i64).collect::<Vec<_>>(), [N, N, 1]);
+    let t = described(&artifact, &only(&artifact, Opcode::Subtract));
+    assert_eq!((t.storage, t.read_only, t.layout), (Storage::None, true, None));
+
+    let program = Program::from_object(&artifact.object).unwrap();
+    let x: Vec<f32> = (0..N).map(|i| (i % 7) as f32).collect();
+    let y: Vec<f32> = (0..N).map(|i| (i % 5) as f32).collect();
+    let expected: f32 = x.iter().zip(&y).map(|(a, b)| (a - b) * (a - b)).sum();
+    let result =
+        program.run(&[&ArrayLiteral::from_elements(&[N], &x), &ArrayLiteral::from_elements(&[N], &y)]).unwrap();
+    // Sums of small integers are exact in any order.
+    assert_eq!(result[0].as_slice::<f32>(), [expected]);
+}
+
+/// "We can consider the flattened views of these two tensors and use a single integer iterator": a difference of arrays of any
+/// rank and one layout is one loop over all elements.
+#[test]
+fn arrays_of_one_layout_are_walked_flat() {
+    let artifact = compiled(|b| {
+        let (x, y) = (b.parameter(0, f32s(&[5, 3, 2]), "x"), b.parameter(1, f32s(&[5, 3, 2]), "y"));
+        b.sub(x, y)
+    });
+    let kernel = artifact.schedule.kernels.values().next().unwrap();
+    let [Phase::Nest(nest)] = kernel.phases.as_slice() else { panic!("{}", artifact.kernel_text()) };
+    assert_eq!(nest.stages[0].vector.extent, 30, "{}", artifact.kernel_text());
+    assert_allocates_nothing(&artifact);
+}
