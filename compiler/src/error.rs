@@ -3,8 +3,42 @@
 //! Each variant says whose mistake it is: the input's, ours for not supporting a valid program, the target's, or a
 //! bug of ours. The command line turns the first into exit status 2 and the second into 3.
 
-use crate::hlo::SourceLocation;
 use std::fmt;
+use std::panic::Location;
+
+/// Where something stands in a source text; lines and columns count from 1, 0 means unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SourceLocation {
+    /// Line.
+    pub line: u32,
+    /// Column, in characters.
+    pub column: u32,
+    /// The Rust file, of what a builder made; the text that is being read otherwise.
+    pub file: Option<&'static str>,
+}
+
+impl SourceLocation {
+    /// A place in the text that is being read.
+    pub const fn in_text(line: u32, column: u32) -> SourceLocation {
+        SourceLocation { line, column, file: None }
+    }
+
+    /// Where a builder's method was called.
+    pub const fn of_caller(at: &'static Location<'static>) -> SourceLocation {
+        SourceLocation { line: at.line(), column: at.column(), file: Some(at.file()) }
+    }
+}
+
+/// `file:line:column`, or `line L, column C` of a text.
+impl fmt::Display for SourceLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.file {
+            Some(file) => write!(f, "{file}:{}:{}", self.line, self.column),
+            None if self.column > 0 => write!(f, "line {}, column {}", self.line, self.column),
+            None => write!(f, "line {}", self.line),
+        }
+    }
+}
 
 /// Where in a program an error was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,6 @@ type Module = Vec<String>;
 
 /// Rooms beside one another that still make a circle, by the room that they lie in.
 const CIRCLES: &[(&str, &[&str])] = &[
-    ("compiler", &["error", "hlo"]),
     ("compiler/fusion", &["grow", "order", "plan"]),
     (
         "compiler/gradient",
@@ -32,14 +31,10 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "window",
         ],
     ),
-    ("compiler/interp", &["bits", "movement"]),
     ("compiler/interp", &["context", "region"]),
     ("compiler/kernel", &["body", "eval", "index"]),
     ("compiler/kernel", &["ir", "lower", "registers", "rewrite", "simplify", "sort"]),
-    ("compiler/object", &["bindings", "sized_bindings"]),
-    ("compiler/object/shared", &["image", "patch"]),
     ("compiler/passes/dynamic", &["contraction", "indexing", "movement", "reduction", "walk"]),
-    ("compiler/text", &["header", "kept"]),
 ];
 
 /// The modules of a crate and what each of them names.

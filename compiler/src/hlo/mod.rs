@@ -24,6 +24,8 @@ pub(crate) use quote::quote;
 pub use tensor::{set_tensor_flags, tensor_flags};
 pub use top_k::top_k_call;
 
+pub use crate::error::SourceLocation;
+
 /// What neither engine can run: a `constant({...})`.
 pub(crate) const ELIDED_CONSTANT: &str = "a constant whose value the text leaves out";
 
@@ -36,8 +38,6 @@ pub(crate) fn elided_constant() -> String {
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{PrimaryMap, entity_impl};
 use std::collections::HashSet;
-use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// Gives the dimension of a sort its number: -1 stands for the last one, as XLA takes it.
@@ -58,40 +58,6 @@ entity_impl!(ComputationId, "computation");
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstructionId(u32);
 entity_impl!(InstructionId, "instruction");
-
-/// Where something stands in a source text; lines and columns count from 1, 0 means unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SourceLocation {
-    /// Line.
-    pub line: u32,
-    /// Column, in characters.
-    pub column: u32,
-    /// The Rust file, of what a builder made; the text that is being read otherwise.
-    pub file: Option<&'static str>,
-}
-
-impl SourceLocation {
-    /// A place in the text that is being read.
-    pub const fn in_text(line: u32, column: u32) -> SourceLocation {
-        SourceLocation { line, column, file: None }
-    }
-
-    /// Where a builder's method was called.
-    pub const fn of_caller(at: &'static Location<'static>) -> SourceLocation {
-        SourceLocation { line: at.line(), column: at.column(), file: Some(at.file()) }
-    }
-}
-
-/// `file:line:column`, or `line L, column C` of a text.
-impl fmt::Display for SourceLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.file {
-            Some(file) => write!(f, "{file}:{}:{}", self.line, self.column),
-            None if self.column > 0 => write!(f, "line {}, column {}", self.line, self.column),
-            None => write!(f, "line {}", self.line),
-        }
-    }
-}
 
 /// One instruction.
 #[derive(Clone, Debug)]

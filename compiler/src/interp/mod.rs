@@ -14,7 +14,6 @@
 //! nesting of calls, which [`MAX_CALL_DEPTH`] limits; loops do not grow it.
 
 mod batch_norm;
-mod bits;
 mod collective;
 mod context;
 mod contraction;

@@ -23,7 +23,6 @@ mod inspect;
 mod names;
 mod reloc;
 mod shared;
-mod sized_bindings;
 mod write;
 
 #[cfg(test)]

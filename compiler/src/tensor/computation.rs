@@ -1,13 +1,13 @@
 //! One computation under construction: a builder in which tensors have values.
 
-use super::declaration::Tensor;
-use super::graph::{TensorGraph, fault};
+use super::declaration::{Tensor, fault};
+use super::graph::TensorGraph;
 use super::view::{self, Target};
 use crate::builder::{At, Builder, Op};
 use crate::error::Result;
 use crate::hlo::{Alias, AliasKind, AttrKey, AttrValue, Module, Opcode, set_tensor_flags};
 use crate::shape::{self, RuleError};
-use brolga_runtime::{ArrayShape, Shape};
+use brolga_runtime::Shape;
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::panic::Location;
@@ -258,9 +258,4 @@ fn keep_used(module: &mut Module, tensors: &[&Tensor]) {
         order.push(id);
     }
     entry.order = order;
-}
-
-/// The shape of a value that must be an array.
-pub(super) fn array(builder: &Builder, op: Op) -> Option<ArrayShape> {
-    builder.shape(op).ok()?.as_array().cloned()
 }

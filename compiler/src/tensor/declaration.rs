@@ -2,6 +2,8 @@
 
 use super::TensorFlags;
 use crate::builder::At;
+use crate::error::{Error, Site};
+use crate::hlo::SourceLocation;
 use crate::shape::RuleError;
 use brolga_runtime::{ArrayLiteral, ArrayShape};
 use std::sync::Arc;
@@ -101,4 +103,9 @@ impl Declaration {
     pub(super) fn is_parameter(&self) -> bool {
         !self.flags.constant && (self.flags.persistent || self.flags.input)
     }
+}
+
+/// An error about tensors, at the call that made it.
+pub(super) fn fault(at: At, e: RuleError) -> Error {
+    e.into_error(Site { instruction: None, location: SourceLocation::of_caller(at), length: 0 })
 }

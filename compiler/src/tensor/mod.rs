@@ -44,6 +44,7 @@ mod computation;
 mod declaration;
 mod description;
 mod graph;
+mod program;
 mod view;
 
 pub use brolga_runtime::abi::TensorFlags;

@@ -3,9 +3,8 @@
 //! A *simple view* `y` of `x` has an index translation `f` with `y[i] == x[f(i)]`. Assigning to `y` changes the elements
 //! `x[f(i)]`, which must be different ones for different `i`.
 
-use super::computation::{Computation, array};
-use super::declaration::Tensor;
-use crate::builder::{ArrayLiteral, ElementType, Op, PaddingDimension};
+use super::declaration::{Tensor, fault};
+use crate::builder::{ArrayLiteral, Builder, ElementType, Op, PaddingDimension};
 use crate::shape::RuleError;
 use brolga_runtime::ArrayShape;
 
@@ -98,13 +97,13 @@ impl TensorView {
     }
 
     /// What the view shows where the tensor has the value `base`.
-    pub(super) fn read(&self, c: &Computation<'_>, base: Op) -> Op {
+    pub(super) fn read(&self, c: &Builder, base: Op) -> Op {
         self.steps.iter().fold(base, |value, step| step.read(c, value))
     }
 
     /// The value of the whole tensor after an assignment of `value`, where it was `base`, which is needed unless the view is
     /// the whole tensor.
-    pub(super) fn written(&self, c: &Computation<'_>, base: Option<Op>, value: Op) -> Result<Op, RuleError> {
+    pub(super) fn written(&self, c: &Builder, base: Option<Op>, value: Op) -> Result<Op, RuleError> {
         let Some(base) = base else {
             self.check(self.tensor.shape(), c, value)?;
             return Ok(value);
@@ -119,7 +118,7 @@ impl TensorView {
         self.steps.iter().zip(&shown).rev().try_fold(value, |value, (step, &base)| step.written(c, base, value))
     }
 
-    fn check(&self, expected: &ArrayShape, c: &Computation<'_>, value: Op) -> Result<(), RuleError> {
+    fn check(&self, expected: &ArrayShape, c: &Builder, value: Op) -> Result<(), RuleError> {
         match c.shape(value) {
             Ok(found) if found.as_array().is_none_or(|a| a.ty != expected.ty || a.dims != expected.dims) => {
                 let part = if self.steps.is_empty() { "" } else { "a part of " };
@@ -132,7 +131,7 @@ impl TensorView {
 }
 
 impl Step {
-    fn read(&self, c: &Computation<'_>, base: Op) -> Op {
+    fn read(&self, c: &Builder, base: Op) -> Op {
         match self {
             Step::Slice { start, limit, strides } => c.slice(base, start, limit, strides),
             Step::Transpose(permutation) => c.transpose(base, permutation),
@@ -143,7 +142,7 @@ impl Step {
     }
 
     /// `base` with what this step shows of it replaced. The step can read `base`.
-    fn written(&self, c: &Computation<'_>, base: Op, value: Op) -> Result<Op, RuleError> {
+    fn written(&self, c: &Builder, base: Op, value: Op) -> Result<Op, RuleError> {
         let Some(shape) = array(c, base) else { return Ok(base) };
         Ok(match self {
             Step::Slice { start, strides, .. } => write_slice(c, base, &shape, start, strides, value),
@@ -167,7 +166,7 @@ impl Step {
 }
 
 /// An array with the elements of a slice replaced.
-fn write_slice(c: &Computation<'_>, base: Op, shape: &ArrayShape, start: &[i64], strides: &[i64], value: Op) -> Op {
+fn write_slice(c: &Builder, base: Op, shape: &ArrayShape, start: &[i64], strides: &[i64], value: Op) -> Op {
     let Some(part) = array(c, value) else { return value };
     if part.dims == shape.dims {
         return value;
@@ -193,10 +192,10 @@ fn write_slice(c: &Computation<'_>, base: Op, shape: &ArrayShape, start: &[i64],
 
 /// The initial value of a tensor that has one. Elements that are all the same are broadcast: so are most initial values, and
 /// an object need not hold them one by one.
-pub(super) fn initial(c: &Computation<'_>, tensor: &Tensor) -> Op {
+pub(super) fn initial(c: &Builder, tensor: &Tensor) -> Op {
     let Some(value) = &tensor.declaration.initial else {
         let e = RuleError::new("tensor.value", format!("expected an initial value of '{}'", tensor.name()));
-        return c.failed(super::graph::fault(tensor.declaration.at, e));
+        return c.failed(fault(tensor.declaration.at, e));
     };
     let shape = tensor.shape();
     let size = shape.ty.byte_size();
@@ -206,4 +205,9 @@ pub(super) fn initial(c: &Computation<'_>, tensor: &Tensor) -> Op {
         Some(one) => c.broadcast(c.constant_literal(one), &shape.dims),
         None => c.constant_literal(value.clone()),
     }
+}
+
+/// The shape of a value that must be an array.
+fn array(builder: &Builder, op: Op) -> Option<ArrayShape> {
+    builder.shape(op).ok()?.as_array().cloned()
 }

@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, shorten};
 use super::parser::{Parser, Scope};
-use super::{header, kept, literal, number, shapes};
+use super::{kept, literal, number, shapes};
 use crate::Result;
 use crate::hlo::{AttrKey, AttrKind, AttrValue, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ impl<'a> Parser<'a> {
         let c = &mut self.cursor;
         Ok(match key.kind() {
             AttrKind::Int => AttrValue::Int(c.int("an integer")?),
-            AttrKind::Bool => AttrValue::Bool(header::boolean(c)?),
+            AttrKind::Bool => AttrValue::Bool(c.boolean()?),
             AttrKind::Float => AttrValue::Float(number::real(c)? as f32),
             AttrKind::Ints => AttrValue::Ints(braced(c, |c| c.int("an integer"))?),
             AttrKind::Str => AttrValue::Str(c.string("a quoted string")?),

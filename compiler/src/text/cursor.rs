@@ -183,6 +183,19 @@ impl<'a> Cursor<'a> {
             .map_err(|_| self.error(start, format!("expected {what} that fits 64 bits, found '{}'", shorten(text))))
     }
 
+    /// `true` or `false`.
+    pub(crate) fn boolean(&mut self) -> Result<bool> {
+        let start = self.start();
+        match self.word() {
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            _ => {
+                self.rewind(start);
+                Err(self.expected("'true' or 'false'"))
+            }
+        }
+    }
+
     /// Takes an integer that is not negative.
     pub(crate) fn size(&mut self, what: &str) -> Result<usize> {
         let start = self.start();

@@ -65,13 +65,13 @@ pub(super) fn header(c: &mut Cursor<'_>) -> Result<(String, ModuleConfig, Header
                 positions.entry_layout = (at, c.pos());
             }
             "input_output_alias" => config.aliases = aliases(c)?,
-            "is_scheduled" => config.is_scheduled = boolean(c)?,
+            "is_scheduled" => config.is_scheduled = c.boolean()?,
             "replica_count" => config.replica_count = Some(count(c)?),
             "num_partitions" => config.num_partitions = Some(count(c)?),
             _ => {
                 let at = c.start();
                 match key {
-                    "alias_passthrough_params" => boolean(c).map(drop)?,
+                    "alias_passthrough_params" => c.boolean().map(drop)?,
                     "allow_spmd_sharding_propagation_to_parameters" | "allow_spmd_sharding_propagation_to_output" => {
                         kept::booleans(c)?;
                     }
@@ -89,19 +89,6 @@ pub(super) fn header(c: &mut Cursor<'_>) -> Result<(String, ModuleConfig, Header
     }
     tables(c, &mut config)?;
     Ok((name, config, positions))
-}
-
-/// `true` or `false`.
-pub(super) fn boolean(c: &mut Cursor<'_>) -> Result<bool> {
-    let start = c.start();
-    match c.word() {
-        Some("true") => Ok(true),
-        Some("false") => Ok(false),
-        _ => {
-            c.rewind(start);
-            Err(c.expected("'true' or 'false'"))
-        }
-    }
 }
 
 fn count(c: &mut Cursor<'_>) -> Result<i64> {

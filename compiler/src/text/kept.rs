@@ -4,7 +4,7 @@
 //! checked, that each has a value is.
 
 use super::cursor::Cursor;
-use super::{header, number};
+use super::number;
 use crate::Result;
 use crate::hlo::AttrKey;
 
@@ -42,9 +42,9 @@ pub(super) fn frontend_attributes(c: &mut Cursor<'_>) -> Result<()> {
 /// `true`, or `{true,false}`.
 pub(super) fn booleans(c: &mut Cursor<'_>) -> Result<()> {
     if c.peek() != Some(b'{') {
-        return header::boolean(c).map(drop);
+        return c.boolean().map(drop);
     }
-    list(c, |c| header::boolean(c).map(drop))
+    list(c, |c| c.boolean().map(drop))
 }
 
 /// `{x, x}`
@@ -137,7 +137,7 @@ fn metadata(c: &mut Cursor<'_>) -> Result<()> {
     match c.peek() {
         Some(b'"' | b'\'') => c.string("a quoted string").map(drop),
         Some(b'{') => braces(c),
-        Some(b't' | b'f') => header::boolean(c).map(drop),
+        Some(b't' | b'f') => c.boolean().map(drop),
         _ => c.int("a quoted string or an integer").map(drop),
     }
 }

@@ -36,7 +36,7 @@ fn accesses_walk_as_their_indices_do() {
         assert_eq!(walks, [Walk::Contiguous, Walk::Reversed, Walk::Contiguous, Walk::Gathered]);
         let stores: Vec<Option<Walk>> = row.stores.iter().map(|a| a.as_ref().map(|a| a.walk)).collect();
         assert_eq!(stores, [Some(Walk::Contiguous), Some(Walk::Strided(2)), Some(Walk::Strided(2))]);
-        row.verify().unwrap();
+        assert_eq!(row.verify(), Ok(()));
     });
 }
 
@@ -79,13 +79,13 @@ fn lanes_are_turns_and_tails_are_written_out() {
         let tail = [segment(96, 100, 4, Form::Blocks, false), segment(100, 103, 3, Form::Singles, false)];
         assert_eq!(row.segments(true), [&[segment(0, 96, 32, Form::Wide, false)], &tail[..]].concat());
         assert_eq!(row.segments(false), [&[segment(0, 96, 32, Form::Blocks, false)], &tail[..]].concat());
-        row.verify().unwrap();
+        assert_eq!(row.verify(), Ok(()));
     });
     with_stage(&sum(103, ""), |stage| {
         let row = RowLoop::new(stage);
         assert_eq!(row.segments(true)[0], segment(0, 32, 32, Form::Blocks, true), "the first elements start lanes");
         assert_eq!(row.segments(true)[1], segment(32, 96, 32, Form::Wide, false));
-        row.verify().unwrap();
+        assert_eq!(row.verify(), Ok(()));
     });
     with_stage(&sum(7, ", identity -0.0"), |stage| {
         let row = RowLoop::new(stage);
@@ -107,7 +107,7 @@ fn broken_plans_are_refused() {
             let fault = row.check_segments(&broken, true).expect_err(what);
             assert!(fault.contains(what), "{fault}");
         };
-        row.check_segments(&plan, true).unwrap();
+        assert_eq!(row.check_segments(&plan, true), Ok(()));
         refused("end at", &|s| s.truncate(2));
         refused("does not follow", &|s| s[1].begin -= 32);
         refused("whole turns", &|s| s[1].turn = 24);

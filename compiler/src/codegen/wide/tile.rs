@@ -12,6 +12,7 @@ use crate::kernel::index::Ix;
 use crate::kernel::ir::{Loop, Nest, Stage};
 use iced_x86::Code;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The most elements of a tile.
 const MOST_ELEMENTS: i64 = 256;
@@ -76,11 +77,13 @@ impl Selector<'_> {
                         (along, 1) => self.load(Pointer::Load(id), *mem, (first + at) * along + block * BLOCK)?,
                         (along, 0) => self.same(Pointer::Load(id), *mem, (first + at) * along)?,
                         (1, across) => {
-                            if !turned.contains_key(&id) {
-                                let rows = self.turned((id, *mem), (first, group), (block, across))?;
-                                turned.insert(id, rows);
-                            }
-                            turned.get(&id)?.get(at as usize)?.clone()
+                            let rows = match turned.entry(id) {
+                                Entry::Occupied(rows) => rows.into_mut(),
+                                Entry::Vacant(none) => {
+                                    none.insert(self.turned((id, *mem), (first, group), (block, across))?)
+                                }
+                            };
+                            rows.get(at as usize)?.clone()
                         }
                         _ => return None,
                     },

@@ -313,12 +313,11 @@ fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Ele
     };
     let [a, b] = operands.map(most);
     let sum = a?.checked_mul(b?)?.checked_mul(k)?;
-    match sum {
-        _ if !out.is_integer() => None,
-        ..=0x100_0000 => Some(ElementType::F32),
-        ..=0x20_0000_0000_0000 => Some(ElementType::F64),
-        _ => None,
+    let exact_in = |digits: u32| out.is_integer() && sum <= 1 << digits;
+    if exact_in(f32::MANTISSA_DIGITS) {
+        return Some(ElementType::F32);
     }
+    exact_in(f64::MANTISSA_DIGITS).then_some(ElementType::F64)
 }
 
 /// A finished sum as a value of the result's type: floats are rounded, exact integers wrap.

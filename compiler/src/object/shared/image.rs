@@ -12,6 +12,10 @@ use std::collections::BTreeMap;
 
 /// Bytes of a slot of the global offset table.
 pub(super) const SLOT: u64 = 8;
+/// `jmp *slot(%rip)`.
+const X86_STUB: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
+/// `adrp x16, slot`, `ldr x17, [x16, slot]`, `br x17`: the registers that a call may lose on its way.
+const AARCH64_STUB: [u8; 12] = [0x10, 0x00, 0x00, 0x90, 0x11, 0x02, 0x40, 0xf9, 0x20, 0x02, 0x1f, 0xd6];
 
 /// Memory of one protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -282,8 +286,8 @@ impl<'a> Image<'a> {
             }
         }
         let (stub, filling) = match self.machine {
-            Machine::X86_64 => (&super::patch::X86_STUB[..], 0xcc),
-            Machine::Aarch64 => (&super::patch::AARCH64_STUB[..], 0),
+            Machine::X86_64 => (&X86_STUB[..], 0xcc),
+            Machine::Aarch64 => (&AARCH64_STUB[..], 0),
         };
         for import in stubs {
             if !self.stubs.contains_key(&import) {

@@ -5,11 +5,6 @@ use super::image::{CodeReference, Image, Part, Place, Referent};
 use crate::{Error, Result};
 use cranelift_codegen::binemit::Reloc;
 
-/// `jmp *slot(%rip)`.
-pub(super) const X86_STUB: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
-/// `adrp x16, slot`, `ldr x17, [x16, slot]`, `br x17`: the registers that a call may lose on its way.
-pub(super) const AARCH64_STUB: [u8; 12] = [0x10, 0x00, 0x00, 0x90, 0x11, 0x02, 0x40, 0xf9, 0x20, 0x02, 0x1f, 0xd6];
-
 fn outside() -> Error {
     Error::Internal("a reference lies outside the code".to_owned())
 }

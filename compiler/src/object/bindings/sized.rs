@@ -1,7 +1,7 @@
 //! The struct of a program for several sizes: a call says the sizes, and its slices must have the lengths of that size.
 
-use super::bindings::{Signature, element_type, is_raw, rust_type, signature};
-use super::names::{camel_case, comment};
+use super::{Signature, element_type, is_raw, rust_type, signature};
+use crate::object::names::{camel_case, comment};
 use brolga_runtime::abi::{DescriptorInfo, Leaf};
 use std::fmt::Write;
 

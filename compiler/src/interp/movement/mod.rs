@@ -3,10 +3,12 @@
 //! Invariant: bytes are copied as they are, so that NaN payloads survive. Algorithm: most are one strided walk over
 //! the result, reading the operand at an offset that changes by constant steps.
 
-use super::index::{product, try_walk, walk_offsets};
-use super::{Context, array, bits, elementwise, invalid, new_array, result_shape};
+mod bits;
+
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
+use crate::interp::index::{product, try_walk, walk_offsets};
+use crate::interp::{Context, array, elementwise, invalid, new_array, result_shape};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar, row_major_strides};
 use num_complex::Complex;
 

@@ -1,9 +1,9 @@
 //! Reinterpreting bits: `bitcast-convert` and `bitcast`.
 
-use super::movement::transpose;
-use super::{Context, invalid, new_array, result_shape, unsupported};
+use super::transpose;
 use crate::Result;
 use crate::hlo::Instruction;
+use crate::interp::{Context, invalid, new_array, result_shape, unsupported};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Shape};
 
 /// The low `bits` bits of element `index`.
