@@ -86,7 +86,7 @@ impl NestEmitter<'_, '_, '_> {
         if work < wide.least_work {
             return false;
         }
-        let function = tile_function(self.nest, &row, wide.fma);
+        let function = row.verify().and_then(|()| tile_function(self.nest, &row, wide.fma));
         let Some(function) = self.found(function) else { return false };
         let Some(WideRow { index, frame }) = self.push_wide(function) else { return false };
         let mut live = Live::default();

@@ -23,7 +23,7 @@ impl RowLoop<'_> {
             let node = body.node(id);
             let (mut walks, mut offset) = (false, false);
             if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
-                walks = ix.mentions(self.stage.vector.axis);
+                walks = self.axes.iter().any(|&a| ix.mentions(a));
                 ix.for_each_value(&mut |n| offset |= self.varies(n));
             }
             if walks || offset || node.args.iter().any(|&a| self.varies(a)) {
