@@ -69,6 +69,14 @@ impl ArrayShape {
         elements(self.widths())
     }
 
+    /// True where the array takes fewer than 2^63 bytes, with its padding and without.
+    pub fn is_addressable(&self) -> bool {
+        [self.checked_elements(), self.padded_elements()].into_iter().all(|elements| {
+            let bytes = elements.and_then(|n| n.checked_mul(self.ty.byte_size()));
+            bytes.is_some_and(|n| isize::try_from(n).is_ok())
+        })
+    }
+
     /// The distance in memory between neighbours in each dimension, in elements. Saturates.
     pub fn strides(&self) -> Vec<i64> {
         let (widths, order) = (self.widths(), self.minor_to_major());

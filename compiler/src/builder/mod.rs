@@ -65,6 +65,7 @@ pub use crate::error::{Error, Result};
 pub use crate::hlo::{AliasKind, ConvolutionDims, Module, Opcode, PaddingDimension};
 pub use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, NativeType, Shape};
 pub use contraction::default_convolution_dims;
+pub(crate) use movement::inverse;
 pub use reduction::scalar_computation;
 pub use types::{
     ComparisonDirection, CustomCallOptions, DotDimensions, FftKind, GatherDimensions, Padding, RandomAlgorithm,

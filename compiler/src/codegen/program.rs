@@ -2,7 +2,7 @@
 
 use super::clif::signature;
 use super::contraction::{self, Plan, Surroundings};
-use super::driver::{Around, Calls, Driver, Parts, PhaseCode, Tasks, copies_much, task_function, work};
+use super::driver::{Around, Calls, Driver, Parts, PhaseCode, Tasks, copies_much, task_function};
 use super::machine::{Source, compile_all};
 use super::nest::{WideRows, scratch_bytes};
 use super::phase::phase_function;
@@ -17,6 +17,7 @@ use crate::kernel::body::Variant;
 use crate::kernel::ir::{Kernel, Phase};
 use crate::memory::schedule::{Assignment, KernelId, Schedule};
 use crate::object::{CompiledFunction, DataObject, namespace};
+use crate::schedule::cost::elements_of_nest;
 use brolga_runtime::ElementType;
 use brolga_runtime::abi::{CustomCallInfo, Services};
 use cranelift_codegen::ir::{Function, UserFuncName};
@@ -183,7 +184,7 @@ impl<'a> Functions<'a> {
             Phase::Call(_) | Phase::RandomState { .. } => true,
             Phase::Registers(l) => l.state.len() <= INLINE_ELEMENTS as usize,
             Phase::Nest(nest) => {
-                let small = work(nest) <= INLINE_ELEMENTS && self.inlined < MAX_INLINED;
+                let small = elements_of_nest(nest) <= INLINE_ELEMENTS && self.inlined < MAX_INLINED;
                 self.inlined += usize::from(small);
                 small
             }

@@ -1,8 +1,7 @@
 //! Dot: the cotangent of a side is the contraction of the result's with the other side.
 
-use super::movement::inverse;
 use super::rule::Rule;
-use crate::builder::{DotDimensions, Op};
+use crate::builder::{DotDimensions, Op, inverse};
 use crate::error::Result;
 use crate::hlo::AttrKey;
 

@@ -2,7 +2,7 @@
 //! together: tuples, their elements, barriers.
 
 use super::rule::{Rule, full, zeros};
-use crate::builder::{Op, PaddingDimension};
+use crate::builder::{Op, PaddingDimension, inverse};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Opcode};
 
@@ -69,11 +69,6 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
     };
     r.give(0, given);
     Ok(())
-}
-
-/// The permutation that undoes `dims`.
-pub(super) fn inverse(dims: &[i64]) -> Vec<i64> {
-    (0..dims.len() as i64).map(|d| dims.iter().position(|&p| p == d).unwrap_or(0) as i64).collect()
 }
 
 /// The sum over the new dimensions, in the order of the old ones.

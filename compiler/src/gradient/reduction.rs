@@ -3,7 +3,7 @@
 use super::branches;
 use super::replay::behind;
 use super::rule::{Rule, full, number, zeros};
-use crate::builder::{Op, PaddingDimension};
+use crate::builder::{Op, PaddingDimension, inverse};
 use crate::error::Result;
 use crate::hlo::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use brolga_runtime::{ArrayShape, Shape};
@@ -110,7 +110,7 @@ fn product(r: &mut Rule<'_>) -> Result<()> {
         let flat = b.reshape(b.transpose(x, &order), &rows);
         let others = b.mul(before(r, flat, count, 1)?, before(r, flat, count, -1)?);
         let ordered: Vec<i64> = order.iter().map(size).collect();
-        let others = b.transpose(b.reshape(others, &ordered), &super::movement::inverse(&order));
+        let others = b.transpose(b.reshape(others, &ordered), &inverse(&order));
         let value = b.mul(along(r, b.mul(ct, initial))?, others);
         r.give(0, value);
     }

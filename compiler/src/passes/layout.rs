@@ -5,7 +5,8 @@
 //! the verifier refuses it elsewhere. Invariant: the rest of the compiler knows one order and no padding. Algorithm: an entry
 //! parameter with another layout becomes a parameter of its *physical* shape (dimensions in the order of memory, slowest first, as
 //! wide as they are padded), a transpose back and a slice that leaves the padding out; a result is transposed and padded to its
-//! physical shape; all of them index maps, so that kernels read and write callers' memory in place. `ModuleConfig::abi` records the logical shapes and layouts that callers see. `bitcast` becomes transpose, reshape,
+//! physical shape; all of them index maps, so that kernels read and write callers' memory in place. `ModuleConfig::abi` records
+//! the logical shapes and layouts that callers see. `bitcast` becomes transpose, reshape,
 //! transpose, with a `bitcast-convert` where the element type changes. A custom call gets its operands in the layouts of
 //! its `operand_layout_constraints`, or else in those that they declare: in physical shapes, and the attribute, which
 //! stays, says how they are meant; the logical shape of its result goes into `result_layout`; calls of LAPACK routines

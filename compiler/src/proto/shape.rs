@@ -59,14 +59,12 @@ pub(super) fn array(shape: &message::Shape) -> Result<ArrayShape> {
     }
     let mut out = ArrayShape::new(ty, shape.dims.clone());
     out.dynamic = dynamic(shape).collect();
-    let bytes = out.checked_elements().and_then(|n| n.checked_mul(ty.byte_size()));
-    if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
+    if !out.is_addressable() {
         return Err(unsupported("", format!("an array of 2^63 bytes or more, {out:#}")));
     }
     if let Some(layout) = &shape.layout {
         out.layout = Some(self::layout(layout, &out.dims)?).filter(|l| *l != Layout::default());
-        let bytes = out.padded_elements().and_then(|n| n.checked_mul(ty.byte_size()));
-        if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
+        if !out.is_addressable() {
             return Err(unsupported("", format!("an array of 2^63 bytes or more, {out}")));
         }
     }

@@ -28,6 +28,11 @@ pub fn elements_of_point(nest: &Nest) -> i64 {
     nest.stages.iter().map(elements).fold(0, i64::saturating_add)
 }
 
+/// Elements that a nest computes.
+pub fn elements_of_nest(nest: &Nest) -> i64 {
+    nest.points().saturating_mul(elements_of_point(nest))
+}
+
 /// Whether a nest loads from a buffer that it stores to: then the order of its elements counts.
 pub fn reads_what_it_writes(nest: &Nest) -> bool {
     let written: Vec<u32> = nest.stages.iter().flat_map(|s| s.stores.iter().map(|s| s.buffer)).collect();

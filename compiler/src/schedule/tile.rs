@@ -9,7 +9,7 @@
 //! cut into pieces: the loops over the pieces are parallel, and inside a tile the parallel axis is sequential. What is left of
 //! either axis is a nest of its own.
 
-use super::cost::{LINE, TASK, elements_of_point, reads_what_it_writes};
+use super::cost::{LINE, TASK, elements_of_nest, reads_what_it_writes};
 use super::split::{Fresh, Pieces, pieces};
 use crate::kernel::body::Op;
 use crate::kernel::ir::{Loop, Nest};
@@ -44,7 +44,7 @@ fn both(cut: Pieces) -> impl Iterator<Item = Nest> {
 fn crossing(nest: &Nest) -> Option<(Loop, i64)> {
     let [stage] = nest.stages.as_slice() else { return None };
     let plain = stage.accumulators.is_empty() && stage.sequential.is_empty() && stage.row_stores.is_empty();
-    let all = nest.points().saturating_mul(elements_of_point(nest));
+    let all = elements_of_nest(nest);
     let contiguous = stage.stores.iter().any(|s| s.index.stride(stage.vector.axis) == Some(1));
     if !plain || !contiguous || stage.vector.extent < 8 || all < TASK || reads_what_it_writes(nest) {
         return None;

@@ -264,16 +264,7 @@ fn check_array(a: &ArrayShape) -> Rule<()> {
     for (i, &d) in a.dims.iter().enumerate() {
         ensure!(d >= 0, "shape.negative", "expected a size of at least 0 in dimension {i}, found {d}");
     }
-    let fits = |elements: Option<usize>| {
-        let bytes = elements.and_then(|n| n.checked_mul(a.ty.byte_size()));
-        bytes.is_some_and(|n| isize::try_from(n).is_ok())
-    };
-    ensure!(
-        fits(a.checked_elements()) && fits(a.padded_elements()),
-        "shape.size",
-        "an array of 2^63 bytes or more, {}",
-        rule::Show(a)
-    );
+    ensure!(a.is_addressable(), "shape.size", "an array of 2^63 bytes or more, {}", rule::Show(a));
     if let Some(layout) = &a.layout {
         let mut seen = vec![false; rank];
         let permutes = layout.minor_to_major.len() == rank

@@ -4,7 +4,7 @@
 //! `x[f(i)]`, which must be different ones for different `i`.
 
 use super::declaration::{Tensor, fault};
-use crate::builder::{ArrayLiteral, Builder, ElementType, Op, PaddingDimension};
+use crate::builder::{ArrayLiteral, Builder, ElementType, Op, PaddingDimension, inverse};
 use crate::shape::RuleError;
 use brolga_runtime::ArrayShape;
 
@@ -146,15 +146,7 @@ impl Step {
         let Some(shape) = array(c, base) else { return Ok(base) };
         Ok(match self {
             Step::Slice { start, strides, .. } => write_slice(c, base, &shape, start, strides, value),
-            Step::Transpose(permutation) => {
-                let mut inverse = vec![0; permutation.len()];
-                for (i, &p) in (0..).zip(permutation) {
-                    if let Some(slot) = usize::try_from(p).ok().and_then(|p| inverse.get_mut(p)) {
-                        *slot = i;
-                    }
-                }
-                c.transpose(value, &inverse)
-            }
+            Step::Transpose(permutation) => c.transpose(value, &inverse(permutation)),
             Step::Reshape(_) => c.reshape(value, &shape.dims),
             Step::Reverse(dimensions) => c.rev(value, dimensions),
             Step::Broadcast { .. } => {

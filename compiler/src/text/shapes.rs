@@ -119,11 +119,7 @@ fn array_shape(c: &mut Cursor<'_>, before: Before) -> Result<ArrayShape> {
 }
 
 fn check_size(c: &Cursor<'_>, start: usize, array: &ArrayShape) -> Result<()> {
-    let fits = |elements: Option<usize>| {
-        let bytes = elements.and_then(|n| n.checked_mul(array.ty.byte_size()));
-        bytes.is_some_and(|n| isize::try_from(n).is_ok())
-    };
-    if fits(array.checked_elements()) && fits(array.padded_elements()) {
+    if array.is_addressable() {
         return Ok(());
     }
     Err(c.unsupported(start, &format!("an array of 2^63 bytes or more, '{}'", c.since(start))))

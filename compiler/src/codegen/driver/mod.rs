@@ -15,7 +15,7 @@ mod parts;
 
 pub(super) use calls::Calls;
 pub use parallel::DEFAULT_GRAIN;
-pub(super) use parallel::{Tasks, task_function, work};
+pub(super) use parallel::{Tasks, task_function};
 pub(super) use parts::Parts;
 
 use super::clif::{copy, import_function, signature, table_of};

@@ -18,6 +18,7 @@ use crate::codegen::target::Target;
 use crate::kernel::ir::{Contraction, Nest};
 use crate::kernel::sort::Sort;
 use crate::object::namespace;
+use crate::schedule::cost::elements_of_nest;
 use brolga_runtime::abi::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
@@ -34,16 +35,6 @@ const PRODUCTS_PER_ELEMENT: u64 = 32;
 const SORTED_ELEMENT: u64 = 8;
 /// A phase is cut into at most this many tasks.
 const MAX_TASKS: i64 = 64;
-
-/// The elements that a nest computes, those of its folds counted too.
-pub fn work(nest: &Nest) -> i64 {
-    let per_point: i64 = nest
-        .stages
-        .iter()
-        .map(|s| s.sequential.iter().map(|l| l.extent).product::<i64>().saturating_mul(s.vector.extent))
-        .fold(0, i64::saturating_add);
-    nest.points().saturating_mul(per_point)
-}
 
 /// How a phase is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +56,7 @@ impl Tasks {
 
     /// The tasks of a nest, `None` where it is not worth splitting.
     pub fn of_nest(nest: &Nest, grain: u64) -> Option<Tasks> {
-        Tasks::of(nest.points(), work(nest) as u64, grain)
+        Tasks::of(nest.points(), elements_of_nest(nest) as u64, grain)
     }
 
     /// The tasks of the rows of a sort.

@@ -252,26 +252,25 @@ impl<'k> RowLoop<'k> {
         if lanes > 0 {
             return lanes;
         }
-        let blocks = match self.work() {
+        self.unrolled() * 2 * BLOCK
+    }
+
+    /// Registers in a turn: light bodies are unrolled to hide the loop's own work.
+    fn unrolled(&self) -> i64 {
+        match self.work() {
             0..=11 => 4,
             12..=41 => 2,
             _ => 1,
-        };
-        blocks * 2 * BLOCK
+        }
     }
 
-    /// Elements of a turn of 128-bit code; light bodies are unrolled to hide the loop's own work.
+    /// Elements of a turn of 128-bit code. A block of 64-bit lanes is two registers.
     fn turn(&self) -> i64 {
         if self.in_lanes() {
             return self.stage.lane_count();
         }
         let double = self.stage.body.nodes().iter().any(|n| n.lane.bits() == 64);
-        let blocks = match self.work() {
-            0..=11 if !double => 4,
-            0..=41 => 2,
-            _ => 1,
-        };
-        blocks * BLOCK
+        self.unrolled().min(if double { 2 } else { 4 }) * BLOCK
     }
 
     /// The segments of the row, one behind another; `wide` where whole turns of [`wide_turn`](RowLoop::wide_turn) elements are given

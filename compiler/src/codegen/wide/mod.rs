@@ -7,7 +7,8 @@
 //! roundings, each element of a reduction in the same lane. What has no 256-bit form here leaves the whole row to CLIF.
 //!
 //! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight elements) in instructions over virtual registers,
-//! [`table`] knowing the instruction of each operation, [`strided`] that of elements which do not lie side by side, [`tile`] those of a square that is turned. [`allocate`] gives them the sixteen registers, the value that is
+//! [`table`] knowing the instruction of each operation, [`strided`] that of elements which do not lie side by side, [`tile`] those
+//! of a square that is turned. [`allocate`] gives them the sixteen registers, the value that is
 //! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
 //! those used most stay in the registers that are left over. [`check`] replays the result, in release builds too, and trusts
 //! none of it. [`encode`] makes bytes of it: a function

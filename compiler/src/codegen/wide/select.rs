@@ -264,8 +264,18 @@ impl<'k> Selector<'k> {
     }
 
     fn block(&mut self, block: i64, accumulators: &mut [Vec<Vec<Block>>]) -> Option<()> {
-        let (row, stage) = (self.row, self.row.stage);
-        let body = &stage.body;
+        let values = self.values(block)?;
+        self.stores(block, &values)?;
+        for (a, now) in self.row.stage.accumulators.iter().zip(accumulators) {
+            self.fold((a, now), block, &values)?;
+        }
+        Some(())
+    }
+
+    /// What differs along the row, for a block.
+    fn values(&mut self, block: i64) -> Option<HashMap<NodeId, Block>> {
+        let row = self.row;
+        let body = &row.stage.body;
         let first = block * BLOCK;
         let mut values: HashMap<NodeId, Block> = HashMap::new();
         for id in row.varying() {
@@ -277,7 +287,7 @@ impl<'k> Selector<'k> {
                 },
                 Op::Row(row) => self.load(Pointer::Row(*row), Mem::of(self.nest.rows[*row as usize].lane), first)?,
                 Op::Index(ix) => {
-                    let stride = row.stride(ix, stage.vector.axis)?;
+                    let stride = row.stride(ix, row.stage.vector.axis)?;
                     self.index(id, node.lane, stride, block)?
                 }
                 op => {
@@ -288,17 +298,25 @@ impl<'k> Selector<'k> {
             };
             values.insert(id, v);
         }
+        Some(values)
+    }
+
+    /// Stores a block to buffers and row buffers.
+    fn stores(&mut self, block: i64, values: &HashMap<NodeId, Block>) -> Option<()> {
+        let (row, stage) = (self.row, self.row.stage);
+        let body = &stage.body;
+        let first = block * BLOCK;
         let mut interleaved = None;
         for (number, (s, access)) in stage.stores.iter().zip(&row.stores).enumerate() {
             let Some(access) = access.as_ref().filter(|_| interleaved != Some(number)) else { continue };
             let p = Pointer::Store(number);
-            let v = self.argument(body, &values, s.value);
+            let v = self.argument(body, values, s.value);
             match access.walk.stride()? {
                 1 => self.store(p, s.mem, first, &v)?,
                 2 if s.mem == Mem::of(body.lane(s.value))
                     && let Some(other) = partner(&stage.stores, number) =>
                 {
-                    let w = self.argument(body, &values, other.value);
+                    let w = self.argument(body, values, other.value);
                     self.store_interleaved(p, s.mem, block, [&v, &w])?;
                     interleaved = Some(number + 1);
                 }
@@ -306,35 +324,45 @@ impl<'k> Selector<'k> {
             }
         }
         for (row, node) in &stage.row_stores {
-            let v = self.argument(body, &values, *node);
+            let v = self.argument(body, values, *node);
             self.store(Pointer::Row(*row), Mem::of(self.nest.rows[*row as usize].lane), first, &v)?;
         }
-        for (a, now) in stage.accumulators.iter().zip(accumulators) {
-            let new: Vec<Block> = a.values.iter().map(|&n| self.argument(body, &values, n)).collect();
-            match &a.place {
-                Place::Lanes { .. } => {
-                    // One of fewer lanes than the turn has elements goes round them more than once.
-                    let block = block % (a.lane_count() / BLOCK);
-                    let mut args: Vec<Block> = now.iter().map(|c| c[block as usize].clone()).collect();
-                    args.extend(new);
-                    for (component, v) in now.iter_mut().zip(self.combine(a, &args)?) {
-                        component[block as usize] = v;
-                    }
+        Some(())
+    }
+
+    /// Takes a block into a reduction.
+    fn fold(
+        &mut self,
+        (a, now): (&Accumulator, &mut Vec<Vec<Block>>),
+        block: i64,
+        values: &HashMap<NodeId, Block>,
+    ) -> Option<()> {
+        let body = &self.row.stage.body;
+        let first = block * BLOCK;
+        let new = a.values.iter().map(|&n| self.argument(body, values, n));
+        match &a.place {
+            Place::Lanes { .. } => {
+                // One of fewer lanes than the turn has elements goes round them more than once.
+                let at = (block % (a.lane_count() / BLOCK)) as usize;
+                let args: Vec<Block> = now.iter().map(|c| c[at].clone()).chain(new).collect();
+                for (component, v) in now.iter_mut().zip(self.combine(a, &args)?) {
+                    component[at] = v;
                 }
-                Place::Row { rows } => {
-                    let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
-                    if lanes.iter().any(|l| l.is_mask()) {
-                        return None;
-                    }
-                    let mut args: Vec<Block> = Vec::new();
-                    for (&row, &lane) in rows.iter().zip(&lanes) {
-                        args.push(self.load(Pointer::Row(row), Mem::of(lane), first)?);
-                    }
-                    args.extend(new);
-                    let out = self.combine(a, &args)?;
-                    for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
-                        self.store(Pointer::Row(row), Mem::of(lane), first, &v)?;
-                    }
+            }
+            Place::Row { rows } => {
+                let new: Vec<Block> = new.collect();
+                let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
+                if lanes.iter().any(|l| l.is_mask()) {
+                    return None;
+                }
+                let mut args: Vec<Block> = Vec::new();
+                for (&row, &lane) in rows.iter().zip(&lanes) {
+                    args.push(self.load(Pointer::Row(row), Mem::of(lane), first)?);
+                }
+                args.extend(new);
+                let out = self.combine(a, &args)?;
+                for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
+                    self.store(Pointer::Row(row), Mem::of(lane), first, &v)?;
                 }
             }
         }

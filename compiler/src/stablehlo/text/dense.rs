@@ -48,8 +48,7 @@ impl<'a> Reader<'a> {
         let dims: Option<Vec<i64>> = ty.dims.iter().map(fixed).collect();
         let dims = dims.ok_or_else(|| self.c.error(at, "expected a constant of fixed sizes".to_owned()))?;
         let shape = ArrayShape::new(storage, dims);
-        let bytes = shape.checked_elements().and_then(|n| n.checked_mul(storage.byte_size()));
-        if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
+        if !shape.is_addressable() {
             return Err(self.c.unsupported(at, format!("a constant of 2^63 bytes or more, {}", self.c.since(at))));
         }
         self.c.rewind(inside);
