@@ -22,6 +22,7 @@ use brolga_runtime::abi::{
     Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant, OpenDimension, TensorFlags, leaf_byte_size, size_text,
 };
 use brolga_runtime::{ArrayShape, Layout, Shape};
+use cranelift_module::FuncId;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -126,13 +127,12 @@ pub fn compile_with(
     options: &CompileOptions,
     observe: &mut dyn FnMut(&str, &Module),
 ) -> Result<Artifact> {
-    let (target, input, mut artifact) = translate(module, options, observe)?;
+    let mut input = ObjectInput::new();
+    let Translated { target, mut artifact, .. } = translate(&mut input, module, options, observe)?;
     let clock = Instant::now();
-    artifact.object = object::write(&input, &*target.isa)?;
+    input.describe(artifact.descriptor.clone())?;
+    artifact.object = object::write(&input, &target.isa)?;
     artifact.shared = shared_library(&input, &target, options)?;
-    if options.keep_texts {
-        artifact.asm = object::disassemble_object(&input, artifact.descriptor.architecture);
-    }
     artifact.timings.push(("object", clock.elapsed()));
     Ok(artifact)
 }
@@ -184,7 +184,8 @@ pub fn compile_sizes_with(
         return fault("sizes.open", "expected a program that leaves sizes of its arguments open");
     }
     let name = options.name.clone().unwrap_or_else(|| symbol_name(&first.name));
-    let (mut parts, mut sizes, mut machine) = (Vec::new(), Vec::<Artifact>::new(), None);
+    let (mut input, mut entries) = (ObjectInput::new(), Vec::new());
+    let (mut sizes, mut machine) = (Vec::<Artifact>::new(), None);
     for module in modules {
         let size = size_of(module, open)?;
         let text = size_text(open, &size);
@@ -193,23 +194,16 @@ pub fn compile_sizes_with(
         }
         let options = CompileOptions { name: Some(format!("{name}__{text}")), ..options.clone() };
         let mut observe = |pass: &str, module: &Module| observe(&format!("{text}-{pass}"), module);
-        let (target, mut input, mut artifact) = translate(module, &options, &mut observe)?;
-        if options.keep_texts {
-            artifact.asm = object::disassemble_object(&input, artifact.descriptor.architecture);
-        }
+        let Translated { target, entry, mut artifact } = translate(&mut input, module, &options, &mut observe)?;
         artifact.descriptor.open = open.to_vec();
-        input.descriptors = vec![artifact.descriptor.clone()];
-        parts.push(input);
+        entries.push((entry, input.describe(artifact.descriptor.clone())?));
         sizes.push(artifact);
         machine = Some(target);
     }
     let Some(target) = machine else { return fault("sizes.count", "expected one size at least") };
-    let functions: usize = parts.iter().map(|p| p.functions.len()).sum();
-    let index = u32::try_from(functions).map_err(|_| Error::Internal("too many functions".to_owned()))?;
-    let (mut input, entries) = ObjectInput::merge(parts)?;
-    let all: Vec<Vec<i64>> = input.descriptors.iter().map(DescriptorInfo::sizes).collect();
-    input.functions.push(selector(&format!("{name}_select"), index, &all, &entries, &target)?);
-    let object = object::write(&input, &*target.isa)?;
+    let all: Vec<Vec<i64>> = sizes.iter().map(|s| s.descriptor.sizes()).collect();
+    selector(&mut input, &format!("{name}_select"), &all, &entries, &target)?;
+    let object = object::write(&input, &target.isa)?;
     let shared = shared_library(&input, &target, options)?;
     Ok(SizedArtifact { object, shared, name, sizes })
 }
@@ -238,32 +232,25 @@ pub fn compile_computations(modules: &[Module], options: &CompileOptions) -> Res
     let Some(name) = options.name.clone() else {
         return fault("program.name", "expected a name for the program of several computations".to_owned());
     };
-    let (mut parts, mut computations, mut machine) = (Vec::new(), Vec::<Artifact>::new(), None);
+    let (mut input, mut computations, mut machine) = (ObjectInput::new(), Vec::<Artifact>::new(), None);
     let mut symbols = HashSet::new();
     for module in modules {
         let entry = format!("{name}_{}", symbol_name(&module.name));
-        let options = CompileOptions { name: Some(entry), ..options.clone() };
-        let (target, input, mut artifact) = translate(module, &options, &mut |_, _| {})?;
-        let d = &artifact.descriptor;
-        let exported =
-            [d.entry.clone(), d.descriptor_symbol(), object::workspace_size_symbol(d), object::signature_symbol(d)];
-        for symbol in exported {
+        for symbol in object::exported_symbols(&entry) {
             if let Some(twice) = symbols.replace(symbol) {
                 return fault("program.distinct", format!("expected different symbols, found '{twice}' twice"));
             }
         }
-        if options.keep_texts {
-            artifact.asm = object::disassemble_object(&input, artifact.descriptor.architecture);
-        }
-        parts.push(input);
+        let options = CompileOptions { name: Some(entry), ..options.clone() };
+        let Translated { target, artifact, .. } = translate(&mut input, module, &options, &mut |_, _| {})?;
+        input.describe(artifact.descriptor.clone())?;
         computations.push(artifact);
         machine = Some(target);
     }
     let Some(target) = machine else {
         return fault("program.count", "expected one computation at least".to_owned());
     };
-    let (input, _) = ObjectInput::merge(parts)?;
-    let object = object::write(&input, &*target.isa)?;
+    let object = object::write(&input, &target.isa)?;
     let shared = shared_library(&input, &target, options)?;
     Ok(ProgramArtifact { object, shared, name, computations })
 }
@@ -272,7 +259,7 @@ pub fn compile_computations(modules: &[Module], options: &CompileOptions) -> Res
 fn shared_library(input: &ObjectInput, target: &Target, options: &CompileOptions) -> Result<Option<Vec<u8>>> {
     let Some(name) = &options.shared else { return Ok(None) };
     let query = |d: &DescriptorInfo| workspace_size(&object::workspace_size_symbol(d), d, target);
-    let queries = input.descriptors.iter().map(query).collect::<Result<Vec<_>>>()?;
+    let queries = input.descriptors().iter().map(|(_, d)| query(d)).collect::<Result<Vec<_>>>()?;
     object::write_shared(input, &queries, &*target.isa, name).map(Some)
 }
 
@@ -295,12 +282,21 @@ pub fn size_of(module: &Module, open: &[OpenDimension]) -> Result<Vec<i64>> {
         .ok_or_else(|| Error::Internal("an open dimension is none of the module's".to_owned()))
 }
 
-/// A module as machine code; the artifact's object and assembly are still empty.
+/// A module as machine code in an object that is still to be described and written.
+struct Translated {
+    target: Target,
+    /// The function that callers call.
+    entry: FuncId,
+    /// Its object is empty.
+    artifact: Artifact,
+}
+
 fn translate(
+    input: &mut ObjectInput,
     module: &Module,
     options: &CompileOptions,
     observe: &mut dyn FnMut(&str, &Module),
-) -> Result<(Target, ObjectInput, Artifact)> {
+) -> Result<Translated> {
     let mut timings = Timings::new();
     let mut clock = Instant::now();
     let mut lap = |name| {
@@ -327,15 +323,18 @@ fn translate(
     lap("memory");
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&module.name));
     let interface = Interface { symbol, module_name: module.name.clone(), leaves: leaves(&module), grid };
-    let emitted = emit(interface, &schedule, &assignment, &targets, options, &mut lap)?;
+    let before = input.functions().count();
+    let emitted = emit(input, interface, &schedule, &assignment, &targets, options, &mut lap)?;
     let target = targets.swap_remove(0);
-    let Emitted { input, clif } = emitted;
-    let descriptor = input.descriptors.first().cloned();
-    let descriptor = descriptor.ok_or_else(|| Error::Internal("an object without a descriptor".to_owned()))?;
-    let (object, shared, asm) = (Vec::new(), None, String::new());
+    let Emitted { entry, descriptor, clif } = emitted;
+    let asm = match options.keep_texts {
+        true => object::disassemble_object(input, before, descriptor.architecture),
+        false => String::new(),
+    };
+    let (object, shared) = (Vec::new(), None);
     let artifact =
         Artifact { object, shared, descriptor, module, schedule, assignment, clif, asm, passes: pass_stats, timings };
-    Ok((target, input, artifact))
+    Ok(Translated { target, entry, artifact })
 }
 
 /// Compiles a kernel alone: its inputs are the parameters of the entry, its outputs the results. What it writes in the place
@@ -354,8 +353,10 @@ pub fn compile_kernel(kernel: &Kernel, options: &CompileOptions) -> Result<(Sche
     let leaves = (schedule.parameters.iter().map(leaf).collect(), schedule.results.iter().map(leaf).collect());
     let grid = Grid::ONE;
     let interface = Interface { symbol, module_name: kernel.name.clone(), leaves, grid };
-    let emitted = emit(interface, &schedule, &assignment, &targets, options, &mut |_| {})?;
-    let object = object::write(&emitted.input, &*lowest(&targets)?.isa)?;
+    let mut input = ObjectInput::new();
+    let emitted = emit(&mut input, interface, &schedule, &assignment, &targets, options, &mut |_| {})?;
+    input.describe(emitted.descriptor)?;
+    let object = object::write(&input, &lowest(&targets)?.isa)?;
     Ok((schedule, object))
 }
 
@@ -369,9 +370,10 @@ struct Interface {
     grid: Grid,
 }
 
-/// A schedule as machine code with its descriptor, and its CLIF where texts were asked for.
+/// What there is of a schedule besides its machine code; CLIF where texts were asked for.
 struct Emitted {
-    input: ObjectInput,
+    entry: FuncId,
+    descriptor: DescriptorInfo,
     clif: String,
 }
 
@@ -381,6 +383,7 @@ fn lowest(targets: &[Target]) -> Result<&Target> {
 }
 
 fn emit(
+    input: &mut ObjectInput,
     interface: Interface,
     schedule: &Schedule,
     assignment: &Assignment,
@@ -396,7 +399,7 @@ fn emit(
     let grain = options.parallel_grain.unwrap_or(DEFAULT_GRAIN);
     let wide_work = options.wide_work.unwrap_or(WIDE_WORK);
     let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain, wide_work };
-    let code = levels::compile(&interface.symbol, schedule, assignment, targets, codegen)?;
+    let code = levels::compile(input, &interface.symbol, schedule, assignment, targets, codegen)?;
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&interface.symbol, object::architecture(&*target.isa)?);
     descriptor.module_name = interface.module_name;
@@ -428,16 +431,8 @@ fn emit(
     descriptor.aliases = schedule.donated.iter().map(alias).collect();
     descriptor.optional_services = code.services;
     descriptor.needed_services = code.needed;
-    let imports = code.custom_calls.iter().map(|c| c.symbol.clone()).collect();
     descriptor.custom_calls = code.custom_calls;
-    let input = ObjectInput { functions: code.functions, data: code.data, imports, descriptors: vec![descriptor] };
-    Ok(Emitted {
-        input,
-        clif: code.clif.join(
-            "
-",
-        ),
-    })
+    Ok(Emitted { entry: code.entry, descriptor, clif: code.clif.join("\n") })
 }
 
 /// Refuses parameters and results whose buffers are larger than a descriptor can say.

@@ -1,14 +1,15 @@
 //! What every function that calls others is made with: signatures, references, tables and copies.
 
 use super::lanes::flags;
-use crate::object::namespace;
+use crate::object::Numbered;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, SigRef, Signature, StackSlotData,
-    StackSlotKind, UserExternalName, Value, types,
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, SigRef, Signature,
+    StackSlotData, StackSlotKind, Value, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
+use cranelift_module::{DataId, FuncId};
 
 /// The signature of a function of the program's own: so many pointers and numbers, and a status where it `returns` one.
 pub(super) fn signature(parameters: usize, returns: bool) -> Signature {
@@ -21,11 +22,17 @@ pub(super) fn signature(parameters: usize, returns: bool) -> Signature {
 }
 
 /// A reference to another function of the program.
-pub(super) fn import_function(func: &mut Function, index: u32, signature: SigRef) -> FuncRef {
-    let name = UserExternalName { namespace: namespace::FUNCTION, index };
-    let name = func.declare_imported_user_function(name);
-    let name = ExternalName::user(name);
+pub(super) fn import_function(func: &mut Function, id: FuncId, signature: SigRef) -> FuncRef {
+    let name = ExternalName::user(func.declare_imported_user_function(id.external_name()));
     func.import_function(ExtFuncData { name, signature, colocated: true, patchable: false })
+}
+
+/// The address of the program's data.
+pub(super) fn data_address(b: &mut FunctionBuilder<'_>, id: DataId) -> Value {
+    let name = ExternalName::user(b.func.declare_imported_user_function(id.external_name()));
+    let symbol = GlobalValueData::Symbol { name, offset: 0.into(), colocated: true, tls: false };
+    let symbol = b.func.create_global_value(symbol);
+    b.ins().symbol_value(types::I64, symbol)
 }
 
 /// Pointers in a table on the stack.

@@ -27,11 +27,12 @@ use crate::error::Result;
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, Stage, Store};
-use crate::object::namespace;
+use crate::object::Numbered;
 use brolga_runtime::ElementType;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, Signature, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::FuncId;
 use std::collections::HashMap;
 
 /// Columns of a packed panel of the right operand, in bytes: two of the widest registers.
@@ -192,18 +193,18 @@ pub struct Surroundings<'a> {
     /// The machine.
     pub target: &'a Target,
     /// Number of the tile function for the type.
-    pub tile: u32,
+    pub tile: FuncId,
 }
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`; the context is not looked at.
 pub fn function(
-    index: u32,
+    id: FuncId,
     signature: Signature,
     c: &Contraction,
     around: &Surroundings<'_>,
-    rows: Option<&mut WideRows>,
+    rows: Option<&mut WideRows<'_>>,
 ) -> Result<Function> {
-    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature);
+    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let values = enter(&mut b);
@@ -237,7 +238,7 @@ pub fn function(
     Ok(function)
 }
 
-struct Emitter<'a, 'b> {
+struct Emitter<'a, 'b, 'o> {
     b: FunctionBuilder<'b>,
     c: &'a Contraction,
     plan: Plan,
@@ -248,7 +249,7 @@ struct Emitter<'a, 'b> {
     axes: HashMap<Axis, Value>,
     tile: FuncRef,
     /// Where the rows of packing and epilogue may go.
-    rows: Option<&'a mut WideRows>,
+    rows: Option<&'a mut WideRows<'o>>,
     faults: &'a Faults,
 }
 
@@ -260,13 +261,13 @@ struct Walk {
     along: i64,
 }
 
-impl<'b> Flow<'b> for Emitter<'_, 'b> {
+impl<'b> Flow<'b> for Emitter<'_, 'b, '_> {
     fn b(&mut self) -> &mut FunctionBuilder<'b> {
         &mut self.b
     }
 }
 
-impl Emitter<'_, '_> {
+impl Emitter<'_, '_, '_> {
     /// `min(part, extent - start)`; a constant where the parts are equal.
     fn length(&mut self, extent: i64, part: i64, start: Value) -> Value {
         let part_value = self.iconst(part);

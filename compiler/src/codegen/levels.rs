@@ -5,10 +5,12 @@
 //! **Invariant.** The levels share constants, workspace and numeric variant; each has functions of its own, whose names say
 //! the level. A processor below the lowest executes nothing of them.
 //!
-//! **Algorithm.** The schedule is compiled once for each target. Their functions go into one list, behind them the function
+//! **Algorithm.** The schedule is compiled into the object once for each target, and behind these functions stands the one
 //! that callers call, which finds out the level ([`super::x86::choice`]). A target without levels, or one that asks nothing
 //! of the processor, is called straight away.
 
+use super::clif::signature;
+use super::driver::Shared;
 use super::program::{self, Code, CodegenOptions};
 use super::target::Target;
 use super::x86::{
@@ -17,69 +19,64 @@ use super::x86::{
 };
 use crate::error::{Error, Result};
 use crate::memory::schedule::{Assignment, Schedule};
-use crate::object::{self, CompiledFunction, DataInit, DataObject};
+use crate::object::{CompiledFunction, ObjectInput, zeros};
+use brolga_runtime::abi::{CustomCallInfo, Services};
+use cranelift_module::FuncId;
 
 /// Whether a program asks the processor before it runs.
 pub fn asks(targets: &[Target]) -> bool {
     targets.len() > 1 || targets.iter().any(|t| t.is_x86() && !t.features.is_empty())
 }
 
-/// Compiles a schedule for each of the targets, the lowest first; `symbol` is the entry's.
+/// What the levels of a program give together.
+pub struct Levels {
+    /// The function that callers call.
+    pub entry: FuncId,
+    /// Bytes of workspace besides the schedule's own, for each worker.
+    pub per_worker: u64,
+    /// CLIF of each function, where it was asked for.
+    pub clif: Vec<String>,
+    /// Services that the code uses where they are offered.
+    pub services: Services,
+    /// Services that it cannot do without.
+    pub needed: Services,
+    /// Functions outside the object.
+    pub custom_calls: Vec<CustomCallInfo>,
+}
+
+/// Compiles a schedule into the object for each of the targets, the lowest first; `symbol` is the entry's.
 ///
 /// # Errors
 /// Those of [`program::compile`]; `Internal` where the levels differ in what they must share.
 pub fn compile(
+    object: &mut ObjectInput,
     symbol: &str,
     schedule: &Schedule,
     assignment: &Assignment,
     targets: &[Target],
     options: CodegenOptions,
-) -> Result<Code> {
+) -> Result<Levels> {
     let internal = |what: &str| Error::Internal(format!("program '{symbol}': {what}"));
-    let Some(lowest) = targets.first() else { return Err(internal("there is no target")) };
+    let Some((lowest, higher)) = targets.split_first() else { return Err(internal("there is no target")) };
     let asks = asks(targets);
-    let mut all = program::compile(symbol, !asks, schedule, assignment, lowest, options)?;
-    if !asks {
-        return Ok(with_constants(symbol, schedule, all));
-    }
-    let number = |n: usize| u32::try_from(n).map_err(|_| internal("there are too many functions"));
-    let mut entries = vec![(Needs::of(&lowest.features), number(all.functions.len())? - 1)];
-    for target in targets.iter().skip(1) {
-        let code = program::compile(symbol, false, schedule, assignment, target, options)?;
-        let shared = code.data == all.data
-            && code.custom_calls == all.custom_calls
-            && (code.per_worker, code.services, code.needed) == (all.per_worker, all.services, all.needed);
-        if !shared {
-            return Err(internal("its levels differ in more than their functions"));
-        }
-        let base = number(all.functions.len())?;
-        for mut function in code.functions {
-            for reloc in &mut function.relocs {
-                if let object::Target::Function(i) = &mut reloc.target {
-                    *i += base;
-                }
+    let shared = Shared::declare(symbol, schedule, object)?;
+    let Code { mut entry, per_worker, mut clif, services } =
+        program::compile(object, &shared, !asks, schedule, assignment, lowest, options)?;
+    if asks {
+        let mut entries = vec![(Needs::of(&lowest.features), entry)];
+        for target in higher {
+            let code = program::compile(object, &shared, false, schedule, assignment, target, options)?;
+            if (code.per_worker, code.services) != (per_worker, services) {
+                return Err(internal("its levels differ in more than their functions"));
             }
-            all.functions.push(function);
+            clif.extend(code.clif);
+            entries.push((Needs::of(&target.features), code.entry));
         }
-        all.clif.extend(code.clif);
-        entries.push((Needs::of(&target.features), number(all.functions.len())? - 1));
+        let state = object.datum(&format!("{symbol}.level"), true, zeros(4, 4))?;
+        entry = object.function(symbol, true, &signature(4, true))?;
+        let Assembled { code, relocs } = choice::function(&entries, state)?;
+        object.define(entry, CompiledFunction { alignment: 16, code, relocs })?;
     }
-    let mut all = with_constants(symbol, schedule, all);
-    let state = number(all.data.len())?;
-    let symbol_of_state = format!("{symbol}.level");
-    let init = DataInit::Zeros(4);
-    all.data.push(DataObject { symbol: symbol_of_state, alignment: 4, writable: true, init, relocs: Vec::new() });
-    let Assembled { code, relocs } = choice::function(&entries, state)?;
-    all.functions.push(CompiledFunction { symbol: symbol.to_owned(), exported: true, alignment: 16, code, relocs });
-    Ok(all)
-}
-
-/// Puts the schedule's constants before the rest of the data, where the functions know them.
-fn with_constants(symbol: &str, schedule: &Schedule, mut code: Code) -> Code {
-    let constants = schedule.constants.iter();
-    let constants = constants.map(|(c, array)| {
-        DataObject::constant(format!("{symbol}.constant.{}", c.as_u32()), 64, array.bytes().to_vec())
-    });
-    code.data.splice(0..0, constants);
-    code
+    let Shared { calls, .. } = shared;
+    Ok(Levels { entry, per_worker, clif, services, needed: calls.services, custom_calls: calls.functions })
 }

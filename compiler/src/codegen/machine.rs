@@ -6,6 +6,7 @@ use crate::object::CompiledFunction;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
+use cranelift_module::FuncId;
 
 /// A function before it is machine code, or as such.
 pub(super) enum Source {
@@ -21,13 +22,20 @@ impl Source {
     }
 }
 
+/// A function that was declared.
+pub(super) struct Declared {
+    pub(super) id: FuncId,
+    pub(super) symbol: String,
+    pub(super) source: Source,
+}
+
 /// Constants of 256-bit code are read a register at a time.
 const WIDE_ALIGNMENT: u64 = 32;
 
 /// Compiles a function in a context, which keeps its memory for the next. A panic of the code generator is an error of ours.
 pub(super) fn machine_code(
-    symbol: String,
-    exported: bool,
+    id: FuncId,
+    symbol: &str,
     function: Function,
     target: &Target,
     context: &mut Context,
@@ -51,7 +59,8 @@ pub(super) fn machine_code(
     }
     let compiled =
         context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
-    CompiledFunction::from_compiled(symbol, exported, &context.func, compiled)
+    let named = |e: Error| Error::Internal(format!("function '{symbol}': {}", e.message()));
+    CompiledFunction::from_compiled(id, &context.func, compiled).map_err(named)
 }
 
 /// Whether a function has values of vector type.
@@ -61,24 +70,17 @@ fn has_vectors(function: &Function) -> bool {
 
 /// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.
 pub(super) fn compile_all(
-    functions: Vec<(String, Source)>,
+    functions: Vec<Declared>,
     target: &Target,
     threads: usize,
-    exported: Option<usize>,
-) -> Result<Vec<CompiledFunction>> {
-    let one = |context: &mut Context, (i, (name, source)): (usize, (String, Source))| -> Result<CompiledFunction> {
-        let function = match source {
-            Source::Clif(function) => *function,
-            Source::Machine(code) => {
-                let alignment = WIDE_ALIGNMENT;
-                return Ok(CompiledFunction { symbol: name, exported: false, alignment, code, relocs: Vec::new() });
-            }
-        };
-        machine_code(name, exported == Some(i), function, target, context)
+) -> Result<Vec<(FuncId, CompiledFunction)>> {
+    let one = |context: &mut Context, Declared { id, symbol, source }: Declared| match source {
+        Source::Clif(function) => Ok((id, machine_code(id, &symbol, *function, target, context)?)),
+        Source::Machine(code) => Ok((id, CompiledFunction { alignment: WIDE_ALIGNMENT, code, relocs: Vec::new() })),
     };
     if threads <= 1 || functions.len() < 4 {
         let mut context = Context::new();
-        return functions.into_iter().enumerate().map(|job| one(&mut context, job)).collect();
+        return functions.into_iter().map(|job| one(&mut context, job)).collect();
     }
     let jobs = std::sync::Mutex::new(functions.into_iter().enumerate().collect::<Vec<_>>());
     let done = std::sync::Mutex::new(Vec::new());
@@ -86,8 +88,7 @@ pub(super) fn compile_all(
         for _ in 0..threads {
             scope.spawn(|| {
                 let mut context = Context::new();
-                while let Some(job) = jobs.lock().ok().and_then(|mut j| j.pop()) {
-                    let i = job.0;
+                while let Some((i, job)) = jobs.lock().ok().and_then(|mut j| j.pop()) {
                     let result = one(&mut context, job);
                     if let Ok(mut d) = done.lock() {
                         d.push((i, result));

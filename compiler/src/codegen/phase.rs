@@ -10,21 +10,21 @@ use super::sort;
 use super::target::Target;
 use crate::error::{Error, Result};
 use crate::kernel::ir::{Kernel, Phase};
-use crate::object::namespace;
+use crate::object::Numbered;
 use cranelift_codegen::ir::{Function, InstBuilder, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::FuncId;
 use std::collections::HashMap;
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
 pub(super) fn phase_function(
-    index: u32,
+    id: FuncId,
     kernel: &Kernel,
     phase: &Phase,
     target: &Target,
-    wide: Option<&mut WideRows>,
+    wide: Option<&mut WideRows<'_>>,
 ) -> Result<Function> {
-    let mut function =
-        Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature(5, false));
+    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature(5, false));
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let values = enter(&mut b);
@@ -45,7 +45,7 @@ pub(super) fn emit_phase(
     bases: &[Value],
     (begin, end): (Value, Value),
     scratch: Value,
-    wide: Option<&mut WideRows>,
+    wide: Option<&mut WideRows<'_>>,
 ) -> Result<()> {
     let faults = Faults::default();
     let mut lanes = Lanes { b, target, faults: &faults };

@@ -2,8 +2,8 @@
 
 use super::clif::signature;
 use super::contraction::{self, Plan, Surroundings};
-use super::driver::{Around, Calls, Driver, Parts, PhaseCode, Tasks, copies_much, task_function};
-use super::machine::{Source, compile_all};
+use super::driver::{Around, Driver, Parts, PhaseCode, Shared, Tasks, copies_much, task_function, task_signature};
+use super::machine::{Declared, Source, compile_all};
 use super::nest::{WideRows, scratch_bytes};
 use super::phase::phase_function;
 use super::target::Target;
@@ -16,29 +16,24 @@ use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::{Kernel, Phase};
 use crate::memory::schedule::{Assignment, KernelId, Schedule};
-use crate::object::{CompiledFunction, DataObject, namespace};
+use crate::object::{Numbered, ObjectInput};
 use crate::schedule::cost::elements_of_nest;
 use brolga_runtime::ElementType;
-use brolga_runtime::abi::{CustomCallInfo, Services};
-use cranelift_codegen::ir::{Function, UserFuncName};
+use brolga_runtime::abi::Services;
+use cranelift_codegen::ir::{Function, Signature, UserFuncName};
+use cranelift_module::FuncId;
 use std::collections::HashMap;
 
-/// Machine code and data of a program.
+/// What a compilation gives besides the functions and data in the object.
 pub struct Code {
-    /// The functions; the last is the driver.
-    pub functions: Vec<CompiledFunction>,
-    /// What the functions number behind the schedule's constants: attributes of calls, tables of copies.
-    pub data: Vec<DataObject>,
+    /// The driver.
+    pub entry: FuncId,
     /// Bytes of workspace besides the schedule's own, for each worker.
     pub per_worker: u64,
     /// CLIF of each function, where it was asked for.
     pub clif: Vec<String>,
     /// Services that the code uses where they are offered.
     pub services: Services,
-    /// Services that it cannot do without.
-    pub needed: Services,
-    /// Functions outside the object, in the order of [`namespace::IMPORT`].
-    pub custom_calls: Vec<CustomCallInfo>,
 }
 
 /// Rows of less work, in elements times nodes of the body, stay in 128-bit registers: a call and the frame it is handed
@@ -63,21 +58,23 @@ const INLINE_ELEMENTS: i64 = 16;
 /// So many at most.
 const MAX_INLINED: usize = 64;
 
-/// Compiles a schedule without its constants, which may be large and are the same for every target; `symbol` is the program's
-/// name, and the entry's where it is `exported`. Where it is not, the names of the functions say the target's level.
+/// Compiles a schedule into an object that has what its targets share. Where the entry is `exported` it has the program's
+/// name; where it is not, the names of the functions say the target's level.
 ///
 /// # Errors
 /// [`Error::Internal`] where Cranelift refuses what it is given.
 pub fn compile(
-    symbol: &str,
+    object: &mut ObjectInput,
+    shared: &Shared,
     exported: bool,
     schedule: &Schedule,
     assignment: &Assignment,
     target: &Target,
     options: CodegenOptions,
 ) -> Result<Code> {
-    let entry = if exported { symbol.to_owned() } else { format!("{symbol}.{}", target.level) };
-    let mut functions = Functions::new(entry, target, options);
+    let symbol = &shared.symbol;
+    let entry = if exported { symbol.clone() } else { format!("{symbol}.{}", target.level) };
+    let mut functions = Functions::new(object, entry, target, options);
     functions.tiles(schedule)?;
     let copier = functions.copier(assignment)?;
     for (k, kernel) in schedule.kernels.iter() {
@@ -85,40 +82,32 @@ pub fn compile(
             functions.phase((k, kernel), (p, phase))?;
         }
     }
-    let task = functions.task();
-    let calls = Calls::of(schedule);
-    let first_table = (schedule.constants.len() + calls.words.len()) as u32;
-    let mut parts = Parts::new(functions.next(), first_table);
+    let task = functions.task()?;
+    let mut parts = Parts::new(functions.object, functions.entry.clone());
     let donated = schedule.donated.iter().map(|&(parameter, result, _)| (parameter, result)).collect();
     let phases = &functions.phases;
-    let around = Around { schedule, assignment, phases, target, calls: &calls, task, copier, donated: &donated };
+    let around = Around { schedule, assignment, phases, target, shared, task, copier, donated: &donated };
     let driver = Driver::entry(around, &mut parts)?;
-    let Parts { functions: sections, tables, .. } = parts;
-    functions.driver(driver, sections);
-    let mut data: Vec<DataObject> = Vec::new();
-    for (i, words) in calls.words.iter().enumerate() {
-        let bytes = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        data.push(DataObject::constant(format!("{symbol}.call.{i}"), 8, bytes));
-    }
-    let tables = tables.into_iter().enumerate();
-    data.extend(tables.map(|(i, bytes)| DataObject::constant(format!("{symbol}.copies.{i}"), 8, bytes)));
+    let sections = parts.functions;
+    let entry = functions.driver(driver, sections, exported)?;
     let services = if task.is_some() { Services::PARALLEL_FOR } else { Services::NONE };
     let clif = if options.keep_clif { functions.texts() } else { Vec::new() };
-    let Functions { list, per_worker, .. } = functions;
-    let last = list.len() - 1;
-    let functions = compile_all(list, target, options.threads, exported.then_some(last))?;
-    let (needed, custom_calls) = (calls.services, calls.functions);
-    Ok(Code { functions, data, per_worker, clif, services, needed, custom_calls })
+    let Functions { object, list, per_worker, .. } = functions;
+    for (id, function) in compile_all(list, target, options.threads)? {
+        object.define(id, function)?;
+    }
+    Ok(Code { entry, per_worker, clif, services })
 }
 
 /// The functions of a program while they are collected.
 struct Functions<'a> {
+    object: &'a mut ObjectInput,
     entry: String,
     target: &'a Target,
     options: CodegenOptions,
-    list: Vec<(String, Source)>,
-    /// The tile of each type, by number.
-    tiles: HashMap<ElementType, u32>,
+    list: Vec<Declared>,
+    /// The tile of each type.
+    tiles: HashMap<ElementType, FuncId>,
     phases: HashMap<(KernelId, usize), PhaseCode>,
     per_worker: u64,
     inlined: usize,
@@ -127,22 +116,20 @@ struct Functions<'a> {
 }
 
 impl<'a> Functions<'a> {
-    fn new(entry: String, target: &'a Target, options: CodegenOptions) -> Functions<'a> {
+    fn new(object: &'a mut ObjectInput, entry: String, target: &'a Target, options: CodegenOptions) -> Functions<'a> {
         let (tiles, phases) = (HashMap::new(), HashMap::new());
         let list = Vec::new();
-        Functions { entry, target, options, list, tiles, phases, per_worker: 0, inlined: 0, split: false }
+        Functions { object, entry, target, options, list, tiles, phases, per_worker: 0, inlined: 0, split: false }
     }
 
-    /// The number of the next function.
-    fn next(&self) -> u32 {
-        self.list.len() as u32
+    /// Declares a function whose name follows the entry's.
+    fn declare(&mut self, name: &str, signature: &Signature) -> Result<FuncId> {
+        self.object.function(&format!("{}.{name}", self.entry), false, signature)
     }
 
-    /// Adds a function whose name follows the entry's; its number.
-    fn push(&mut self, name: &str, source: Source) -> u32 {
-        let index = self.next();
-        self.list.push((format!("{}.{name}", self.entry), source));
-        index
+    /// What a function is made from that was declared.
+    fn push(&mut self, id: FuncId, source: Source) {
+        self.list.push(Declared { id, symbol: self.object.function_name(id), source });
     }
 
     /// The tiles that contractions call, one for each type.
@@ -158,24 +145,26 @@ impl<'a> Functions<'a> {
         }
         for (ty, extents) in extents {
             let form = Form { widest: self.target.has_avx512(), double: ty == ElementType::F64 };
-            let tile = if self.target.has_avx2() && self.target.variant == Variant::Fma {
+            let id = self.declare(&format!("tile.{ty}"), &tile::signature())?;
+            let source = if self.target.has_avx2() && self.target.variant == Variant::Fma {
                 Source::Machine(x86::tile::function(form, &extents)?.code)
             } else {
-                Source::clif(tile::function(self.next(), ty, self.target))
+                Source::clif(tile::function(id, ty, self.target))
             };
-            let index = self.push(&format!("tile.{ty}"), tile);
-            self.tiles.insert(ty, index);
+            self.push(id, source);
+            self.tiles.insert(ty, id);
         }
         Ok(())
     }
 
     /// The function that copies large arrays, where there are some and the machine has a better way than a loop.
-    fn copier(&mut self, assignment: &Assignment) -> Result<Option<u32>> {
+    fn copier(&mut self, assignment: &Assignment) -> Result<Option<FuncId>> {
         if !self.target.is_x86() || !copies_much(assignment) {
             return Ok(None);
         }
-        let source = Source::Machine(x86::copy::function()?.code);
-        Ok(Some(self.push("copy", source)))
+        let id = self.declare("copy", &signature(3, false))?;
+        self.push(id, Source::Machine(x86::copy::function()?.code));
+        Ok(Some(id))
     }
 
     /// A phase of a kernel: part of the driver, or a function.
@@ -215,57 +204,61 @@ impl<'a> Functions<'a> {
         Ok(())
     }
 
-    /// The function of a phase and, behind it, the 256-bit rows that it calls; the number of the first.
-    fn outlined(&mut self, name: &str, kernel: &Kernel, phase: &Phase) -> Result<u32> {
-        let (index, target) = (self.next(), self.target);
-        let mut rows = self.wide_rows(index);
+    /// The function of a phase and, behind it, the 256-bit rows that it calls.
+    fn outlined(&mut self, name: &str, kernel: &Kernel, phase: &Phase) -> Result<FuncId> {
+        let (id, target) = (self.declare(name, &signature(5, false))?, self.target);
+        let least_work = i64::try_from(self.options.wide_work).unwrap_or(i64::MAX);
+        let phase_name = self.object.function_name(id);
+        let mut rows = WideRows {
+            object: self.object,
+            phase: phase_name,
+            functions: Vec::new(),
+            fma: target.variant == Variant::Fma,
+            least_work,
+        };
+        let wide = target.has_avx2().then_some(&mut rows);
         let function = match phase {
             Phase::Contraction(c) => {
                 let missing = || Error::Internal(format!("there is no tile for {}", c.ty));
                 let tile = self.tiles.get(&c.ty).copied().ok_or_else(missing)?;
                 let around = Surroundings { kernel, target, tile };
-                contraction::function(index, signature(5, false), c, &around, rows.as_mut())?
+                contraction::function(id, signature(5, false), c, &around, wide)?
             }
-            _ => phase_function(index, kernel, phase, target, rows.as_mut())?,
+            _ => phase_function(id, kernel, phase, target, wide)?,
         };
-        self.push(name, Source::clif(function));
-        for (i, row) in rows.into_iter().flat_map(|w| w.functions).enumerate() {
-            self.push(&format!("{name}.row{i}"), Source::Machine(row.code));
+        let rows = rows.functions;
+        self.push(id, Source::clif(function));
+        for (id, row) in rows {
+            self.push(id, Source::Machine(row.code));
         }
-        Ok(index)
-    }
-
-    /// Where the rows of the function of that number may go.
-    fn wide_rows(&self, function: u32) -> Option<WideRows> {
-        self.target.has_avx2().then(|| WideRows {
-            first: function + 1,
-            functions: Vec::new(),
-            fma: self.target.variant == Variant::Fma,
-            least_work: i64::try_from(self.options.wide_work).unwrap_or(i64::MAX),
-        })
+        Ok(id)
     }
 
     /// The task function, where some phase is cut into tasks.
-    fn task(&mut self) -> Option<u32> {
-        self.split.then(|| {
-            let task = task_function(self.next(), self.per_worker, self.target);
-            self.push("task", Source::clif(task))
-        })
+    fn task(&mut self) -> Result<Option<FuncId>> {
+        if !self.split {
+            return Ok(None);
+        }
+        let id = self.declare("task", &task_signature())?;
+        self.push(id, Source::clif(task_function(id, self.per_worker, self.target)));
+        Ok(Some(id))
     }
 
     /// The parts of the driver, and the driver itself, which alone has the entry's name.
-    fn driver(&mut self, mut driver: Function, parts: Vec<(String, Function)>) {
-        for (name, part) in parts {
-            self.push(&name, Source::clif(part));
+    fn driver(&mut self, mut driver: Function, parts: Vec<(FuncId, Function)>, exported: bool) -> Result<FuncId> {
+        for (id, part) in parts {
+            self.push(id, Source::clif(part));
         }
-        driver.name = UserFuncName::user(namespace::FUNCTION, self.next());
-        self.list.push((self.entry.clone(), Source::clif(driver)));
+        let id = self.object.function(&self.entry, exported, &driver.signature)?;
+        driver.name = UserFuncName::User(id.external_name());
+        self.push(id, Source::clif(driver));
+        Ok(id)
     }
 
     /// CLIF of the functions that have it.
     fn texts(&self) -> Vec<String> {
-        let text = |(name, source): &(String, Source)| match source {
-            Source::Clif(f) => Some(format!("; {name}\n{}", f.display())),
+        let text = |Declared { symbol, source, .. }: &Declared| match source {
+            Source::Clif(f) => Some(format!("; {symbol}\n{}", f.display())),
             Source::Machine(_) => None,
         };
         self.list.iter().filter_map(text).collect()

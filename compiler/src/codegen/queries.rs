@@ -4,12 +4,13 @@ use super::flow::enter;
 use super::machine::machine_code;
 use super::target::Target;
 use crate::error::{Error, Result};
-use crate::object::{CompiledFunction, namespace};
+use crate::object::CompiledFunction;
 use brolga_runtime::abi::DescriptorInfo;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, UserFuncName, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::FuncId;
 
 /// `fn(workers: u32) -> u64`: the bytes of workspace that the program needs for so many workers, as
 /// [`DescriptorInfo::workspace_size`] computes them.
@@ -25,7 +26,7 @@ pub fn workspace_size(symbol: &str, descriptor: &DescriptorInfo, target: &Target
     let mut own = Signature::new(CallConv::SystemV);
     own.params = vec![AbiParam::new(types::I32)];
     own.returns = vec![AbiParam::new(types::I64)];
-    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, 0), own);
+    let mut function = Function::with_name_signature(UserFuncName::default(), own);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let [workers] = enter(&mut b)[..] else {
@@ -37,5 +38,6 @@ pub fn workspace_size(symbol: &str, descriptor: &DescriptorInfo, target: &Target
     b.ins().return_(&[size]);
     b.seal_all_blocks();
     b.finalize(target.isa.frontend_config());
-    machine_code(symbol.to_owned(), true, function, target, &mut Context::new())
+    // It refers to nothing, itself included.
+    machine_code(FuncId::from_u32(0), symbol, function, target, &mut Context::new())
 }

@@ -1,44 +1,44 @@
 //! The function that chooses among the sizes of one program: `NAME_select`.
 
-use super::clif::{import_function, signature};
+use super::clif::{data_address, import_function, signature};
 use super::flow::enter;
 use super::lanes::flags;
 use super::machine::machine_code;
 use super::target::Target;
 use crate::error::Result;
-use crate::object::{CompiledFunction, namespace};
+use crate::object::{Numbered, ObjectInput};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{
-    AbiParam, ExternalName, Function, GlobalValueData, InstBuilder, Signature, UserExternalName, UserFuncName, types,
-};
+use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, UserFuncName, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::{DataId, FuncId};
 
 /// `fn(sizes: *const i64, descriptor: *mut *const u8) -> entry`: the entry compiled for the `sizes`, null where there is
-/// none; where `descriptor` is not null, it gets the entry's. `entries` are the numbers of the functions for each of
-/// `sizes`, in the order of the descriptors; the selector's own number is `index`.
+/// none; where `descriptor` is not null, it gets the entry's. `entries` are the functions for each of `sizes` and their
+/// descriptors. The selector is added to the object.
 ///
 /// # Errors
 /// [`crate::Error::Internal`] where Cranelift refuses the function.
 pub fn selector(
+    object: &mut ObjectInput,
     symbol: &str,
-    index: u32,
     sizes: &[Vec<i64>],
-    entries: &[u32],
+    entries: &[(FuncId, DataId)],
     target: &Target,
-) -> Result<CompiledFunction> {
+) -> Result<()> {
     let mut own = Signature::new(CallConv::SystemV);
     own.params = vec![AbiParam::new(types::I64); 2];
     own.returns = vec![AbiParam::new(types::I64)];
-    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), own);
+    let id = object.function(symbol, true, &own)?;
+    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), own);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let values = enter(&mut b);
     let (given, out) = (values[0], values[1]);
     let count = sizes.iter().map(Vec::len).max().unwrap_or(0);
     let given: Vec<_> = (0..count).map(|i| b.ins().load(types::I64, flags(), given, 8 * i as i32)).collect();
-    for (k, (sizes, &entry)) in sizes.iter().zip(entries).enumerate() {
+    for (sizes, &(entry, descriptor)) in sizes.iter().zip(entries) {
         let (found, tell, done, next) = (b.create_block(), b.create_block(), b.create_block(), b.create_block());
         for (&have, &want) in given.iter().zip(sizes) {
             let matched = b.create_block();
@@ -51,15 +51,7 @@ pub fn selector(
         b.switch_to_block(found);
         b.ins().brif(out, tell, &[], done, &[]);
         b.switch_to_block(tell);
-        let name = UserExternalName { namespace: namespace::DESCRIPTOR, index: k as u32 };
-        let name = b.func.declare_imported_user_function(name);
-        let descriptor = b.func.create_global_value(GlobalValueData::Symbol {
-            name: ExternalName::user(name),
-            offset: 0.into(),
-            colocated: true,
-            tls: false,
-        });
-        let descriptor = b.ins().symbol_value(types::I64, descriptor);
+        let descriptor = data_address(&mut b, descriptor);
         b.ins().store(flags(), descriptor, out, 0);
         b.ins().jump(done, &[]);
         b.switch_to_block(done);
@@ -73,5 +65,6 @@ pub fn selector(
     b.ins().return_(&[none]);
     b.seal_all_blocks();
     b.finalize(target.isa.frontend_config());
-    machine_code(symbol.to_owned(), true, function, target, &mut Context::new())
+    let code = machine_code(id, symbol, function, target, &mut Context::new())?;
+    object.define(id, code)
 }

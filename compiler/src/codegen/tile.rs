@@ -15,13 +15,14 @@ use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::target::Target;
 use crate::kernel::body::Variant;
-use crate::object::namespace;
+use crate::object::Numbered;
 use brolga_runtime::ElementType;
 use cranelift_codegen::ir::{
     AbiParam, Function, InstBuilder, MemFlagsData, Signature, Type, UserFuncName, Value, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
+use cranelift_module::FuncId;
 
 /// Rows of the register tiles, largest first.
 const ROWS: [i64; 4] = [6, 4, 2, 1];
@@ -52,8 +53,8 @@ struct Tile<'t> {
 }
 
 /// The tile function of an element type.
-pub fn function(index: u32, ty: ElementType, target: &Target) -> Function {
-    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature());
+pub fn function(id: FuncId, ty: ElementType, target: &Target) -> Function {
+    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature());
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let p = enter(&mut b);

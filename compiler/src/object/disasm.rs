@@ -3,27 +3,23 @@
 //! x86-64 only; other machines get their instruction words in hexadecimal. Constants that Cranelift puts behind a
 //! function's last instruction are printed as if they were code.
 
-use super::{CodeReloc, ObjectInput, Target};
+use super::{ObjectInput, Referent};
 use brolga_runtime::abi::Architecture;
+use cranelift_module::{Linkage, ModuleReloc};
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 use std::fmt::Write;
 
-/// The assembly of every function, in order.
-pub fn disassemble_object(input: &ObjectInput, architecture: Architecture) -> String {
-    let name = |target: Target| -> String {
-        let name = match target {
-            Target::Function(i) => input.functions.get(i as usize).map(|f| f.symbol.clone()),
-            Target::Data(i) => input.data.get(i as usize).map(|d| d.symbol.clone()),
-            Target::Import(i) => input.imports.get(i as usize).cloned(),
-            Target::Descriptor(i) => input.descriptors.get(i as usize).map(|d| d.descriptor_symbol()),
-            Target::Here(offset) => Some(format!(".+{offset:#x}")),
-        };
-        name.unwrap_or_else(|| format!("{target:?}"))
+/// The assembly of the functions from number `first` on, in order.
+pub fn disassemble_object(input: &ObjectInput, first: usize, architecture: Architecture) -> String {
+    let name = |reloc: &ModuleReloc| match Referent::of(&reloc.name) {
+        Some(referent) => input.name_of(referent),
+        None => reloc.name.to_string(),
     };
     let mut out = String::new();
-    for function in &input.functions {
-        let scope = if function.exported { "" } else { "    # local" };
-        let _ = writeln!(out, "{}:{scope}", function.symbol);
+    for (id, declaration) in input.functions().skip(first) {
+        let Some(function) = input.code(id) else { continue };
+        let scope = if declaration.linkage == Linkage::Export { "" } else { "    # local" };
+        let _ = writeln!(out, "{}:{scope}", declaration.linkage_name(id));
         out.push_str(&disassemble(architecture, &function.code, &function.relocs, &name));
         out.push('\n');
     }
@@ -34,8 +30,8 @@ pub fn disassemble_object(input: &ObjectInput, architecture: Architecture) -> St
 pub fn disassemble(
     architecture: Architecture,
     code: &[u8],
-    relocs: &[CodeReloc],
-    name: &dyn Fn(Target) -> String,
+    relocs: &[ModuleReloc],
+    name: &dyn Fn(&ModuleReloc) -> String,
 ) -> String {
     let mut out = String::new();
     let mut line = |start: usize, bytes: &[u8], text: &str| {
@@ -46,7 +42,7 @@ pub fn disassemble(
         let _ = write!(out, "{start:6x}:  {hex:<22} {text}");
         let end = start + bytes.len();
         for reloc in relocs.iter().filter(|r| (start..end).contains(&(r.offset as usize))) {
-            let _ = write!(out, "    # {:?} {}", reloc.kind, name(reloc.target));
+            let _ = write!(out, "    # {:?} {}", reloc.kind, name(reloc));
             if reloc.addend != 0 {
                 let _ = write!(out, "{:+}", reloc.addend);
             }
@@ -79,11 +75,13 @@ pub fn disassemble(
 mod tests {
     use super::*;
     use cranelift_codegen::binemit::Reloc;
+    use cranelift_module::ModuleRelocTarget;
 
     #[test]
     fn prints_instructions_with_their_targets() {
         let code = [0xf3, 0x0f, 0x58, 0xc1, 0xe8, 0, 0, 0, 0, 0xc3];
-        let relocs = [CodeReloc { offset: 5, kind: Reloc::X86CallPLTRel4, target: Target::Import(0), addend: -4 }];
+        let relocs =
+            [ModuleReloc { offset: 5, kind: Reloc::X86CallPLTRel4, name: ModuleRelocTarget::user(0, 0), addend: -4 }];
         let text = disassemble(Architecture::X86_64, &code, &relocs, &|_| "callee".into());
         assert!(text.contains("addss xmm0,xmm1"), "{text}");
         assert!(text.contains("# X86CallPLTRel4 callee-4"), "{text}");

@@ -1,227 +1,264 @@
-//! What codegen hands over: machine code, data and what they refer to.
+//! What codegen hands over: functions and data by the numbers of a module, and what they refer to.
 
-use crate::{Error, Result};
+use crate::error::{Error, Result, Site};
 use brolga_runtime::abi::DescriptorInfo;
-use cranelift_codegen::binemit::Reloc;
-use cranelift_codegen::ir::{ExternalName, Function};
-use cranelift_codegen::{CompiledCode, FinalizedMachReloc, FinalizedRelocTarget};
+use cranelift_codegen::CompiledCode;
+use cranelift_codegen::ir::{Function, Signature, UserExternalName};
+use cranelift_codegen::isa::CallConv;
+use cranelift_entity::SecondaryMap;
+use cranelift_module::{
+    DataDeclaration, DataDescription, DataId, FuncId, FuncOrDataId, FunctionDeclaration, Linkage, ModuleDeclarations,
+    ModuleError, ModuleReloc, ModuleRelocTarget,
+};
 
-/// The namespaces of `UserExternalName` that codegen uses.
-pub mod namespace {
-    /// The index is that of a function in [`ObjectInput::functions`](super::ObjectInput::functions).
-    pub const FUNCTION: u32 = 0;
-    /// The index is that of a data object in [`ObjectInput::data`](super::ObjectInput::data).
-    pub const DATA: u32 = 1;
-    /// The index is that of a symbol in [`ObjectInput::imports`](super::ObjectInput::imports).
-    pub const IMPORT: u32 = 2;
-    /// The index is that of a descriptor in [`ObjectInput::descriptors`](super::ObjectInput::descriptors).
-    pub const DESCRIPTOR: u32 = 3;
-}
-
-/// Everything that goes into one object file.
-#[derive(Clone, Debug)]
+/// Everything that goes into one object file, while it is collected and afterwards. Functions and data are declared, which
+/// numbers them, and defined; references name the numbers. Programs that share an object (its sizes, its computations, its
+/// levels) declare into the same input, so nothing is ever numbered anew.
+#[derive(Default)]
 pub struct ObjectInput {
-    /// The functions. Those exported are the descriptors' entries in their order and, of a program for several sizes, the
-    /// selector behind them.
-    pub functions: Vec<CompiledFunction>,
-    /// Constants and other data.
-    pub data: Vec<DataObject>,
-    /// Undefined symbols: the functions of custom calls.
-    pub imports: Vec<String>,
-    /// What the program says of itself, once for each computation, or size that it was compiled for. Hashes are computed
-    /// here.
-    pub descriptors: Vec<DescriptorInfo>,
+    declarations: ModuleDeclarations,
+    functions: SecondaryMap<FuncId, Option<CompiledFunction>>,
+    data: SecondaryMap<DataId, Option<DataDescription>>,
+    descriptors: Vec<(DataId, DescriptorInfo)>,
 }
 
 impl ObjectInput {
-    /// Puts the parts of one program, its sizes or its computations, into one object. Their symbols must differ. The second
-    /// value has the number of each part's entry function.
+    /// An object without anything in it.
+    pub fn new() -> ObjectInput {
+        ObjectInput::default()
+    }
+
+    /// Declares a function that is to be defined here. Those exported are the descriptors' entries in their order and, of a
+    /// program for several sizes, the selector behind them.
     ///
     /// # Errors
-    /// Where a part refers to an import that it does not have, and where symbols are too many.
-    pub fn merge(parts: Vec<ObjectInput>) -> Result<(ObjectInput, Vec<u32>)> {
-        let mut all =
-            ObjectInput { functions: Vec::new(), data: Vec::new(), imports: Vec::new(), descriptors: Vec::new() };
-        let mut entries = Vec::new();
-        for part in parts {
-            let base = |n: usize| u32::try_from(n).map_err(|_| Error::Internal("too many symbols".into()));
-            let (functions, data, descriptors) =
-                (base(all.functions.len())?, base(all.data.len())?, base(all.descriptors.len())?);
-            // The same function outside the object is one symbol for all sizes.
-            let mut imports = Vec::with_capacity(part.imports.len());
-            for symbol in part.imports {
-                let known = all.imports.iter().position(|s| *s == symbol);
-                imports.push(base(known.unwrap_or(all.imports.len()))?);
-                if known.is_none() {
-                    all.imports.push(symbol);
-                }
-            }
-            let moved = |target: Target| -> Result<Target> {
-                Ok(match target {
-                    Target::Function(i) => Target::Function(functions + i),
-                    Target::Data(i) => Target::Data(data + i),
-                    Target::Descriptor(i) => Target::Descriptor(descriptors + i),
-                    Target::Here(offset) => Target::Here(offset),
-                    Target::Import(i) => {
-                        let import = imports.get(i as usize).copied();
-                        Target::Import(import.ok_or_else(|| Error::Internal(format!("there is no import {i}")))?)
-                    }
-                })
-            };
-            for mut function in part.functions {
-                for reloc in &mut function.relocs {
-                    reloc.target = moved(reloc.target)?;
-                }
-                if function.exported {
-                    entries.push(base(all.functions.len())?);
-                }
-                all.functions.push(function);
-            }
-            for mut object in part.data {
-                for reloc in &mut object.relocs {
-                    reloc.target = moved(reloc.target)?;
-                }
-                all.data.push(object);
-            }
-            all.descriptors.extend(part.descriptors);
+    /// [`Error::Unsupported`] where a custom call has the name, [`Error::Internal`] where the name is taken or impossible.
+    pub fn function(&mut self, symbol: &str, exported: bool, signature: &Signature) -> Result<FuncId> {
+        self.free(symbol)?;
+        let linkage = if exported { Linkage::Export } else { Linkage::Local };
+        let (id, _) = self.declarations.declare_function(symbol, linkage, signature).map_err(refused)?;
+        Ok(id)
+    }
+
+    /// Declares a function outside the object, a custom call's: the same symbol is the same function.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where something of the object's own has the name.
+    pub fn import(&mut self, symbol: &str) -> Result<FuncId> {
+        match self.declarations.get_name(symbol) {
+            Some(FuncOrDataId::Func(id)) if self.is_import(id) => return Ok(id),
+            Some(_) => return Err(taken_by_a_call(symbol)),
+            None => possible(symbol)?,
         }
-        Ok((all, entries))
+        // What it is called with is said where it is called.
+        let any = Signature::new(CallConv::SystemV);
+        let (id, _) = self.declarations.declare_function(symbol, Linkage::Import, &any).map_err(refused)?;
+        Ok(id)
+    }
+
+    /// Declares and defines data of this object alone. Data of the same name and contents are the same.
+    ///
+    /// # Errors
+    /// As [`ObjectInput::function`], and [`Error::Internal`] where data of the same name differ.
+    pub fn datum(&mut self, symbol: &str, writable: bool, contents: DataDescription) -> Result<DataId> {
+        if let Some(FuncOrDataId::Data(id)) = self.declarations.get_name(symbol) {
+            let same = self.data[id].as_ref().is_some_and(|known| known.init == contents.init);
+            return if same { Ok(id) } else { internal(format!("there are two different data '{symbol}'")) };
+        }
+        self.free(symbol)?;
+        let (id, _) = self.declarations.declare_data(symbol, Linkage::Local, writable, false).map_err(refused)?;
+        self.data[id] = Some(contents);
+        Ok(id)
+    }
+
+    /// Adds what the program, or one of its sizes or computations, says of itself. The hash is computed when the object is
+    /// written.
+    ///
+    /// # Errors
+    /// As [`ObjectInput::function`].
+    pub fn describe(&mut self, descriptor: DescriptorInfo) -> Result<DataId> {
+        let symbol = descriptor.descriptor_symbol();
+        self.free(&symbol)?;
+        let (id, _) = self.declarations.declare_data(&symbol, Linkage::Export, false, false).map_err(refused)?;
+        self.descriptors.push((id, descriptor));
+        Ok(id)
+    }
+
+    /// The code of a function that was declared.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where it is defined already.
+    pub fn define(&mut self, id: FuncId, function: CompiledFunction) -> Result<()> {
+        match self.functions[id].replace(function) {
+            None => Ok(()),
+            Some(_) => internal(format!("'{}' is defined twice", self.function_name(id))),
+        }
+    }
+
+    /// The functions, those outside the object too, in the order of their numbers.
+    pub fn functions(&self) -> impl Iterator<Item = (FuncId, &FunctionDeclaration)> {
+        self.declarations.get_functions()
+    }
+
+    /// The data, descriptors too, in the order of their numbers.
+    pub fn data(&self) -> impl Iterator<Item = (DataId, &DataDeclaration)> {
+        self.declarations.get_data_objects()
+    }
+
+    /// A function's code, where it is of this object and defined.
+    pub fn code(&self, id: FuncId) -> Option<&CompiledFunction> {
+        self.functions[id].as_ref()
+    }
+
+    /// The contents of data, where they are defined; a descriptor has none before the object is written.
+    pub fn contents(&self, id: DataId) -> Option<&DataDescription> {
+        self.data[id].as_ref()
+    }
+
+    /// The descriptors.
+    pub fn descriptors(&self) -> &[(DataId, DescriptorInfo)] {
+        &self.descriptors
+    }
+
+    /// A function's symbol.
+    pub fn function_name(&self, id: FuncId) -> String {
+        self.declarations.get_function_decl(id).linkage_name(id).into_owned()
+    }
+
+    /// Whether a function lies outside the object.
+    pub fn is_import(&self, id: FuncId) -> bool {
+        self.declarations.get_function_decl(id).linkage == Linkage::Import
+    }
+
+    /// The symbol of what a reference of this object's leads to.
+    pub fn name_of(&self, referent: Referent) -> String {
+        match referent {
+            Referent::Function(id) => self.function_name(id),
+            Referent::Data(id) => self.declarations.get_data_decl(id).linkage_name(id).into_owned(),
+            Referent::Here(offset) => format!(".+{offset:#x}"),
+        }
+    }
+
+    /// That a name can be given to something of this object.
+    fn free(&self, symbol: &str) -> Result<()> {
+        match self.declarations.get_name(symbol) {
+            None => possible(symbol),
+            Some(FuncOrDataId::Func(id)) if self.is_import(id) => Err(taken_by_a_call(symbol)),
+            Some(_) => internal(format!("the symbol '{symbol}' is used twice")),
+        }
+    }
+}
+
+fn internal<T>(message: String) -> Result<T> {
+    Err(Error::Internal(message))
+}
+
+/// A module's refusal as an error of ours.
+pub(super) fn refused(e: ModuleError) -> Error {
+    Error::Internal(format!("the object cannot be put together: {e}"))
+}
+
+fn possible(symbol: &str) -> Result<()> {
+    if symbol.is_empty() || symbol.contains('\0') {
+        return internal(format!("the symbol '{symbol}' is impossible"));
+    }
+    Ok(())
+}
+
+fn taken_by_a_call(symbol: &str) -> Error {
+    let feature = format!("a custom call of '{symbol}', which is a symbol of the program's own");
+    Error::Unsupported { site: Site::default(), feature }
+}
+
+/// What a module numbers.
+pub trait Numbered {
+    /// The name by which CLIF refers to it.
+    fn external_name(self) -> UserExternalName;
+}
+
+impl Numbered for FuncId {
+    fn external_name(self) -> UserExternalName {
+        UserExternalName { namespace: FUNCTIONS, index: self.as_u32() }
+    }
+}
+
+impl Numbered for DataId {
+    fn external_name(self) -> UserExternalName {
+        UserExternalName { namespace: DATA, index: self.as_u32() }
+    }
+}
+
+/// The namespaces of [`ModuleRelocTarget`].
+const FUNCTIONS: u32 = 0;
+const DATA: u32 = 1;
+
+/// What a reference leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Referent {
+    /// A function of this object or outside.
+    Function(FuncId),
+    /// Data.
+    Data(DataId),
+    /// So many bytes behind the start of the function itself.
+    Here(u32),
+}
+
+impl Referent {
+    /// What a target stands for; `None` for a function of a library.
+    pub fn of(target: &ModuleRelocTarget) -> Option<Referent> {
+        match *target {
+            ModuleRelocTarget::User { namespace: FUNCTIONS, index } => {
+                Some(Referent::Function(FuncId::from_u32(index)))
+            }
+            ModuleRelocTarget::User { namespace: DATA, index } => Some(Referent::Data(DataId::from_u32(index))),
+            ModuleRelocTarget::FunctionOffset(_, offset) => Some(Referent::Here(offset)),
+            ModuleRelocTarget::User { .. } | ModuleRelocTarget::LibCall(_) | ModuleRelocTarget::KnownSymbol(_) => None,
+        }
     }
 }
 
 /// One function's machine code.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CompiledFunction {
-    /// Its symbol.
-    pub symbol: String,
-    /// True for entry functions and the selector.
-    pub exported: bool,
     /// Alignment of its first byte.
     pub alignment: u64,
     /// The machine code.
     pub code: Vec<u8>,
     /// What it refers to.
-    pub relocs: Vec<CodeReloc>,
-}
-
-/// A place in machine code to be filled in with an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CodeReloc {
-    /// Where, from the start of the function.
-    pub offset: u32,
-    /// How.
-    pub kind: Reloc,
-    /// With whose address.
-    pub target: Target,
-    /// Added to the address.
-    pub addend: i64,
-}
-
-/// What a relocation refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// A function of this object.
-    Function(u32),
-    /// A data object of this object.
-    Data(u32),
-    /// An undefined symbol.
-    Import(u32),
-    /// A descriptor.
-    Descriptor(u32),
-    /// A place in the function itself.
-    Here(u32),
+    pub relocs: Vec<ModuleReloc>,
 }
 
 impl CompiledFunction {
-    /// Takes over what Cranelift produced for `func`.
+    /// Takes over what Cranelift produced for `func`, the function of that number.
     ///
     /// # Errors
     /// Where the code calls into a library: such CLIF must not be emitted.
-    pub fn from_compiled(symbol: String, exported: bool, func: &Function, compiled: &CompiledCode) -> Result<Self> {
-        let relocs = compiled
-            .buffer
-            .relocs()
-            .iter()
-            .map(|reloc| CodeReloc::from_cranelift(reloc, func))
-            .collect::<Result<_>>()
-            .map_err(|e| Error::Internal(format!("function '{symbol}': {}", e.message())))?;
-        let alignment = u64::from(compiled.buffer.alignment);
-        Ok(CompiledFunction { symbol, exported, alignment, code: compiled.code_buffer().to_vec(), relocs })
-    }
-}
-
-impl CodeReloc {
-    /// Translates Cranelift's relocation by the names that `func` declares.
-    ///
-    /// # Errors
-    /// Where it refers to a library call or to a name outside the [`namespace`]s.
-    pub fn from_cranelift(reloc: &FinalizedMachReloc, func: &Function) -> Result<CodeReloc> {
-        let target = match &reloc.target {
-            FinalizedRelocTarget::Func(offset) => Target::Here(*offset),
-            FinalizedRelocTarget::ExternalName(ExternalName::User(name)) => {
-                let Some(name) = func.params.user_named_funcs().get(*name) else {
-                    return Err(Error::Internal(format!("undeclared name {name} in a relocation")));
-                };
-                match name.namespace {
-                    namespace::FUNCTION => Target::Function(name.index),
-                    namespace::DATA => Target::Data(name.index),
-                    namespace::IMPORT => Target::Import(name.index),
-                    namespace::DESCRIPTOR => Target::Descriptor(name.index),
-                    other => return Err(Error::Internal(format!("unknown namespace {other} in a relocation"))),
-                }
+    pub fn from_compiled(id: FuncId, func: &Function, compiled: &CompiledCode) -> Result<Self> {
+        let mut relocs = Vec::with_capacity(compiled.buffer.relocs().len());
+        for reloc in compiled.buffer.relocs() {
+            let reloc = ModuleReloc::from_mach_reloc(reloc, func, id);
+            if Referent::of(&reloc.name).is_none() {
+                return internal(format!("the code would call the library function {}", reloc.name));
             }
-            FinalizedRelocTarget::ExternalName(other) => {
-                return Err(Error::Internal(format!("the code would call the library function {other:?}")));
-            }
-        };
-        Ok(CodeReloc { offset: reloc.offset, kind: reloc.kind, target, addend: reloc.addend })
-    }
-}
-
-/// One piece of data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataObject {
-    /// Its symbol.
-    pub symbol: String,
-    /// Alignment of its first byte.
-    pub alignment: u64,
-    /// True where the program writes to it, which only the choice of a level may: programs are reentrant.
-    pub writable: bool,
-    /// Its bytes.
-    pub init: DataInit,
-    /// Pointers in it.
-    pub relocs: Vec<DataReloc>,
-}
-
-/// The bytes of a [`DataObject`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DataInit {
-    /// Given.
-    Bytes(Vec<u8>),
-    /// So many zeros.
-    Zeros(u64),
-}
-
-/// A pointer in a [`DataObject`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataReloc {
-    /// Where.
-    pub offset: u64,
-    /// To what. [`Target::Here`] is relative to the data object.
-    pub target: Target,
-    /// Added to the address.
-    pub addend: i64,
-}
-
-impl DataObject {
-    /// Read-only bytes.
-    pub fn constant(symbol: impl Into<String>, alignment: u64, bytes: Vec<u8>) -> DataObject {
-        DataObject {
-            symbol: symbol.into(),
-            alignment,
-            writable: false,
-            init: DataInit::Bytes(bytes),
-            relocs: Vec::new(),
+            relocs.push(reloc);
         }
+        let alignment = u64::from(compiled.buffer.alignment);
+        Ok(CompiledFunction { alignment, code: compiled.code_buffer().to_vec(), relocs })
     }
+}
+
+/// Bytes as data, aligned so.
+pub fn bytes(alignment: u64, bytes: Vec<u8>) -> DataDescription {
+    let mut data = DataDescription::new();
+    data.define(bytes.into_boxed_slice());
+    data.set_align(alignment);
+    data
+}
+
+/// So many zeros as data, aligned so.
+pub fn zeros(alignment: u64, size: usize) -> DataDescription {
+    let mut data = DataDescription::new();
+    data.define_zeroinit(size);
+    data.set_align(alignment);
+    data
 }

@@ -8,9 +8,12 @@
 //! visible outside; the only undefined symbols are the imports, which are custom calls. A reference that would need a
 //! library function is an error here, not a surprise at link time.
 //!
-//! Algorithm: declare every symbol in order, append functions to `.text` and data to `.rodata` or `.data`, turn
-//! each relocation into the format's own (and, on x86-64, each access through the global offset table to something in
-//! this object into a direct one), write, then hash the file and put the hash into the descriptor.
+//! Algorithm: codegen declares and defines functions and data in an [`ObjectInput`], whose numbers are those of a
+//! `cranelift_module`. Writing replays them into an `ObjectModule`, in the order of the numbers: declarations, descriptors,
+//! functions (on x86-64, each access through the global offset table to something in this object made a direct one
+//! first), data. The module lays out sections and turns relocations into the format's own; it has no word for a kind that
+//! the format lacks, so that is checked before. What it does not do is done on the object that it hands out; then the
+//! file is hashed and the hash put into the descriptor.
 //!
 //! Not written yet: unwind tables (`.eh_frame`) and line tables. Compile with frame pointers for usable backtraces.
 
@@ -32,8 +35,8 @@ pub use archive::static_archive;
 pub use bindings::rust_bindings;
 pub use disasm::{disassemble, disassemble_object};
 pub use header::{c_abi, c_header};
-pub use input::{CodeReloc, CompiledFunction, DataInit, DataObject, DataReloc, ObjectInput, Target, namespace};
+pub use input::{CompiledFunction, Numbered, ObjectInput, Referent, bytes, zeros};
 pub use inspect::{read_descriptor, read_descriptors};
 pub use names::program_name;
-pub use shared::{signature_symbol, workspace_size_symbol, write_shared};
+pub use shared::{exported_symbols, signature_symbol, workspace_size_symbol, write_shared};
 pub use write::{architecture, isa_features, write};

@@ -1,46 +1,47 @@
-//! From Cranelift's relocations to those of the object formats.
+//! What of Cranelift's relocations each object format has, and accesses through the global offset table that need none.
 
-use super::{CodeReloc, Target};
-use crate::{Error, Result};
+use super::{ObjectInput, Referent};
+use crate::error::{Error, Result};
 use cranelift_codegen::binemit::Reloc;
-use object::{BinaryFormat, RelocationEncoding, RelocationFlags, RelocationKind, elf, macho};
+use cranelift_module::ModuleReloc;
+use object::BinaryFormat;
 
-/// The format's relocation type for one of Cranelift's.
-pub(super) fn relocation_flags(kind: Reloc, format: BinaryFormat) -> Result<RelocationFlags> {
-    let generic = |kind, encoding, size| Ok(RelocationFlags::Generic { kind, encoding, size });
-    let elf = |r_type| RelocationFlags::Elf { r_type };
-    let macho = |r_type, r_pcrel| RelocationFlags::MachO { r_type, r_pcrel, r_length: 2 };
-    match (kind, format) {
-        (Reloc::Abs4, _) => return generic(RelocationKind::Absolute, RelocationEncoding::Generic, 32),
-        (Reloc::Abs8, _) => return generic(RelocationKind::Absolute, RelocationEncoding::Generic, 64),
-        (Reloc::X86PCRel4, _) => return generic(RelocationKind::Relative, RelocationEncoding::Generic, 32),
-        (Reloc::X86CallPCRel4, _) => return generic(RelocationKind::Relative, RelocationEncoding::X86Branch, 32),
-        (Reloc::X86CallPLTRel4, _) => return generic(RelocationKind::PltRelative, RelocationEncoding::X86Branch, 32),
-        (Reloc::X86GOTPCRel4, _) => return generic(RelocationKind::GotRelative, RelocationEncoding::Generic, 32),
-        (Reloc::Arm64Call, _) => return generic(RelocationKind::Relative, RelocationEncoding::AArch64Call, 26),
-        (Reloc::Aarch64AdrGotPage21, BinaryFormat::Elf) => Some(elf(elf::R_AARCH64_ADR_GOT_PAGE)),
-        (Reloc::Aarch64Ld64GotLo12Nc, BinaryFormat::Elf) => Some(elf(elf::R_AARCH64_LD64_GOT_LO12_NC)),
-        (Reloc::Aarch64AdrPrelPgHi21, BinaryFormat::Elf) => Some(elf(elf::R_AARCH64_ADR_PREL_PG_HI21)),
-        (Reloc::Aarch64AddAbsLo12Nc, BinaryFormat::Elf) => Some(elf(elf::R_AARCH64_ADD_ABS_LO12_NC)),
-        (Reloc::Aarch64AdrGotPage21, BinaryFormat::MachO) => Some(macho(macho::ARM64_RELOC_GOT_LOAD_PAGE21, true)),
-        (Reloc::Aarch64Ld64GotLo12Nc, BinaryFormat::MachO) => Some(macho(macho::ARM64_RELOC_GOT_LOAD_PAGEOFF12, false)),
-        (Reloc::Aarch64AdrPrelPgHi21, BinaryFormat::MachO) => Some(macho(macho::ARM64_RELOC_PAGE21, true)),
-        (Reloc::Aarch64AddAbsLo12Nc, BinaryFormat::MachO) => Some(macho(macho::ARM64_RELOC_PAGEOFF12, false)),
-        (Reloc::RiscvCallPlt, BinaryFormat::Elf) => Some(elf(elf::R_RISCV_CALL_PLT)),
-        (Reloc::RiscvGotHi20, BinaryFormat::Elf) => Some(elf(elf::R_RISCV_GOT_HI20)),
-        (Reloc::RiscvPCRelHi20, BinaryFormat::Elf) => Some(elf(elf::R_RISCV_PCREL_HI20)),
-        (Reloc::RiscvPCRelLo12I, BinaryFormat::Elf) => Some(elf(elf::R_RISCV_PCREL_LO12_I)),
-        _ => None,
+/// That the module's writer has a relocation of that kind for the format: it panics where it has none.
+///
+/// # Errors
+/// [`Error::Target`] where there is none.
+pub(super) fn check_kind(kind: Reloc, format: BinaryFormat) -> Result<()> {
+    let known = match kind {
+        Reloc::Abs8 | Reloc::X86PCRel4 | Reloc::X86CallPCRel4 | Reloc::X86CallPLTRel4 | Reloc::X86GOTPCRel4 => {
+            matches!(format, BinaryFormat::Elf | BinaryFormat::MachO | BinaryFormat::Coff)
+        }
+        Reloc::Arm64Call
+        | Reloc::Aarch64AdrGotPage21
+        | Reloc::Aarch64Ld64GotLo12Nc
+        | Reloc::Aarch64AdrPrelPgHi21
+        | Reloc::Aarch64AddAbsLo12Nc => matches!(format, BinaryFormat::Elf | BinaryFormat::MachO),
+        Reloc::RiscvCallPlt | Reloc::RiscvGotHi20 | Reloc::RiscvPCRelHi20 | Reloc::RiscvPCRelLo12I => {
+            format == BinaryFormat::Elf
+        }
+        _ => false,
+    };
+    if known {
+        Ok(())
+    } else {
+        Err(Error::Target(format!("the object format {format:?} has no relocation for {kind:?}")))
     }
-    .ok_or_else(|| Error::Target(format!("the object format {format:?} has no relocation for {kind:?}")))
 }
 
 /// Turns `mov reg, [rip + GOT slot]` into `lea reg, [rip + symbol]` where the symbol is one of this object.
 ///
 /// Cranelift reaches all data through the table when it compiles position-independent code. What is defined in the same
 /// object needs no table: one load and one slot fewer.
-pub(super) fn relax_got_access(code: &mut [u8], reloc: &mut CodeReloc) {
-    let local = matches!(reloc.target, Target::Function(_) | Target::Data(_));
+pub(super) fn relax_got_access(input: &ObjectInput, code: &mut [u8], reloc: &mut ModuleReloc) {
+    let local = match Referent::of(&reloc.name) {
+        Some(Referent::Function(id)) => !input.is_import(id),
+        Some(Referent::Data(_)) => true,
+        Some(Referent::Here(_)) | None => false,
+    };
     if reloc.kind != Reloc::X86GOTPCRel4 || !local || reloc.addend != -4 {
         return;
     }
@@ -57,24 +58,37 @@ pub(super) fn relax_got_access(code: &mut [u8], reloc: &mut CodeReloc) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::object::bytes;
+    use cranelift_module::ModuleRelocTarget;
 
     #[test]
     fn only_loads_from_the_table_are_relaxed() {
-        let reloc = |target| CodeReloc { offset: 3, kind: Reloc::X86GOTPCRel4, target, addend: -4 };
-        let mut load = [0x4c, 0x8b, 0x15, 0, 0, 0, 0];
-        let mut local = reloc(Target::Data(0));
-        relax_got_access(&mut load, &mut local);
-        assert_eq!((load[1], local.kind), (0x8d, Reloc::X86PCRel4));
+        let mut input = ObjectInput::new();
+        let import = input.import("outside").unwrap();
+        let data = input.datum("data", false, bytes(1, vec![0])).unwrap();
+        let reloc = |name| ModuleReloc { offset: 3, kind: Reloc::X86GOTPCRel4, name, addend: -4 };
+        let relaxed = |code: [u8; 7], name: ModuleRelocTarget| {
+            let (mut code, mut reloc) = (code, reloc(name));
+            relax_got_access(&input, &mut code, &mut reloc);
+            (code[1], reloc.kind)
+        };
+        let load = [0x4c, 0x8b, 0x15, 0, 0, 0, 0];
+        assert_eq!(relaxed(load, data.into()), (0x8d, Reloc::X86PCRel4));
+        assert_eq!(relaxed(load, import.into()), (0x8b, Reloc::X86GOTPCRel4));
+        let add = [0x48, 0x03, 0x05, 0, 0, 0, 0];
+        assert_eq!(relaxed(add, data.into()), (0x03, Reloc::X86GOTPCRel4));
+    }
 
-        let mut load = [0x48, 0x8b, 0x05, 0, 0, 0, 0];
-        let mut import = reloc(Target::Import(0));
-        relax_got_access(&mut load, &mut import);
-        assert_eq!((load[1], import.kind), (0x8b, Reloc::X86GOTPCRel4));
-
-        let mut add = [0x48, 0x03, 0x05, 0, 0, 0, 0];
-        let mut local = reloc(Target::Data(0));
-        relax_got_access(&mut add, &mut local);
-        assert_eq!(local.kind, Reloc::X86GOTPCRel4);
+    #[test]
+    fn a_format_without_a_relocation_says_so() {
+        let error = check_kind(Reloc::Aarch64AdrGotPage21, BinaryFormat::Coff).unwrap_err();
+        assert_eq!(error.to_string(), "target: the object format Coff has no relocation for Aarch64AdrGotPage21");
+        for format in [BinaryFormat::Elf, BinaryFormat::MachO, BinaryFormat::Coff] {
+            assert!(check_kind(Reloc::X86GOTPCRel4, format).is_ok());
+        }
+        assert!(check_kind(Reloc::RiscvCallPlt, BinaryFormat::MachO).is_err());
+        assert!(check_kind(Reloc::S390xPLTRel32Dbl, BinaryFormat::Elf).is_err());
     }
 }

@@ -9,14 +9,16 @@ use brolga_runtime::{
     ArrayLiteral, ArrayShape, ElementType, Layout, LoadError, Program, RunError, RunOptions, UndefinedSymbol,
 };
 use cranelift_codegen::Context;
+use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, Function, GlobalValueData, InstBuilder, MemFlagsData, Signature,
-    UserExternalName, UserFuncName, Value, types,
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, MemFlagsData, Signature,
+    UserFuncName, Value, types,
 };
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::{DataId, FuncId, ModuleReloc, ModuleRelocTarget};
 
 pub(super) fn isa(triple: &str, flags: &[&str]) -> OwnedTargetIsa {
     let mut shared = settings::builder();
@@ -33,28 +35,73 @@ pub(super) fn host() -> OwnedTargetIsa {
     isa("x86_64-unknown-linux-gnu", &[])
 }
 
-/// Builds a function and compiles it. `body` gets the builder and the parameters.
-fn compile(
-    isa: &OwnedTargetIsa,
-    index: u32,
-    symbol: &str,
-    exported: bool,
-    signature: Signature,
-    body: impl FnOnce(&mut FunctionBuilder<'_>, &[Value]),
-) -> CompiledFunction {
-    let mut func = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), signature);
-    let mut context = FunctionBuilderContext::new();
-    let mut builder = FunctionBuilder::new(&mut func, &mut context);
-    let block = builder.create_block();
-    builder.append_block_params_for_function_params(block);
-    builder.switch_to_block(block);
-    builder.seal_block(block);
-    let parameters = builder.block_params(block).to_vec();
-    body(&mut builder, &parameters);
-    builder.finalize(isa.frontend_config());
-    let mut context = Context::for_function(func);
-    context.compile(&**isa, &mut ControlPlane::default()).unwrap();
-    CompiledFunction::from_compiled(symbol.into(), exported, &context.func, context.compiled_code().unwrap()).unwrap()
+/// A program by hand: what it is made of, and what it says of itself.
+pub(super) struct Sample {
+    pub(super) object: ObjectInput,
+    pub(super) descriptor: DescriptorInfo,
+}
+
+impl Sample {
+    pub(super) fn new(entry: &str) -> Sample {
+        Sample { object: ObjectInput::new(), descriptor: DescriptorInfo::new(entry, Architecture::X86_64) }
+    }
+
+    /// Builds a function and compiles it. `body` gets the builder and the parameters.
+    fn function(
+        &mut self,
+        isa: &OwnedTargetIsa,
+        symbol: &str,
+        exported: bool,
+        signature: Signature,
+        body: impl FnOnce(&mut FunctionBuilder<'_>, &[Value]),
+    ) -> FuncId {
+        let id = self.object.function(symbol, exported, &signature).unwrap();
+        let mut func = Function::with_name_signature(UserFuncName::User(id.external_name()), signature);
+        let mut context = FunctionBuilderContext::new();
+        let mut builder = FunctionBuilder::new(&mut func, &mut context);
+        let block = builder.create_block();
+        builder.append_block_params_for_function_params(block);
+        builder.switch_to_block(block);
+        builder.seal_block(block);
+        let parameters = builder.block_params(block).to_vec();
+        body(&mut builder, &parameters);
+        builder.finalize(isa.frontend_config());
+        let mut context = Context::for_function(func);
+        context.compile(&**isa, &mut ControlPlane::default()).unwrap();
+        let code = CompiledFunction::from_compiled(id, &context.func, context.compiled_code().unwrap()).unwrap();
+        self.object.define(id, code).unwrap();
+        id
+    }
+
+    /// The entry `sum`: `results[0] = extra(params[0] + params[1])`, both `f32[]`.
+    fn sum(mut self, isa: &OwnedTargetIsa, extra: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value) -> Sample {
+        self.function(isa, "sum", true, entry_signature(), |b, p| {
+            let load = |b: &mut FunctionBuilder<'_>, i: i32| {
+                let pointer = b.ins().load(types::I64, FLAGS, p[0], 8 * i);
+                b.ins().load(types::F32, FLAGS, pointer, 0)
+            };
+            let (x, y) = (load(b, 0), load(b, 1));
+            let sum = b.ins().fadd(x, y);
+            let value = extra(b, sum);
+            let out = b.ins().load(types::I64, FLAGS, p[1], 0);
+            b.ins().store(FLAGS, value, out, 0);
+            let ok = b.ins().iconst(types::I32, 0);
+            b.ins().return_(&[ok]);
+        });
+        self.descriptor.parameters = vec![scalar_leaf("x"), scalar_leaf("y")];
+        self.descriptor.results = vec![scalar_leaf("")];
+        self
+    }
+
+    /// The whole, described.
+    pub(super) fn input(mut self) -> ObjectInput {
+        self.object.describe(self.descriptor).unwrap();
+        self.object
+    }
+
+    fn bytes(self, isa: &OwnedTargetIsa) -> Vec<u8> {
+        write(&self.input(), isa).unwrap()
+    }
 }
 
 fn signature(parameters: &[types::Type], results: &[types::Type]) -> Signature {
@@ -68,24 +115,22 @@ fn entry_signature() -> Signature {
     signature(&[types::I64; 4], &[types::I32])
 }
 
-fn call(b: &mut FunctionBuilder<'_>, namespace: u32, index: u32, s: Signature, args: &[Value]) -> Vec<Value> {
-    let name = b.func.declare_imported_user_function(UserExternalName { namespace, index });
-    let signature = b.import_signature(s);
-    let colocated = namespace == super::namespace::FUNCTION;
-    let callee =
-        b.import_function(ExtFuncData { name: ExternalName::user(name), signature, colocated, patchable: false });
+fn call(b: &mut FunctionBuilder<'_>, id: FuncId, colocated: bool, s: Signature, args: &[Value]) -> Vec<Value> {
+    let callee = reference(b, id, colocated, s);
     let inst = b.ins().call(callee, args);
     b.inst_results(inst).to_vec()
 }
 
-fn data_address(b: &mut FunctionBuilder<'_>, index: u32) -> Value {
-    let name = b.func.declare_imported_user_function(UserExternalName { namespace: namespace::DATA, index });
-    let global = b.create_global_value(GlobalValueData::Symbol {
-        name: ExternalName::user(name),
-        offset: 0.into(),
-        colocated: true,
-        tls: false,
-    });
+fn reference(b: &mut FunctionBuilder<'_>, id: FuncId, colocated: bool, s: Signature) -> FuncRef {
+    let name = ExternalName::user(b.func.declare_imported_user_function(id.external_name()));
+    let signature = b.import_signature(s);
+    b.import_function(ExtFuncData { name, signature, colocated, patchable: false })
+}
+
+fn data_address(b: &mut FunctionBuilder<'_>, id: DataId) -> Value {
+    let name = ExternalName::user(b.func.declare_imported_user_function(id.external_name()));
+    let symbol = GlobalValueData::Symbol { name, offset: 0.into(), colocated: true, tls: false };
+    let global = b.create_global_value(symbol);
     b.ins().symbol_value(types::I64, global)
 }
 
@@ -95,70 +140,46 @@ fn scalar_leaf(name: &str) -> Leaf {
     Leaf { name: name.into(), ..Leaf::new(ArrayShape::new(ElementType::F32, [])) }
 }
 
-/// `results[0] = extra(params[0] + params[1])`, both `f32[]`.
-fn program(
-    isa: &OwnedTargetIsa,
-    extra: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value,
-    others: Vec<CompiledFunction>,
-) -> ObjectInput {
-    let entry = compile(isa, 0, "sum", true, entry_signature(), |b, p| {
-        let load = |b: &mut FunctionBuilder<'_>, i: i32| {
-            let pointer = b.ins().load(types::I64, FLAGS, p[0], 8 * i);
-            b.ins().load(types::F32, FLAGS, pointer, 0)
-        };
-        let (x, y) = (load(b, 0), load(b, 1));
-        let sum = b.ins().fadd(x, y);
-        let value = extra(b, sum);
-        let out = b.ins().load(types::I64, FLAGS, p[1], 0);
-        b.ins().store(FLAGS, value, out, 0);
-        let ok = b.ins().iconst(types::I32, 0);
-        b.ins().return_(&[ok]);
-    });
-    let mut descriptor = DescriptorInfo::new("sum", Architecture::X86_64);
-    descriptor.parameters = vec![scalar_leaf("x"), scalar_leaf("y")];
-    descriptor.results = vec![scalar_leaf("")];
-    let functions = std::iter::once(entry).chain(others).collect();
-    ObjectInput { functions, data: Vec::new(), imports: Vec::new(), descriptors: vec![descriptor] }
-}
-
 fn run(program: &Program) -> f32 {
     let (x, y) = (ArrayLiteral::scalar(1.5f32), ArrayLiteral::scalar(2.0f32));
     program.run(&[&x, &y]).unwrap()[0].as_slice::<f32>()[0]
 }
 
-pub(super) fn with_data(isa: &OwnedTargetIsa) -> ObjectInput {
-    let mut input = program(
-        isa,
-        |b, sum| {
-            let address = data_address(b, 1);
-            let bias = b.ins().load(types::F32, FLAGS, address, 4);
-            b.ins().fadd(sum, bias)
-        },
-        Vec::new(),
-    );
-    input.data = vec![
-        DataObject::constant("other", 64, vec![1; 5]),
-        DataObject::constant("bias", 4, [7.0f32, 100.0].iter().flat_map(|x| x.to_le_bytes()).collect()),
-    ];
-    input
+pub(super) fn with_data(isa: &OwnedTargetIsa) -> Sample {
+    let mut sample = Sample::new("sum");
+    sample.object.datum("other", false, bytes(64, vec![1; 5])).unwrap();
+    let words = [7.0f32, 100.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let bias = sample.object.datum("bias", false, bytes(4, words)).unwrap();
+    sample.sum(isa, |b, sum| {
+        let address = data_address(b, bias);
+        let bias = b.ins().load(types::F32, FLAGS, address, 4);
+        b.ins().fadd(sum, bias)
+    })
 }
 
-fn with_call(isa: &OwnedTargetIsa) -> ObjectInput {
-    let s = || signature(&[types::F32], &[types::F32]);
-    let double = compile(isa, 1, "double", false, s(), |b, p| {
+fn unary() -> Signature {
+    signature(&[types::F32], &[types::F32])
+}
+
+fn with_call(isa: &OwnedTargetIsa) -> Sample {
+    let mut sample = Sample::new("sum");
+    let double = sample.function(isa, "double", false, unary(), |b, p| {
         let value = b.ins().fadd(p[0], p[0]);
         b.ins().return_(&[value]);
     });
-    program(isa, |b, sum| call(b, namespace::FUNCTION, 1, s(), &[sum])[0], vec![double])
+    sample.sum(isa, |b, sum| call(b, double, true, unary(), &[sum])[0])
 }
 
-pub(super) fn with_import(isa: &OwnedTargetIsa, symbol: &str) -> ObjectInput {
-    let s = || signature(&[types::F32], &[types::F32]);
-    let mut input = program(isa, |b, sum| call(b, namespace::IMPORT, 0, s(), &[sum])[0], Vec::new());
-    input.imports = vec![symbol.into()];
-    input.descriptors[0].custom_calls =
+pub(super) fn with_import(isa: &OwnedTargetIsa, symbol: &str) -> Sample {
+    importing(Sample::new("sum"), isa, symbol)
+}
+
+/// A sample with an entry that calls a function outside.
+pub(super) fn importing(mut sample: Sample, isa: &OwnedTargetIsa, symbol: &str) -> Sample {
+    let import = sample.object.import(symbol).unwrap();
+    sample.descriptor.custom_calls =
         vec![CustomCallInfo { symbol: symbol.into(), abi: CustomCallAbi::Original, line: 12 }];
-    input
+    sample.sum(isa, |b, sum| call(b, import, false, unary(), &[sum])[0])
 }
 
 extern "C" fn negate(x: f32) -> f32 {
@@ -172,8 +193,7 @@ fn negate_resolver(name: &str) -> Option<*const std::ffi::c_void> {
 #[test]
 fn adds_two_scalars() {
     let isa = host();
-    let input = program(&isa, |_, sum| sum, Vec::new());
-    let bytes = write(&input, &*isa).unwrap();
+    let bytes = Sample::new("sum").sum(&isa, |_, sum| sum).bytes(&isa);
     let program = Program::from_object(&bytes).unwrap();
     assert_eq!(run(&program), 3.5);
     assert!(program.descriptor().is_freestanding());
@@ -187,7 +207,7 @@ fn adds_two_scalars() {
 #[test]
 fn a_session_calls_again_and_again() {
     let isa = host();
-    let bytes = write(&with_data(&isa), &*isa).unwrap();
+    let bytes = with_data(&isa).bytes(&isa);
     let mut session = Program::from_object(&bytes).unwrap().session(&RunOptions::default()).unwrap();
     session.set_parameter(0, &ArrayLiteral::scalar(1.0f32)).unwrap();
     for i in 0..10 {
@@ -201,8 +221,7 @@ fn a_session_calls_again_and_again() {
 #[test]
 fn reads_constants_without_a_table() {
     let isa = host();
-    let input = with_data(&isa);
-    let bytes = write(&input, &*isa).unwrap();
+    let bytes = with_data(&isa).bytes(&isa);
     assert_eq!(run(&Program::from_object(&bytes).unwrap()), 103.5);
     use object::{Object, ObjectSection};
     let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*bytes).unwrap();
@@ -217,26 +236,26 @@ fn reads_constants_without_a_table() {
 #[test]
 fn calls_a_local_function() {
     let isa = host();
-    let bytes = write(&with_call(&isa), &*isa).unwrap();
+    let bytes = with_call(&isa).bytes(&isa);
     assert_eq!(run(&Program::from_object(&bytes).unwrap()), 7.0);
 }
 
 #[test]
 fn calls_an_import_far_away() {
     let isa = host();
-    let bytes = write(&with_import(&isa, "negate"), &*isa).unwrap();
+    let bytes = with_import(&isa, "negate").bytes(&isa);
     let resolver: &dyn Fn(&str) -> _ = &negate_resolver;
     let options = LoadOptions { resolver: Some(resolver), ..LoadOptions::default() };
     let program = Program::from_object_with(&bytes, &options).unwrap();
     assert_eq!(run(&program), -3.5);
-    let from_libm = write(&with_import(&isa, "sqrtf"), &*isa).unwrap();
+    let from_libm = with_import(&isa, "sqrtf").bytes(&isa);
     assert!((run(&Program::from_object(&from_libm).unwrap()) - 3.5f32.sqrt()).abs() < 1e-6);
 }
 
 #[test]
 fn a_missing_symbol_is_named_with_its_line() {
     let isa = host();
-    let bytes = write(&with_import(&isa, "no_such_function"), &*isa).unwrap();
+    let bytes = with_import(&isa, "no_such_function").bytes(&isa);
     let strict = LoadOptions { strict_symbols: true, ..LoadOptions::default() };
     let error = Program::from_object_with(&bytes, &strict).unwrap_err();
     let symbol = UndefinedSymbol { symbol: "no_such_function".into(), line: 12 };
@@ -248,9 +267,9 @@ fn a_missing_symbol_is_named_with_its_line() {
 #[test]
 fn donated_parameters_share_their_buffer() {
     let isa = host();
-    let mut input = program(&isa, |_, sum| sum, Vec::new());
-    input.descriptors[0].aliases = vec![Alias { parameter: 0, result: 0, must: true }];
-    let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
+    let mut sample = Sample::new("sum").sum(&isa, |_, sum| sum);
+    sample.descriptor.aliases = vec![Alias { parameter: 0, result: 0, must: true }];
+    let program = Program::from_object(&sample.bytes(&isa)).unwrap();
     let (x, y) = (ArrayLiteral::scalar(1.5f32), ArrayLiteral::scalar(2.0f32));
     assert_eq!(program.run(&[&x, &y]).unwrap(), [ArrayLiteral::scalar(3.5f32)]);
     assert_eq!(x, ArrayLiteral::scalar(1.5f32), "the caller's literal stays as it was");
@@ -266,7 +285,8 @@ fn donated_parameters_share_their_buffer() {
 fn layouts_are_the_programs_business_only() {
     // A copy of f32[2,2] whose parameter is column-major: what comes back is the transpose in memory.
     let isa = host();
-    let entry = compile(&isa, 0, "copy", true, entry_signature(), |b, p| {
+    let mut sample = Sample::new("copy");
+    sample.function(&isa, "copy", true, entry_signature(), |b, p| {
         let from = b.ins().load(types::I64, FLAGS, p[0], 0);
         let to = b.ins().load(types::I64, FLAGS, p[1], 0);
         for i in [0, 8] {
@@ -276,15 +296,12 @@ fn layouts_are_the_programs_business_only() {
         let ok = b.ins().iconst(types::I32, 0);
         b.ins().return_(&[ok]);
     });
-    let mut descriptor = DescriptorInfo::new("copy", Architecture::X86_64);
     let plain = ArrayShape::new(ElementType::F32, [2, 2]);
     let mut column = plain.clone();
     column.layout = Some(Layout { minor_to_major: vec![0, 1], ..Layout::default() });
-    descriptor.parameters = vec![Leaf::new(column)];
-    descriptor.results = vec![Leaf::new(plain)];
-    let input =
-        ObjectInput { functions: vec![entry], data: Vec::new(), imports: Vec::new(), descriptors: vec![descriptor] };
-    let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
+    sample.descriptor.parameters = vec![Leaf::new(column)];
+    sample.descriptor.results = vec![Leaf::new(plain)];
+    let program = Program::from_object(&sample.bytes(&isa)).unwrap();
     let x = ArrayLiteral::from_elements(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]);
     let y = program.run(&[&x]).unwrap();
     assert_eq!(y[0].as_slice::<f32>(), &[1.0, 3.0, 2.0, 4.0]);
@@ -296,7 +313,8 @@ fn parallel_loops_reach_every_task() {
     let isa = host();
     // The body stores its task number into the results' buffer at that place.
     let body_signature = || signature(&[types::I64; 3], &[types::I32]);
-    let body = compile(&isa, 1, "body", false, body_signature(), |b, p| {
+    let mut sample = Sample::new("tasks");
+    let body = sample.function(&isa, "body", false, body_signature(), |b, p| {
         let eight = b.ins().iconst(types::I64, 8);
         let offset = b.ins().imul(p[1], eight);
         let at = b.ins().iadd(p[0], offset);
@@ -304,36 +322,22 @@ fn parallel_loops_reach_every_task() {
         let ok = b.ins().iconst(types::I32, 0);
         b.ins().return_(&[ok]);
     });
-    let entry = compile(&isa, 0, "tasks", true, entry_signature(), |b, p| {
+    sample.function(&isa, "tasks", true, entry_signature(), |b, p| {
         let out = b.ins().load(types::I64, FLAGS, p[1], 0);
         let host = b.ins().load(types::I64, FLAGS, p[3], CallContext::OFFSET_HOST);
         let service = b.ins().load(types::I64, FLAGS, p[3], CallContext::OFFSET_PARALLEL_FOR);
         let tasks = b.ins().iconst(types::I64, 1000);
-        let name = b.func.declare_imported_user_function(UserExternalName { namespace: namespace::FUNCTION, index: 1 });
-        let signature_ref = b.import_signature(body_signature());
-        let body = b.import_function(ExtFuncData {
-            name: ExternalName::user(name),
-            signature: signature_ref,
-            colocated: true,
-            patchable: false,
-        });
+        let body = reference(b, body, true, body_signature());
         let body = b.ins().func_addr(types::I64, body);
         let service_signature = b.import_signature(signature(&[types::I64; 4], &[types::I32]));
         let inst = b.ins().call_indirect(service_signature, service, &[host, tasks, body, out]);
         let status = b.inst_results(inst)[0];
         b.ins().return_(&[status]);
     });
-    let mut descriptor = DescriptorInfo::new("tasks", Architecture::X86_64);
-    descriptor.results = vec![Leaf::new(ArrayShape::new(ElementType::S64, [1000]))];
-    descriptor.needed_services = Services::PARALLEL_FOR;
-    descriptor.workspace_per_worker = 64;
-    let input = ObjectInput {
-        functions: vec![entry, body],
-        data: Vec::new(),
-        imports: Vec::new(),
-        descriptors: vec![descriptor],
-    };
-    let program = Program::from_object(&write(&input, &*isa).unwrap()).unwrap();
+    sample.descriptor.results = vec![Leaf::new(ArrayShape::new(ElementType::S64, [1000]))];
+    sample.descriptor.needed_services = Services::PARALLEL_FOR;
+    sample.descriptor.workspace_per_worker = 64;
+    let program = Program::from_object(&sample.bytes(&isa)).unwrap();
     let expected: Vec<i64> = (0..1000).collect();
     for threads in [1, 2, 5] {
         let options = RunOptions { threads, ..RunOptions::default() };
@@ -344,25 +348,22 @@ fn parallel_loops_reach_every_task() {
 #[test]
 fn pointers_in_data_are_relocated() {
     let isa = host();
-    let mut input = with_data(&isa);
-    // `bias` becomes two words; the program reads the second through a pointer table instead.
-    input.functions = program(
-        &isa,
-        |b, sum| {
-            let table = data_address(b, 0);
-            let pointer = b.ins().load(types::I64, FLAGS, table, 8);
-            let bias = b.ins().load(types::F32, FLAGS, pointer, 0);
-            b.ins().fadd(sum, bias)
-        },
-        Vec::new(),
-    )
-    .functions;
-    input.data[0] = DataObject {
-        relocs: vec![DataReloc { offset: 8, target: Target::Data(1), addend: 4 }],
-        ..DataObject::constant("other", 8, vec![0; 16])
-    };
-    input.data.push(DataObject { init: DataInit::Zeros(100_000), ..DataObject::constant("zeros", 64, Vec::new()) });
-    let bytes = write(&input, &*isa).unwrap();
+    let mut sample = Sample::new("sum");
+    let words = [7.0f32, 100.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let bias = sample.object.datum("bias", false, bytes(4, words)).unwrap();
+    // The program reads the second word of `bias` through a table of pointers.
+    let mut table = bytes(8, vec![0; 16]);
+    let to = table.import_global_value(bias.into());
+    table.write_data_addr(8, to, 4);
+    let table = sample.object.datum("table", false, table).unwrap();
+    sample.object.datum("zeros", false, zeros(64, 100_000)).unwrap();
+    let sample = sample.sum(&isa, |b, sum| {
+        let table = data_address(b, table);
+        let pointer = b.ins().load(types::I64, FLAGS, table, 8);
+        let bias = b.ins().load(types::F32, FLAGS, pointer, 0);
+        b.ins().fadd(sum, bias)
+    });
+    let bytes = sample.bytes(&isa);
     assert!(bytes.len() < 10_000);
     assert_eq!(run(&Program::from_object(&bytes).unwrap()), 103.5);
 }
@@ -370,7 +371,7 @@ fn pointers_in_data_are_relocated() {
 #[test]
 fn the_same_input_gives_the_same_bytes() {
     let isa = host();
-    assert_eq!(write(&with_data(&isa), &*isa).unwrap(), write(&with_data(&isa), &*isa).unwrap());
+    assert_eq!(with_data(&isa).bytes(&isa), with_data(&isa).bytes(&isa));
 }
 
 #[test]
@@ -384,8 +385,9 @@ fn other_targets_are_written_and_refused_here() {
     ] {
         let isa = isa(triple, &[]);
         for input in [with_data(&isa), with_call(&isa), with_import(&isa, "negate")] {
-            let bytes = write(&input, &*isa).unwrap_or_else(|e| panic!("{triple}: {e}"));
-            assert_eq!(bytes, write(&input, &*isa).unwrap());
+            let input = input.input();
+            let bytes = write(&input, &isa).unwrap_or_else(|e| panic!("{triple}: {e}"));
+            assert_eq!(bytes, write(&input, &isa).unwrap());
             let error = Program::from_object(&bytes).unwrap_err();
             assert!(matches!(error, LoadError::Machine { .. } | LoadError::Malformed(_)), "{triple}: {error}");
         }
@@ -396,38 +398,56 @@ fn other_targets_are_written_and_refused_here() {
 fn features_that_the_processor_lacks_are_named() {
     let isa = isa("x86_64-unknown-linux-gnu", &["has_avx", "has_fma"]);
     assert_eq!(isa_features(&*isa).to_string(), "avx,fma");
-    let mut input = program(&isa, |_, sum| sum, Vec::new());
-    input.descriptors[0].needed_services = brolga_runtime::abi::Services(1 << 40);
-    let error = Program::from_object(&write(&input, &*isa).unwrap()).unwrap_err();
+    let mut sample = Sample::new("sum").sum(&isa, |_, sum| sum);
+    sample.descriptor.needed_services = brolga_runtime::abi::Services(1 << 40);
+    let error = Program::from_object(&sample.bytes(&isa)).unwrap_err();
     assert!(matches!(error, LoadError::Services { .. } | LoadError::Features { .. }), "{error}");
 }
 
 #[test]
 fn contradictions_are_our_bugs_not_panics() {
     let isa = host();
-    let good = with_call(&isa);
-    let mut twice = good.clone();
-    twice.functions[1].symbol = "sum".into();
-    let mut nowhere = good.clone();
-    nowhere.functions[0].relocs[0].target = Target::Function(99);
-    let mut outside = good.clone();
-    outside.functions[0].relocs[0].offset = 1_000_000;
-    let mut unaligned = good.clone();
-    unaligned.functions[0].alignment = 3;
-    let mut hidden = good;
-    hidden.functions[0].exported = false;
-    for input in [twice, nowhere, outside, unaligned, hidden] {
-        assert!(matches!(write(&input, &*isa), Err(crate::Error::Internal(_))));
+    let machine_code = |alignment, offset, name: ModuleRelocTarget| {
+        let relocs = vec![ModuleReloc { offset, kind: Reloc::X86CallPLTRel4, name, addend: -4 }];
+        CompiledFunction { alignment, code: vec![0xc3; 16], relocs }
+    };
+    let with = |exported, code: Option<CompiledFunction>| {
+        let mut sample = Sample::new("sum");
+        let id = sample.object.function("sum", exported, &entry_signature()).unwrap();
+        if let Some(code) = code {
+            sample.object.define(id, code).unwrap();
+        }
+        sample.input()
+    };
+    let own = || ModuleRelocTarget::user(0, 0);
+    assert!(write(&with(true, Some(machine_code(16, 1, own()))), &isa).is_ok());
+    for input in [
+        with(true, Some(machine_code(16, 1, ModuleRelocTarget::user(0, 99)))),
+        with(true, Some(machine_code(16, 1, ModuleRelocTarget::user(7, 0)))),
+        with(true, Some(machine_code(16, 1_000_000, own()))),
+        with(true, Some(machine_code(3, 1, own()))),
+        with(false, Some(machine_code(16, 1, own()))),
+        with(true, None),
+    ] {
+        assert!(matches!(write(&input, &isa), Err(crate::Error::Internal(_))));
     }
+    let mut object = ObjectInput::new();
+    object.function("twice", false, &unary()).unwrap();
+    assert!(matches!(object.function("twice", false, &unary()), Err(crate::Error::Internal(_))));
+    assert!(matches!(object.import("twice"), Err(crate::Error::Unsupported { .. })));
+    let data = |object: &mut ObjectInput, byte| object.datum("data", false, bytes(1, vec![byte]));
+    assert_eq!(data(&mut object, 1).unwrap(), data(&mut object, 1).unwrap());
+    assert!(matches!(data(&mut object, 2), Err(crate::Error::Internal(_))));
 }
 
 /// Loads, but does not run, damaged objects: with the hash check nearly all are refused, without it none may crash.
 #[test]
 fn damaged_objects_do_not_crash_the_loader() {
     let isa = host();
-    let mut input = with_import(&isa, "negate");
-    input.data = with_data(&isa).data;
-    let bytes = write(&input, &*isa).unwrap();
+    let mut sample = Sample::new("sum");
+    sample.object.datum("other", false, bytes(64, vec![1; 5])).unwrap();
+    sample.object.datum("bias", false, bytes(4, vec![1; 8])).unwrap();
+    let bytes = importing(sample, &isa, "negate").bytes(&isa);
     let resolver: &dyn Fn(&str) -> _ = &negate_resolver;
     let checked =
         LoadOptions { services: &[], resolver: Some(resolver), process_symbols: false, ..LoadOptions::default() };
@@ -472,12 +492,12 @@ fn a_c_program_links_the_object() {
     let directory = std::env::temp_dir().join(format!("brolga-c-link-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let isa = host();
-    let mut input = with_data(&isa);
-    input.descriptors[0].module_name = "a */ module".into();
-    input.descriptors[0].workspace_fixed = 100;
-    input.descriptors[0].workspace_per_worker = 64;
-    std::fs::write(directory.join("sum.o"), write(&input, &*isa).unwrap()).unwrap();
-    std::fs::write(directory.join("sum.h"), c_header(&input.descriptors)).unwrap();
+    let mut sample = with_data(&isa);
+    sample.descriptor.module_name = "a */ module".into();
+    sample.descriptor.workspace_fixed = 100;
+    sample.descriptor.workspace_per_worker = 64;
+    std::fs::write(directory.join("sum.h"), c_header(std::slice::from_ref(&sample.descriptor))).unwrap();
+    std::fs::write(directory.join("sum.o"), sample.bytes(&isa)).unwrap();
     let main = r#"
         #include <stdio.h>
         #include <string.h>
@@ -524,7 +544,7 @@ fn a_c_program_links_the_object() {
 #[test]
 fn a_linked_program_is_checked_too() {
     let isa = host();
-    let bytes = write(&with_data(&isa), &*isa).unwrap();
+    let bytes = with_data(&isa).bytes(&isa);
     let loaded = Program::from_object(&bytes).unwrap();
     let blob = loaded.descriptor().encode().unwrap();
     // SAFETY: the blob is this program's descriptor.
@@ -540,7 +560,7 @@ fn descriptors_are_read_back_for_every_format() {
         ["x86_64-unknown-linux-gnu", "riscv64gc-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
     {
         let isa = isa(triple, &[]);
-        let mut bytes = write(&with_data(&isa), &*isa).unwrap();
+        let mut bytes = with_data(&isa).bytes(&isa);
         let descriptor = read_descriptor(&bytes).unwrap_or_else(|e| panic!("{triple}: {e}"));
         assert_eq!(descriptor.architecture, architecture(&*isa).unwrap());
         *bytes.last_mut().unwrap() ^= 1;

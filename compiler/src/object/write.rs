@@ -1,14 +1,17 @@
 //! Writing the object file.
 
-use super::reloc::{relax_got_access, relocation_flags};
-use super::{CodeReloc, CompiledFunction, DataInit, DataObject, ObjectInput, Target};
+use super::input::refused;
+use super::reloc::{check_kind, relax_got_access};
+use super::{CompiledFunction, ObjectInput, Referent};
 use crate::{Error, Result, Site};
 use brolga_runtime::abi::{Architecture, DescriptorInfo, HASH_OFFSET, HASH_SIZE, IsaFeatures, object_hash};
 use cranelift_codegen::binemit::Reloc;
-use cranelift_codegen::isa::TargetIsa;
-use object::write::{Object, Relocation, SectionId, StandardSection, Symbol, SymbolId, SymbolSection};
-use object::{BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope, elf};
-use std::collections::{HashMap, HashSet};
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_module::{DataDescription, DataId, Init, Linkage, Module, default_libcall_names};
+use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
+use object::write::{Symbol, SymbolId};
+use object::{BinaryFormat, SymbolFlags, SymbolScope};
+use std::collections::HashSet;
 
 /// Bytes of code and data that one object may hold; x86-64 code reaches two gigabytes.
 const MAX_SIZE: u64 = 1 << 30;
@@ -56,30 +59,42 @@ pub fn isa_features(isa: &dyn TargetIsa) -> IsaFeatures {
 ///
 /// # Errors
 /// Where the target has no object format here, or the input contradicts itself (a bug of the code generator).
-pub fn write(input: &ObjectInput, isa: &dyn TargetIsa) -> Result<Vec<u8>> {
-    check(input)?;
-    let mut writer = Writer::new(isa)?;
-    let mut blobs = Vec::with_capacity(input.descriptors.len());
-    for (descriptor, blob) in encode_descriptors(input, isa)? {
-        writer.descriptor(&descriptor, &blob);
-        blobs.push(blob);
+pub fn write(input: &ObjectInput, isa: &OwnedTargetIsa) -> Result<Vec<u8>> {
+    let format = format(&**isa)?;
+    check(input, format)?;
+    let encoded = encode_descriptors(input, &**isa)?;
+    let mut writer = Writer::new(input, isa, format)?;
+    writer.declare()?;
+    // Descriptors come first of all data, so that their bytes are the first of their kind in the file.
+    for ((id, _), (_, blob)) in input.descriptors().iter().zip(&encoded) {
+        writer.module.define_data(*id, &super::bytes(8, blob.clone())).map_err(refused)?;
     }
-    writer.declare(input);
-    for (i, function) in input.functions.iter().enumerate() {
-        writer.function(i, function)?;
-    }
-    for (i, data) in input.data.iter().enumerate() {
-        writer.data(i, data)?;
-    }
+    writer.functions()?;
+    writer.data()?;
     let mut bytes = writer.finish()?;
+    let blobs: Vec<Vec<u8>> = encoded.into_iter().map(|(_, blob)| blob).collect();
     seal(&mut bytes, &blobs)?;
     Ok(bytes)
 }
 
+/// The object format of a target.
+///
+/// # Errors
+/// Where there is none for it here.
+fn format(isa: &dyn TargetIsa) -> Result<BinaryFormat> {
+    let (triple, architecture) = (isa.triple(), architecture(isa)?);
+    match triple.binary_format {
+        target_lexicon::BinaryFormat::Elf => Ok(BinaryFormat::Elf),
+        target_lexicon::BinaryFormat::Macho if architecture != Architecture::Riscv64 => Ok(BinaryFormat::MachO),
+        target_lexicon::BinaryFormat::Coff if architecture == Architecture::X86_64 => Ok(BinaryFormat::Coff),
+        other => Err(Error::Target(format!("the object format {other:?} is not supported for {triple}"))),
+    }
+}
+
 /// The descriptors as they are written, still without a hash.
 pub(super) fn encode_descriptors(input: &ObjectInput, isa: &dyn TargetIsa) -> Result<Vec<(DescriptorInfo, Vec<u8>)>> {
-    let mut all = Vec::with_capacity(input.descriptors.len());
-    for descriptor in &input.descriptors {
+    let mut all = Vec::with_capacity(input.descriptors().len());
+    for (_, descriptor) in input.descriptors() {
         let mut descriptor = descriptor.clone();
         descriptor.architecture = architecture(isa)?;
         descriptor.features = isa_features(isa);
@@ -111,36 +126,62 @@ pub(super) fn seal(bytes: &mut [u8], blobs: &[Vec<u8>]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn check(input: &ObjectInput) -> Result<()> {
-    let exported: Vec<&str> = input.functions.iter().filter(|f| f.exported).map(|f| f.symbol.as_str()).collect();
-    let entries: Vec<&str> = input.descriptors.iter().map(|d| d.entry.as_str()).collect();
-    let selectors = usize::from(input.descriptors.iter().any(|d| !d.open.is_empty()));
+/// That an input is whole: what is declared is defined, what is referred to is there, and the format has the relocations.
+pub(super) fn check(input: &ObjectInput, format: BinaryFormat) -> Result<()> {
+    let exported: Vec<&str> = input
+        .functions()
+        .filter(|(_, f)| f.linkage == Linkage::Export)
+        .filter_map(|(_, f)| f.name.as_deref())
+        .collect();
+    let entries: Vec<&str> = input.descriptors().iter().map(|(_, d)| d.entry.as_str()).collect();
+    let selectors = usize::from(input.descriptors().iter().any(|(_, d)| !d.open.is_empty()));
     if entries.is_empty() || !exported.starts_with(&entries) || exported.len() != entries.len() + selectors {
         return internal(format!("the exported functions are {exported:?}, not {entries:?}"));
     }
-    let mut symbols: HashSet<String> = input.descriptors.iter().map(DescriptorInfo::descriptor_symbol).collect();
-    if symbols.len() != entries.len() {
-        return internal(format!("two of the entries {entries:?} have one name"));
-    }
-    let names = input.functions.iter().map(|f| &f.symbol).chain(input.data.iter().map(|d| &d.symbol));
-    for name in names.chain(&input.imports) {
-        if name.is_empty() || name.contains('\0') || !symbols.insert(name.clone()) {
-            return internal(format!("the symbol '{name}' is used twice or impossible"));
-        }
-    }
+    let (functions, data) = (input.functions().count(), input.data().count());
+    let is_there = |referent: Option<Referent>, size: usize| match referent {
+        Some(Referent::Function(id)) => (id.as_u32() as usize) < functions,
+        Some(Referent::Data(id)) => (id.as_u32() as usize) < data,
+        Some(Referent::Here(offset)) => offset as usize <= size,
+        None => false,
+    };
     let mut total = 0u64;
-    let aligned = |a: u64| a.is_power_of_two() && a <= 4096;
-    for function in &input.functions {
-        if !aligned(function.alignment) {
-            return internal(format!("the alignment of '{}' is {}", function.symbol, function.alignment));
+    let mut add = |name: &str, alignment: u64, size: usize| {
+        if !alignment.is_power_of_two() || alignment > 4096 {
+            return internal(format!("the alignment of '{name}' is {alignment}"));
         }
-        total = total.saturating_add(function.code.len() as u64);
+        total = total.saturating_add(size as u64);
+        Ok(())
+    };
+    for (id, declaration) in input.functions().filter(|(_, f)| f.linkage != Linkage::Import) {
+        let name = declaration.linkage_name(id);
+        let Some(CompiledFunction { alignment, code, relocs }) = input.code(id) else {
+            return internal(format!("the function '{name}' has no code"));
+        };
+        add(&name, *alignment, code.len())?;
+        for reloc in relocs {
+            check_kind(reloc.kind, format)?;
+            let end = (reloc.offset as usize).checked_add(4);
+            if end.is_none_or(|end| end > code.len()) || !is_there(Referent::of(&reloc.name), code.len()) {
+                return internal(format!("a relocation of '{name}' lies outside or leads nowhere"));
+            }
+        }
     }
-    for data in &input.data {
-        if !aligned(data.alignment) {
-            return internal(format!("the alignment of '{}' is {}", data.symbol, data.alignment));
+    let described: HashSet<DataId> = input.descriptors().iter().map(|(id, _)| *id).collect();
+    for (id, declaration) in input.data().filter(|(id, _)| !described.contains(id)) {
+        let name = declaration.linkage_name(id);
+        let Some(contents) = input.contents(id) else {
+            return internal(format!("the data '{name}' are not defined"));
+        };
+        let size = size(contents);
+        add(&name, contents.align.unwrap_or(1), size)?;
+        for reloc in contents.all_relocs(Reloc::Abs8) {
+            let end = (reloc.offset as usize).checked_add(8);
+            let zeros = matches!(contents.init, Init::Zeros { .. });
+            if zeros || end.is_none_or(|end| end > size) || !is_there(Referent::of(&reloc.name), 0) {
+                return internal(format!("a pointer in '{name}' lies outside or leads nowhere"));
+            }
         }
-        total = total.saturating_add(data.size());
     }
     if total > MAX_SIZE {
         return Err(Error::Target(format!(
@@ -150,236 +191,138 @@ pub(super) fn check(input: &ObjectInput) -> Result<()> {
     Ok(())
 }
 
-impl DataObject {
-    /// Its size in bytes.
-    pub fn size(&self) -> u64 {
-        match &self.init {
-            DataInit::Bytes(bytes) => bytes.len() as u64,
-            DataInit::Zeros(size) => *size,
-        }
+/// The bytes of data.
+pub(super) fn size(data: &DataDescription) -> usize {
+    match &data.init {
+        Init::Uninitialized => 0,
+        Init::Zeros { size } => *size,
+        Init::Bytes { contents } => contents.len(),
     }
 }
 
-struct Writer {
-    object: Object<'static>,
+/// A function's code as it stands in a file, its accesses through the global offset table relaxed where they can be.
+pub(super) fn relaxed(
+    input: &ObjectInput,
+    architecture: Architecture,
+    function: &CompiledFunction,
+) -> CompiledFunction {
+    let mut function = function.clone();
+    if architecture == Architecture::X86_64 {
+        let CompiledFunction { code, relocs, .. } = &mut function;
+        relocs.iter_mut().for_each(|reloc| relax_got_access(input, code, reloc));
+    }
+    function
+}
+
+/// An object while the input's declarations and definitions go into a module, in the order of their numbers.
+struct Writer<'a> {
+    input: &'a ObjectInput,
+    module: ObjectModule,
     architecture: Architecture,
     function_alignment: u64,
-    functions: Vec<SymbolId>,
-    data: Vec<SymbolId>,
-    imports: Vec<SymbolId>,
-    descriptors: Vec<SymbolId>,
-    /// Other symbols of what is exported, for references from inside: code that a shared library takes in may not refer
-    /// directly to what another library could replace.
-    local: HashMap<SymbolId, SymbolId>,
-    /// Symbols of places within functions: (function, offset).
-    labels: HashMap<(usize, u32), SymbolId>,
-    /// Held back until every symbol has its place.
-    relocations: Vec<(SectionId, Relocation)>,
+    /// What is exported and referred to from inside: it is local here, and what others see is an alias of it.
+    aliased: HashSet<Referent>,
 }
 
-impl Writer {
-    fn new(isa: &dyn TargetIsa) -> Result<Writer> {
-        let triple = isa.triple();
-        let architecture = architecture(isa)?;
-        let format = match triple.binary_format {
-            target_lexicon::BinaryFormat::Elf => BinaryFormat::Elf,
-            target_lexicon::BinaryFormat::Macho if architecture != Architecture::Riscv64 => BinaryFormat::MachO,
-            target_lexicon::BinaryFormat::Coff if architecture == Architecture::X86_64 => BinaryFormat::Coff,
-            other => return Err(Error::Target(format!("the object format {other:?} is not supported for {triple}"))),
-        };
-        let machine = match architecture {
-            Architecture::X86_64 => object::Architecture::X86_64,
-            Architecture::Aarch64 => object::Architecture::Aarch64,
-            Architecture::Riscv64 => object::Architecture::Riscv64,
-        };
-        let mut object = Object::new(format, machine, Endianness::Little);
-        if architecture == Architecture::Riscv64 {
-            let compressed =
-                isa.isa_flags().iter().any(|f| matches!(f.name, "has_c" | "has_zca") && f.as_bool() == Some(true));
-            let rvc = if compressed { elf::EF_RISCV_RVC } else { 0 };
-            object.flags = object::FileFlags::Elf {
-                os_abi: elf::ELFOSABI_NONE,
-                abi_version: 0,
-                e_flags: elf::EF_RISCV_FLOAT_ABI_DOUBLE | rvc,
-            };
-        }
-        Ok(Writer {
-            object,
-            architecture,
-            function_alignment: u64::from(isa.function_alignment().preferred),
-            functions: Vec::new(),
-            data: Vec::new(),
-            imports: Vec::new(),
-            descriptors: Vec::new(),
-            local: HashMap::new(),
-            labels: HashMap::new(),
-            relocations: Vec::new(),
-        })
+impl<'a> Writer<'a> {
+    fn new(input: &'a ObjectInput, isa: &OwnedTargetIsa, format: BinaryFormat) -> Result<Writer<'a>> {
+        let name =
+            super::program_name(&input.descriptors().iter().map(|(_, d)| d.clone()).collect::<Vec<_>>()).to_owned();
+        let builder = ObjectBuilder::new(isa.clone(), name, default_libcall_names()).map_err(refused)?;
+        let (module, architecture) = (ObjectModule::new(builder), architecture(&**isa)?);
+        let function_alignment = u64::from(isa.function_alignment().preferred);
+        let aliased = if format == BinaryFormat::Elf { referred_exports(input) } else { HashSet::new() };
+        Ok(Writer { input, module, architecture, function_alignment, aliased })
     }
 
-    fn symbol(&mut self, name: &str, kind: SymbolKind, scope: SymbolScope) -> SymbolId {
-        self.object.add_symbol(Symbol {
-            name: name.as_bytes().to_vec(),
-            value: 0,
-            size: 0,
-            kind,
-            scope,
-            weak: false,
-            section: SymbolSection::Undefined,
-            flags: SymbolFlags::None,
-        })
-    }
-
-    /// Descriptors come first of all data, so that their bytes are the first of their kind in the file.
-    fn descriptor(&mut self, descriptor: &DescriptorInfo, blob: &[u8]) {
-        let symbol = self.symbol(&descriptor.descriptor_symbol(), SymbolKind::Data, SymbolScope::Dynamic);
-        let section = self.object.section_id(StandardSection::ReadOnlyData);
-        self.object.add_symbol_data(symbol, section, blob, 8);
-        self.descriptors.push(symbol);
-    }
-
-    /// A symbol of this object alone for something that others see too, once that has its place.
-    fn local(&mut self, symbol: SymbolId) -> SymbolId {
-        let seen = self.object.symbol(symbol);
-        if seen.scope == SymbolScope::Compilation || seen.section == SymbolSection::Undefined {
-            return symbol;
-        }
-        if let Some(&local) = self.local.get(&symbol) {
-            return local;
-        }
-        let alias = Symbol {
-            name: [seen.name.as_slice(), b".local"].concat(),
-            scope: SymbolScope::Compilation,
-            value: seen.value,
-            size: seen.size,
-            kind: seen.kind,
-            weak: seen.weak,
-            section: seen.section,
-            flags: SymbolFlags::None,
-        };
-        let local = self.object.add_symbol(alias);
-        self.local.insert(symbol, local);
-        local
-    }
-
-    fn declare(&mut self, input: &ObjectInput) {
-        for function in &input.functions {
-            let scope = if function.exported { SymbolScope::Dynamic } else { SymbolScope::Compilation };
-            let symbol = self.symbol(&function.symbol, SymbolKind::Text, scope);
-            self.functions.push(symbol);
-        }
-        for data in &input.data {
-            let symbol = self.symbol(&data.symbol, SymbolKind::Data, SymbolScope::Compilation);
-            self.data.push(symbol);
-        }
-        for name in &input.imports {
-            let symbol = self.symbol(name, SymbolKind::Text, SymbolScope::Unknown);
-            self.imports.push(symbol);
-        }
-    }
-
-    fn target(&self, target: Target) -> Result<SymbolId> {
-        let found = match target {
-            Target::Function(i) => self.functions.get(i as usize),
-            Target::Data(i) => self.data.get(i as usize),
-            Target::Import(i) => self.imports.get(i as usize),
-            Target::Descriptor(i) => self.descriptors.get(i as usize),
-            Target::Here(_) => None,
-        };
-        found.copied().ok_or_else(|| Error::Internal(format!("a relocation refers to {target:?}")))
-    }
-
-    fn function(&mut self, index: usize, function: &CompiledFunction) -> Result<()> {
-        let symbol = self.target(Target::Function(index as u32))?;
-        let mut code = function.code.clone();
-        let mut relocs = function.relocs.clone();
-        for reloc in &mut relocs {
-            let at = reloc.offset as usize;
-            if at.checked_add(4).is_none_or(|end| end > code.len()) {
-                return internal(format!("a relocation lies outside '{}'", function.symbol));
-            }
-            if self.architecture == Architecture::X86_64 {
-                relax_got_access(&mut code, reloc);
+    /// Declares everything in order: the numbers are those of the input.
+    fn declare(&mut self) -> Result<()> {
+        let renumbered = |name: &str| Error::Internal(format!("'{name}' has another number in the object"));
+        for (id, function) in self.input.functions() {
+            let name = function.linkage_name(id);
+            let (name, linkage) = self.seen_inside(Referent::Function(id), &name, function.linkage);
+            let declared = self.module.declare_function(&name, linkage, &function.signature).map_err(refused)?;
+            if declared != id {
+                return Err(renumbered(&name));
             }
         }
-        let section = self.object.section_id(StandardSection::Text);
-        let align = function.alignment.max(self.function_alignment);
-        let start = self.object.add_symbol_data(symbol, section, &code, align);
-        for reloc in &relocs {
-            let target = match reloc.target {
-                Target::Here(offset) => self.label(index, section, start, offset),
-                other => {
-                    let target = self.target(other)?;
-                    self.local(target)
-                }
-            };
-            self.relocate(section, start + u64::from(reloc.offset), reloc, target)?;
+        for (id, data) in self.input.data() {
+            let name = data.linkage_name(id);
+            let (name, linkage) = self.seen_inside(Referent::Data(id), &name, data.linkage);
+            let declared = self.module.declare_data(&name, linkage, data.writable, data.tls).map_err(refused)?;
+            if declared != id {
+                return Err(renumbered(&name));
+            }
         }
         Ok(())
     }
 
-    /// The symbol of a place in a function: RISC-V's low parts refer to the instruction with the high part.
-    fn label(&mut self, function: usize, section: SectionId, start: u64, offset: u32) -> SymbolId {
-        if let Some(&symbol) = self.labels.get(&(function, offset)) {
-            return symbol;
+    /// The name and linkage of what the object itself refers to: code that a shared library takes in may not refer directly
+    /// to what another library could replace.
+    fn seen_inside(&self, referent: Referent, name: &str, linkage: Linkage) -> (String, Linkage) {
+        if self.aliased.contains(&referent) {
+            (format!("{name}.local"), Linkage::Local)
+        } else {
+            (name.to_owned(), linkage)
         }
-        let symbol = self.object.add_symbol(Symbol {
-            name: format!(".L{function}_{offset}").into_bytes(),
-            value: start + u64::from(offset),
-            size: 0,
-            kind: SymbolKind::Label,
-            scope: SymbolScope::Compilation,
-            weak: false,
-            section: SymbolSection::Section(section),
-            flags: SymbolFlags::None,
-        });
-        self.labels.insert((function, offset), symbol);
-        symbol
     }
 
-    fn relocate(&mut self, section: SectionId, offset: u64, reloc: &CodeReloc, symbol: SymbolId) -> Result<()> {
-        let flags = relocation_flags(reloc.kind, self.object.format())?;
-        self.relocations.push((section, Relocation { offset, symbol, addend: reloc.addend, flags }));
+    fn functions(&mut self) -> Result<()> {
+        for (id, _) in self.input.functions() {
+            let Some(function) = self.input.code(id) else { continue };
+            let function = relaxed(self.input, self.architecture, function);
+            let alignment = function.alignment.max(self.function_alignment);
+            self.module.define_function_bytes(id, alignment, &function.code, &function.relocs).map_err(refused)?;
+        }
         Ok(())
     }
 
-    fn data(&mut self, index: usize, data: &DataObject) -> Result<()> {
-        let symbol = self.target(Target::Data(index as u32))?;
-        let standard = match (&data.init, data.writable, data.relocs.is_empty()) {
-            (DataInit::Zeros(_), ..) => StandardSection::UninitializedData,
-            (_, true, _) => StandardSection::Data,
-            (_, false, true) => StandardSection::ReadOnlyData,
-            (_, false, false) => StandardSection::ReadOnlyDataWithRel,
-        };
-        let section = self.object.section_id(standard);
-        let start = match &data.init {
-            DataInit::Bytes(bytes) => self.object.add_symbol_data(symbol, section, bytes, data.alignment),
-            DataInit::Zeros(size) => self.object.add_symbol_bss(symbol, section, *size, data.alignment),
-        };
-        for reloc in &data.relocs {
-            let fits = reloc.offset.checked_add(8).is_some_and(|end| end <= data.size());
-            if !fits || matches!(data.init, DataInit::Zeros(_)) {
-                return internal(format!("a relocation lies outside '{}'", data.symbol));
+    fn data(&mut self) -> Result<()> {
+        for (id, _) in self.input.data() {
+            if let Some(contents) = self.input.contents(id) {
+                self.module.define_data(id, contents).map_err(refused)?;
             }
-            let (target, addend) = match reloc.target {
-                Target::Here(offset) => (symbol, reloc.addend.saturating_add(i64::from(offset))),
-                other => (self.target(other)?, reloc.addend),
-            };
-            let pointer = CodeReloc { offset: 0, kind: Reloc::Abs8, target: reloc.target, addend };
-            self.relocate(section, start + reloc.offset, &pointer, target)?;
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<u8>> {
-        for (section, relocation) in std::mem::take(&mut self.relocations) {
-            let added = self.object.add_relocation(section, relocation);
-            added.or_else(|e| internal(format!("the object format refuses a relocation: {e}")))?;
+    fn finish(self) -> Result<Vec<u8>> {
+        let Writer { input, module, aliased, .. } = self;
+        let mut product = module.finish();
+        for (id, function) in input.functions().filter(|(id, _)| aliased.contains(&Referent::Function(*id))) {
+            let local = product.function_symbol(id);
+            export(&mut product, local, &function.linkage_name(id));
         }
-        if self.object.format() == BinaryFormat::Elf {
-            // Without this section some linkers make the stack executable.
-            self.object.add_section(Vec::new(), b".note.GNU-stack".to_vec(), SectionKind::Linker);
+        for (id, data) in input.data().filter(|(id, _)| aliased.contains(&Referent::Data(*id))) {
+            let local = product.data_symbol(id);
+            export(&mut product, local, &data.linkage_name(id));
         }
-        self.object.write().or_else(|e| internal(format!("the object cannot be written: {e}")))
+        product.object.write().or_else(|e| internal(format!("the object cannot be written: {e}")))
     }
+}
+
+/// What is exported and referred to from inside.
+fn referred_exports(input: &ObjectInput) -> HashSet<Referent> {
+    let functions =
+        input.functions().filter(|(_, f)| f.linkage == Linkage::Export).map(|(id, _)| Referent::Function(id));
+    let data = input.data().filter(|(_, d)| d.linkage == Linkage::Export).map(|(id, _)| Referent::Data(id));
+    let exported: HashSet<Referent> = functions.chain(data).collect();
+    let code = input.functions().filter_map(|(id, _)| input.code(id)).flat_map(|f| &f.relocs);
+    code.filter_map(|reloc| Referent::of(&reloc.name)).filter(|referent| exported.contains(referent)).collect()
+}
+
+/// Adds a symbol that others see for something that has one of this object's own.
+fn export(product: &mut ObjectProduct, local: SymbolId, name: &str) {
+    let local = product.object.symbol(local);
+    let seen = Symbol {
+        name: name.as_bytes().to_vec(),
+        value: local.value,
+        size: local.size,
+        kind: local.kind,
+        scope: SymbolScope::Dynamic,
+        weak: local.weak,
+        section: local.section,
+        flags: SymbolFlags::None,
+    };
+    product.object.add_symbol(seen);
 }

@@ -12,23 +12,23 @@ use crate::codegen::lanes::flags;
 use crate::error::{Error, Result};
 use crate::kernel::ir::{Callee, HostCall, Phase};
 use crate::memory::schedule::{KernelId, Schedule};
-use crate::object::namespace;
+use crate::object::Numbered;
 use brolga_runtime::Shape;
 use brolga_runtime::abi::{Context, CustomCallAbi, CustomCallInfo, Service, Services, Status};
 use brolga_runtime::custom_call::Description;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    ExtFuncData, ExternalName, FuncRef, InstBuilder, StackSlotData, StackSlotKind, UserExternalName, Value, types,
+    ExtFuncData, ExternalName, FuncRef, InstBuilder, StackSlotData, StackSlotKind, Value, types,
 };
 use std::collections::HashMap;
 
 /// What the calls of a schedule need.
 #[derive(Default)]
 pub struct Calls {
-    /// The words of each call; they follow the constants in the list of data objects.
+    /// The words of each call.
     pub words: Vec<Vec<i64>>,
     /// Which words belong to a kernel.
-    words_of: HashMap<KernelId, u32>,
+    words_of: HashMap<KernelId, usize>,
     /// The library services.
     pub services: Services,
     /// Functions outside the object, each symbol once.
@@ -66,7 +66,7 @@ impl Calls {
         if let Some(service) = service {
             self.services = self.services.union(service.set());
         }
-        self.words_of.insert(kernel, self.words.len() as u32);
+        self.words_of.insert(kernel, self.words.len());
         self.words.push(call.words.clone());
     }
 }
@@ -79,10 +79,10 @@ fn description(call: &HostCall) -> Result<Description> {
         .ok_or_else(|| Error::Internal("the words of a custom call do not describe it".to_owned()))
 }
 
-impl Driver<'_, '_> {
+impl Driver<'_, '_, '_> {
     /// Refuses a context that lacks a needed service, and starts the random state.
     pub(super) fn prologue(&mut self) {
-        let services = Service::ALL.iter().copied().filter(|s| self.around.calls.services.contains(s.set()));
+        let services = Service::ALL.iter().copied().filter(|s| self.around.shared.calls.services.contains(s.set()));
         let mut needed: Vec<i32> = services.map(Context::offset_of).collect();
         if !needed.is_empty() {
             let present = self.b.ins().icmp_imm_u(IntCC::NotEqual, self.context, 0);
@@ -93,7 +93,7 @@ impl Driver<'_, '_> {
             let present = self.b.ins().icmp_imm_u(IntCC::NotEqual, function, 0);
             self.require(present);
         }
-        if self.around.calls.random {
+        if self.around.shared.calls.random {
             let slot = self.b.create_sized_stack_slot(StackSlotData::new(
                 StackSlotKind::ExplicitSlot,
                 size_of::<u64>() as u32,
@@ -149,9 +149,9 @@ impl Driver<'_, '_> {
 
     fn service_at(&mut self, kernel: KernelId, callee: Value, function: Value, buffers: &[Value]) -> Result<()> {
         let table = table_of(&mut self.b, buffers);
-        let words = self.around.calls.words_of.get(&kernel).copied();
-        let words = words.ok_or_else(|| Error::Internal(format!("{kernel} has no words")))?;
-        let words = self.data(self.around.schedule.constants.len() as u32 + words);
+        let shared = self.around.shared;
+        let words = shared.calls.words_of.get(&kernel).and_then(|&n| shared.words.get(n)).copied();
+        let words = self.data(words.ok_or_else(|| Error::Internal(format!("{kernel} has no words")))?);
         let signature = self.b.func.import_signature(signature(4, true));
         let inst = self.b.ins().call_indirect(signature, callee, &[self.context, words, table, function]);
         let status = self.b.inst_results(inst)[0];
@@ -232,10 +232,10 @@ impl Driver<'_, '_> {
 
     /// A reference to a function outside the object.
     fn import(&mut self, symbol: &str, parameters: usize, returns: bool) -> Result<FuncRef> {
-        let index = self.around.calls.functions.iter().position(|f| f.symbol == symbol);
-        let index = index.ok_or_else(|| Error::Internal(format!("'{symbol}' was never declared")))?;
-        let name = UserExternalName { namespace: namespace::IMPORT, index: index as u32 };
-        let name = ExternalName::user(self.b.func.declare_imported_user_function(name));
+        let index = self.around.shared.calls.functions.iter().position(|f| f.symbol == symbol);
+        let id = index.and_then(|index| self.around.shared.imports.get(index)).copied();
+        let id = id.ok_or_else(|| Error::Internal(format!("'{symbol}' was never declared")))?;
+        let name = ExternalName::user(self.b.func.declare_imported_user_function(id.external_name()));
         let signature = self.b.func.import_signature(signature(parameters, returns));
         Ok(self.b.func.import_function(ExtFuncData { name, signature, colocated: false, patchable: false }))
     }

@@ -12,13 +12,15 @@
 mod calls;
 mod parallel;
 mod parts;
+mod shared;
 
-pub(super) use calls::Calls;
+use calls::Calls;
 pub use parallel::DEFAULT_GRAIN;
-pub(super) use parallel::{Tasks, task_function};
+pub(super) use parallel::{Tasks, task_function, task_signature};
 pub(super) use parts::Parts;
+pub(super) use shared::Shared;
 
-use super::clif::{copy, import_function, signature, table_of};
+use super::clif::{copy, data_address, import_function, signature, table_of};
 use super::flow::enter;
 use super::lanes::flags;
 use super::phase::emit_phase;
@@ -26,14 +28,11 @@ use super::target::Target;
 use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
 use crate::memory::schedule::{Assignment, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
-use crate::object::namespace;
 use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, GlobalValueData, InstBuilder, StackSlot, UserExternalName, UserFuncName, Value,
-    types,
-};
+use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, StackSlot, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::{DataId, FuncId};
 use parts::{Counter, PARAMETERS};
 use std::collections::{HashMap, HashSet};
 
@@ -42,7 +41,7 @@ pub(super) enum PhaseCode {
     /// Part of the driver.
     Inline,
     /// Its function, its points, and how they are cut into tasks.
-    Function(u32, i64, Option<Tasks>),
+    Function(FuncId, i64, Option<Tasks>),
 }
 
 /// What a driver is made from.
@@ -52,11 +51,11 @@ pub(super) struct Around<'a> {
     pub(super) assignment: &'a Assignment,
     pub(super) phases: &'a HashMap<(KernelId, usize), PhaseCode>,
     pub(super) target: &'a Target,
-    pub(super) calls: &'a Calls,
+    pub(super) shared: &'a Shared,
     /// The task function, where some phase is cut into tasks.
-    pub(super) task: Option<u32>,
+    pub(super) task: Option<FuncId>,
     /// The function that copies large arrays, where the machine has a better one than a loop.
-    pub(super) copier: Option<u32>,
+    pub(super) copier: Option<FuncId>,
     /// The parameters and results that callers may make one.
     pub(super) donated: &'a HashSet<(u32, u32)>,
 }
@@ -108,24 +107,24 @@ impl<'a> Pointers<'a> {
 }
 
 /// The driver, or a part of it, while it is made.
-pub(super) struct Driver<'a, 'b> {
+pub(super) struct Driver<'a, 'b, 'o> {
     pub(super) b: FunctionBuilder<'b>,
     pub(super) around: Around<'a>,
-    pub(super) parts: &'b mut Parts,
+    pub(super) parts: &'b mut Parts<'o>,
     pub(super) parameters: Pointers<'a>,
     pub(super) results: Pointers<'a>,
     pub(super) workspace: Value,
     pub(super) context: Value,
-    functions: HashMap<u32, FuncRef>,
+    functions: HashMap<FuncId, FuncRef>,
     /// The counter of the random number generator, where the program has one.
     counter: Option<Counter>,
     /// What a task is told.
     pub(super) argument: Option<StackSlot>,
 }
 
-impl<'a> Driver<'a, '_> {
+impl<'a> Driver<'a, '_, '_> {
     /// The entry; the parts that it calls are added to `parts`.
-    pub(super) fn entry(around: Around<'a>, parts: &mut Parts) -> Result<Function> {
+    pub(super) fn entry(around: Around<'a>, parts: &mut Parts<'_>) -> Result<Function> {
         let block = around.schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
         Driver::make(around, parts, false, &mut |driver| {
             driver.prologue();
@@ -136,12 +135,12 @@ impl<'a> Driver<'a, '_> {
     /// A function that does what `body` emits, and returns 0: the entry, or a part of it.
     pub(super) fn make(
         around: Around<'a>,
-        parts: &mut Parts,
+        parts: &mut Parts<'_>,
         is_part: bool,
-        body: &mut dyn FnMut(&mut Driver<'_, '_>) -> Result<()>,
+        body: &mut dyn FnMut(&mut Driver<'_, '_, '_>) -> Result<()>,
     ) -> Result<Function> {
         let own = signature(if is_part { PARAMETERS } else { PARAMETERS - 1 }, true);
-        let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, 0), own);
+        let mut function = Function::with_name_signature(UserFuncName::default(), own);
         let mut context = FunctionBuilderContext::new();
         let mut b = FunctionBuilder::new(&mut function, &mut context);
         let values = enter(&mut b);
@@ -151,7 +150,7 @@ impl<'a> Driver<'a, '_> {
         let (p, r) = (at_start(schedule.parameters.len()), at_start(schedule.results.len()));
         let parameters = Pointers::new(&mut b, parameters, &schedule.parameter_places, p);
         let results = Pointers::new(&mut b, results, &schedule.result_places, r);
-        let counter = values.get(PARAMETERS - 1).filter(|_| around.calls.random).map(|&at| Counter::Pointer(at));
+        let counter = values.get(PARAMETERS - 1).filter(|_| around.shared.calls.random).map(|&at| Counter::Pointer(at));
         let functions = HashMap::new();
         let argument = None;
         let mut driver =
@@ -164,7 +163,7 @@ impl<'a> Driver<'a, '_> {
     }
 }
 
-impl Driver<'_, '_> {
+impl Driver<'_, '_, '_> {
     fn location(&self, v: ValueId) -> Result<Location> {
         self.around.assignment.locations[v].ok_or_else(|| Error::Internal(format!("{v} has no location")))
     }
@@ -175,21 +174,13 @@ impl Driver<'_, '_> {
             Location::Result(n) => self.results.get(&mut self.b, n),
             Location::Workspace(0) => self.workspace,
             Location::Workspace(offset) => self.b.ins().iadd_imm_s(self.workspace, offset as i64),
-            Location::Constant(c) => self.data(c.as_u32()),
+            Location::Constant(c) => self.data(self.around.shared.constants[c]),
         }
     }
 
     /// The address of a data object.
-    pub(super) fn data(&mut self, index: u32) -> Value {
-        let name = UserExternalName { namespace: namespace::DATA, index };
-        let name = self.b.func.declare_imported_user_function(name);
-        let global = self.b.func.create_global_value(GlobalValueData::Symbol {
-            name: ExternalName::user(name),
-            offset: 0.into(),
-            colocated: true,
-            tls: false,
-        });
-        self.b.ins().symbol_value(types::I64, global)
+    pub(super) fn data(&mut self, id: DataId) -> Value {
+        data_address(&mut self.b, id)
     }
 
     pub(super) fn copy(&mut self, c: &Copy) {
@@ -211,9 +202,9 @@ impl Driver<'_, '_> {
 
     fn copy_bytes(&mut self, from: Value, to: Value, bytes: u64) {
         match self.around.copier {
-            Some(index) if bytes >= LARGE_COPY => {
+            Some(id) if bytes >= LARGE_COPY => {
                 let signature = self.b.import_signature(signature(3, false));
-                let f = import_function(self.b.func, index, signature);
+                let f = import_function(self.b.func, id, signature);
                 let bytes = self.b.ins().iconst(types::I64, bytes as i64);
                 self.b.ins().call(f, &[to, from, bytes]);
             }
@@ -305,9 +296,9 @@ impl Driver<'_, '_> {
                 }
                 _ => {}
             }
-            if let Some(&PhaseCode::Function(index, points, tasks)) = self.around.phases.get(&(id, p)) {
+            if let Some(&PhaseCode::Function(id, points, tasks)) = self.around.phases.get(&(id, p)) {
                 let arguments = *arguments.get_or_insert_with(|| table_of(&mut self.b, &bases));
-                self.run_phase(index, arguments, scratch, points, tasks);
+                self.run_phase(id, arguments, scratch, points, tasks);
                 continue;
             }
             let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
@@ -318,13 +309,13 @@ impl Driver<'_, '_> {
     }
 
     /// A reference to a phase's function.
-    pub(super) fn function(&mut self, index: u32) -> FuncRef {
-        if let Some(&f) = self.functions.get(&index) {
+    pub(super) fn function(&mut self, id: FuncId) -> FuncRef {
+        if let Some(&f) = self.functions.get(&id) {
             return f;
         }
         let signature = self.b.func.import_signature(signature(5, false));
-        let f = import_function(self.b.func, index, signature);
-        self.functions.insert(index, f);
+        let f = import_function(self.b.func, id, signature);
+        self.functions.insert(id, f);
         f
     }
 }

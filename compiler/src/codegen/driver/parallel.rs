@@ -17,7 +17,7 @@ use crate::codegen::lanes::flags;
 use crate::codegen::target::Target;
 use crate::kernel::ir::{Contraction, Nest};
 use crate::kernel::sort::Sort;
-use crate::object::namespace;
+use crate::object::Numbered;
 use crate::schedule::cost::elements_of_nest;
 use brolga_runtime::abi::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -26,6 +26,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::FuncId;
 
 /// Elements that a nest computes where it is worth splitting: some tens of microseconds.
 pub const DEFAULT_GRAIN: u64 = 1 << 15;
@@ -87,7 +88,7 @@ impl Argument {
 }
 
 /// The signature of a task: [`brolga_runtime::abi::ParallelBody`].
-fn task_signature() -> Signature {
+pub fn task_signature() -> Signature {
     let mut s = Signature::new(CallConv::SystemV);
     s.params = vec![AbiParam::new(types::I64); 3];
     s.returns = vec![AbiParam::new(types::I32)];
@@ -95,8 +96,8 @@ fn task_signature() -> Signature {
 }
 
 /// The task function: `fn(arg: *mut Argument, task: i64, worker: i64) -> i32`.
-pub fn task_function(index: u32, per_worker: u64, target: &Target) -> Function {
-    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, index), task_signature());
+pub fn task_function(id: FuncId, per_worker: u64, target: &Target) -> Function {
+    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), task_signature());
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let values = enter(&mut b);
@@ -117,11 +118,11 @@ pub fn task_function(index: u32, per_worker: u64, target: &Target) -> Function {
     function
 }
 
-impl Driver<'_, '_> {
+impl Driver<'_, '_, '_> {
     /// Runs a phase of `points` points: as tasks where the context has workers, otherwise here.
     pub(super) fn run_phase(
         &mut self,
-        function: u32,
+        function: FuncId,
         buffers: Value,
         scratch: Value,
         points: i64,
@@ -187,7 +188,7 @@ impl Driver<'_, '_> {
         self.b.seal_block(after);
     }
 
-    fn call_phase(&mut self, function: u32, buffers: Value, scratch: Value, points: i64) {
+    fn call_phase(&mut self, function: FuncId, buffers: Value, scratch: Value, points: i64) {
         let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
         let f = self.function(function);
         self.b.ins().call(f, &[buffers, begin, end, scratch, self.context]);

@@ -19,12 +19,13 @@ use crate::codegen::target::Target;
 use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
 use crate::memory::schedule::{BlockId, Copy, LeafPlace, Location, Step};
-use crate::object::namespace;
+use crate::object::{Numbered, ObjectInput, bytes};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     Function, InstBuilder, StackSlot, StackSlotData, StackSlotKind, UserFuncName, Value, types,
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::{DataId, FuncId};
 
 /// What the items of one function weigh at most: the call of a kernel weighs 2 and 1 for each buffer.
 const MOST: usize = 2048;
@@ -40,31 +41,38 @@ const CALL: usize = 16;
 const NODES: usize = 8;
 
 /// The functions and tables that a driver is made of besides the entry.
-#[derive(Default)]
-pub struct Parts {
-    /// The number of the first function.
-    first_function: u32,
-    /// The number of the first table among the data objects.
-    first_table: u32,
-    /// What follows the program's name in a function's, and the function.
-    pub functions: Vec<(String, Function)>,
-    /// The tables of the copier.
-    pub tables: Vec<Vec<u8>>,
-    copier: Option<u32>,
+pub struct Parts<'o> {
+    /// Where they are declared.
+    object: &'o mut ObjectInput,
+    /// The entry's symbol, which the functions' follow.
+    entry: String,
+    /// The functions.
+    pub functions: Vec<(FuncId, Function)>,
+    /// How many tables the copier has.
+    tables: usize,
+    copier: Option<FuncId>,
     sections: u32,
 }
 
-impl Parts {
-    /// Functions and data objects are numbered from here.
-    pub fn new(first_function: u32, first_table: u32) -> Parts {
-        Parts { first_function, first_table, ..Parts::default() }
+impl Parts<'_> {
+    /// None yet, of the entry of that symbol.
+    pub fn new(object: &mut ObjectInput, entry: String) -> Parts<'_> {
+        Parts { object, entry, functions: Vec::new(), tables: 0, copier: None, sections: 0 }
     }
 
-    fn push(&mut self, name: String, mut function: Function) -> u32 {
-        let index = self.first_function + self.functions.len() as u32;
-        function.name = UserFuncName::user(namespace::FUNCTION, index);
-        self.functions.push((name, function));
-        index
+    /// Adds a function.
+    fn push(&mut self, name: &str, mut function: Function) -> Result<FuncId> {
+        let id = self.object.function(&format!("{}.{name}", self.entry), false, &function.signature)?;
+        function.name = UserFuncName::User(id.external_name());
+        self.functions.push((id, function));
+        Ok(id)
+    }
+
+    /// Adds a table of the copier, of the program of that name.
+    fn table(&mut self, symbol: &str, rows: Vec<u8>) -> Result<DataId> {
+        let table = self.object.datum(&format!("{symbol}.copies.{}", self.tables), false, bytes(8, rows))?;
+        self.tables += 1;
+        Ok(table)
     }
 }
 
@@ -146,7 +154,7 @@ fn section(total: usize) -> usize {
     total.div_ceil(MOST / SMALL).max(MOST)
 }
 
-impl Driver<'_, '_> {
+impl Driver<'_, '_, '_> {
     /// Emits what a block does.
     pub(super) fn block(&mut self, id: BlockId) -> Result<()> {
         let items = items(self.around, id);
@@ -187,9 +195,9 @@ impl Driver<'_, '_> {
         let function = Driver::make(self.around, self.parts, true, &mut |part| part.items(items))?;
         self.parts.sections += 1;
         let name = format!("part{}", self.parts.sections);
-        let index = self.parts.push(name, function);
+        let id = self.parts.push(&name, function)?;
         let signature = self.b.func.import_signature(signature(PARAMETERS, true));
-        let part = import_function(self.b.func, index, signature);
+        let part = import_function(self.b.func, id, signature);
         let counter = match self.counter {
             Some(counter) => self.counter_address(counter),
             None => self.b.ins().iconst(types::I64, 0),
@@ -225,13 +233,12 @@ impl Driver<'_, '_> {
             table.extend(words.into_iter().flat_map(u32::to_le_bytes));
             table.extend([source.offset, target.offset, c.bytes].into_iter().flat_map(u64::to_le_bytes));
         }
-        let data = self.parts.first_table + self.parts.tables.len() as u32;
-        self.parts.tables.push(table);
+        let data = self.parts.table(&self.around.shared.symbol, table)?;
         let copier = match self.parts.copier {
-            Some(index) => index,
+            Some(id) => id,
             None => {
-                let index = self.parts.push("copies".to_owned(), copier(self.around.target));
-                *self.parts.copier.insert(index)
+                let id = self.parts.push("copies", copier(self.around.target))?;
+                *self.parts.copier.insert(id)
             }
         };
         let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, Bases::SIZE, 3);
@@ -288,7 +295,7 @@ impl Row {
 /// between equal pointers is none.
 fn copier(target: &Target) -> Function {
     let own = signature(3, false);
-    let mut function = Function::with_name_signature(UserFuncName::user(namespace::FUNCTION, 0), own);
+    let mut function = Function::with_name_signature(UserFuncName::default(), own);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let values = enter(&mut b);

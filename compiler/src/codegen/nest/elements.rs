@@ -10,7 +10,7 @@ use crate::kernel::index::Ix;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use std::collections::HashMap;
 
-impl NestEmitter<'_, '_, '_> {
+impl NestEmitter<'_, '_, '_, '_> {
     /// Computes, stores and folds elements.
     pub(super) fn elements(&mut self, row: &RowLoop<'_>, live: &Live, running: &[Running], at: Elements) {
         let mut values: HashMap<NodeId, Val> = HashMap::new();

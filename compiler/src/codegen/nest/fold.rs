@@ -25,7 +25,7 @@ pub(super) enum Running {
     Chain(Vec<Variable>),
 }
 
-impl NestEmitter<'_, '_, '_> {
+impl NestEmitter<'_, '_, '_, '_> {
     /// Sets an accumulator to its start.
     pub(super) fn start(&mut self, stage: &Stage, a: &Accumulator, mode: Mode, init: &[Value]) -> Running {
         let lanes: Vec<Lane> = a.lanes().collect();

@@ -38,7 +38,7 @@ fn row_bytes(elements: i64, lane: Lane) -> u64 {
 }
 
 /// Emits one nest.
-pub struct NestEmitter<'f, 'b, 'k> {
+pub struct NestEmitter<'f, 'b, 'k, 'o> {
     /// Where code goes.
     pub lanes: Lanes<'f, 'b>,
     /// Pointer of each buffer of the kernel.
@@ -52,16 +52,16 @@ pub struct NestEmitter<'f, 'b, 'k> {
     /// What is emitted.
     pub nest: &'k Nest,
     /// Where rows may go that are worth 256-bit registers.
-    pub wide: Option<&'k mut WideRows>,
+    pub wide: Option<&'k mut WideRows<'o>>,
 }
 
-impl<'b> Flow<'b> for NestEmitter<'_, 'b, '_> {
+impl<'b> Flow<'b> for NestEmitter<'_, 'b, '_, '_> {
     fn b(&mut self) -> &mut FunctionBuilder<'b> {
         self.lanes.b
     }
 }
 
-impl NestEmitter<'_, '_, '_> {
+impl NestEmitter<'_, '_, '_, '_> {
     /// Runs the stages for every point from `begin` to `end` of the parallel space.
     pub fn run(&mut self, begin: Value, end: Value) {
         let nest = self.nest;

@@ -9,15 +9,19 @@ use crate::codegen::rows::{Form, RowLoop, Segment};
 use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function, tile_function, tile_of};
 use crate::kernel::body::{Lane, Op};
 use crate::kernel::ir::Stage;
+use crate::object::ObjectInput;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 use cranelift_frontend::Variable;
+use cranelift_module::FuncId;
 
 /// The 256-bit functions of a kernel's phase.
-pub struct WideRows {
-    /// Number of the first one among the functions of the program.
-    pub first: u32,
+pub struct WideRows<'o> {
+    /// Where they are declared.
+    pub object: &'o mut ObjectInput,
+    /// The phase's symbol, which theirs follow.
+    pub phase: String,
     /// The functions.
-    pub functions: Vec<WideFunction>,
+    pub functions: Vec<(FuncId, WideFunction)>,
     /// Whether fused multiply-add is there.
     pub fma: bool,
     /// Rows with less work, in elements times nodes, stay in 128-bit registers.
@@ -26,11 +30,11 @@ pub struct WideRows {
 
 /// A function for a row, and what its frame holds.
 pub(super) struct WideRow {
-    index: u32,
+    id: FuncId,
     frame: Frame,
 }
 
-impl NestEmitter<'_, '_, '_> {
+impl NestEmitter<'_, '_, '_, '_> {
     /// The function that runs the whole turns of a row in 256-bit code, where it is worth one and has that form.
     pub(super) fn wide_row(&mut self, row: &RowLoop<'_>, running: &[Running]) -> Option<WideRow> {
         let wide = self.wide.as_deref()?;
@@ -58,7 +62,7 @@ impl NestEmitter<'_, '_, '_> {
         row: &RowLoop<'_>,
         live: &mut Live,
         running: &[Running],
-        WideRow { index, frame }: &WideRow,
+        WideRow { id, frame }: &WideRow,
         segment: &Segment,
     ) {
         let at = self.frame(frame);
@@ -69,7 +73,7 @@ impl NestEmitter<'_, '_, '_> {
             // A register of CLIF is half a register here; those of a component follow each other.
             self.b().ins().store(flags(), v, at, 16 * k as i32);
         }
-        self.call_wide(*index, at, segment.begin, segment.end);
+        self.call_wide(*id, at, segment.begin, segment.end);
         for (k, &variable) in variables.iter().enumerate() {
             let old = self.b().use_var(variable);
             let ty = self.b().func.dfg.value_type(old);
@@ -88,13 +92,13 @@ impl NestEmitter<'_, '_, '_> {
         }
         let function = row.verify().and_then(|()| tile_function(self.nest, &row, wide.fma));
         let Some(function) = self.found(function) else { return false };
-        let Some(WideRow { index, frame }) = self.push_wide(function) else { return false };
+        let Some(WideRow { id, frame }) = self.push_wide(function) else { return false };
         let mut live = Live::default();
         self.uniform_nodes(&row, &mut live);
         self.row_pointers(&row, &mut live);
         let at = self.frame(&frame);
         self.fill(&row, &mut live, &frame, at);
-        self.call_wide(index, at, 0, stage.vector.extent);
+        self.call_wide(id, at, 0, stage.vector.extent);
         true
     }
 
@@ -109,16 +113,25 @@ impl NestEmitter<'_, '_, '_> {
     /// Adds a function to those of the phase.
     fn push_wide(&mut self, function: WideFunction) -> Option<WideRow> {
         let wide = self.wide.as_deref_mut()?;
-        let row = WideRow { index: wide.first + wide.functions.len() as u32, frame: function.frame.clone() };
-        wide.functions.push(function);
-        Some(row)
+        let symbol = format!("{}.row{}", wide.phase, wide.functions.len());
+        match wide.object.function(&symbol, false, &signature(3, false)) {
+            Ok(id) => {
+                let row = WideRow { id, frame: function.frame.clone() };
+                wide.functions.push((id, function));
+                Some(row)
+            }
+            Err(e) => {
+                self.lanes.faults.report(e.to_string());
+                None
+            }
+        }
     }
 
     /// Calls a function for the elements from `begin` to `end` of the row.
-    fn call_wide(&mut self, index: u32, frame: Value, begin: i64, end: i64) {
+    fn call_wide(&mut self, id: FuncId, frame: Value, begin: i64, end: i64) {
         let (begin, end) = (self.iconst(begin), self.iconst(end));
         let signature = self.b().func.import_signature(signature(3, false));
-        let f = import_function(self.b().func, index, signature);
+        let f = import_function(self.b().func, id, signature);
         self.b().ins().call(f, &[frame, begin, end]);
     }
 

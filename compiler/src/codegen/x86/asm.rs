@@ -1,8 +1,8 @@
 //! Instructions in order, with labels, constants behind them, and what lies outside.
 
 use crate::error::{Error, Result};
-use crate::object::{CodeReloc, Target};
 use cranelift_codegen::binemit::Reloc;
+use cranelift_module::{FuncOrDataId, ModuleReloc};
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, OpKind, Register};
 
 /// A place in the code.
@@ -17,16 +17,16 @@ pub enum Refer {
     /// So many bytes behind the start of the constants.
     Pool(u32),
     /// Something outside.
-    Symbol(Target),
+    Symbol(FuncOrDataId),
 }
 
 /// Machine code, its constants at the end, and what it refers to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Assembled {
     /// The bytes.
     pub code: Vec<u8>,
     /// Places to be filled in.
-    pub relocs: Vec<CodeReloc>,
+    pub relocs: Vec<ModuleReloc>,
 }
 
 /// Constants start on a line of so many bytes.
@@ -128,7 +128,7 @@ fn encode(
     labels: &[Option<usize>],
     places: &[u64],
     pool: u64,
-) -> Result<(Vec<u8>, Vec<u64>, Vec<CodeReloc>)> {
+) -> Result<(Vec<u8>, Vec<u64>, Vec<ModuleReloc>)> {
     let internal = |what: String| Error::Internal(format!("an instruction cannot be encoded: {what}"));
     let mut encoder = Encoder::new(64);
     let (mut found, mut relocs) = (Vec::with_capacity(places.len()), Vec::new());
@@ -152,12 +152,12 @@ fn encode(
             None => {}
         }
         let length = encoder.encode(instruction, at).map_err(|e| internal(e.to_string()))?;
-        if let Some(Refer::Symbol(target)) = refer {
+        if let Some(Refer::Symbol(symbol)) = refer {
             let offsets = encoder.get_constant_offsets();
             let field = if branches { offsets.immediate_offset() } else { offsets.displacement_offset() };
             let kind = if branches { Reloc::X86CallPCRel4 } else { Reloc::X86PCRel4 };
             let (offset, addend) = (at as u32 + field as u32, field as i64 - length as i64);
-            relocs.push(CodeReloc { offset, kind, target: *target, addend });
+            relocs.push(ModuleReloc { offset, kind, name: (*symbol).into(), addend });
         }
         at += length as u64;
     }
@@ -184,16 +184,20 @@ pub fn there() -> MemoryOperand {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use cranelift_module::{DataId, FuncId};
 
     #[test]
     fn labels_constants_and_symbols_are_reached() {
         let mut a = Assembler::default();
         let end = a.label();
         a.branch(Code::Jmp_rel32_64, Refer::Label(end));
-        a.branch(Code::Call_rel32_64, Refer::Symbol(Target::Function(3)));
+        a.branch(Code::Call_rel32_64, Refer::Symbol(FuncOrDataId::Func(FuncId::from_u32(3))));
         let word = a.constant(&7u32.to_le_bytes());
         a.put_at(Instruction::with2(Code::Mov_r32_rm32, Register::EAX, there()), word);
-        a.put_at(Instruction::with2(Code::Cmp_rm32_imm8, there(), 1), Refer::Symbol(Target::Data(5)));
+        a.put_at(
+            Instruction::with2(Code::Cmp_rm32_imm8, there(), 1),
+            Refer::Symbol(FuncOrDataId::Data(DataId::from_u32(5))),
+        );
         a.bind(end);
         a.plain(Code::Retnq);
         let Assembled { code, relocs } = a.finish().unwrap();
@@ -203,13 +207,13 @@ mod tests {
         assert_eq!(i32::from_le_bytes(code[12..16].try_into().unwrap()), 32 - 16);
         assert_eq!(code[23], 0xc3);
         assert_eq!(code[32..], 7u32.to_le_bytes());
-        let reloc = |offset, kind, target, addend| CodeReloc { offset, kind, target, addend };
+        let found: Vec<_> = relocs.iter().map(|r| (r.offset, r.kind, r.name.to_string(), r.addend)).collect();
         let want = [
-            reloc(6, Reloc::X86CallPCRel4, Target::Function(3), -4),
+            (6, Reloc::X86CallPCRel4, "u0:3".to_owned(), -4),
             // Behind the distance stands the number that is compared.
-            reloc(18, Reloc::X86PCRel4, Target::Data(5), -5),
+            (18, Reloc::X86PCRel4, "u1:5".to_owned(), -5),
         ];
-        assert_eq!(relocs, want);
+        assert_eq!(found, want);
     }
 
     #[test]

@@ -8,8 +8,8 @@
 use super::asm::{Assembled, Assembler, Label, Refer, there};
 use crate::codegen::target::{Feature, Leaf, X86};
 use crate::error::Result;
-use crate::object::Target;
 use brolga_runtime::abi::Status;
+use cranelift_module::{DataId, FuncId, FuncOrDataId};
 use iced_x86::{Code, Instruction, Register};
 
 /// Kept where no level is what the processor has.
@@ -53,21 +53,21 @@ impl Needs {
     }
 }
 
-/// The function: `levels` say what each needs, the lowest first, with the number of its entry; `state` is that of the four
-/// bytes, which are zero at first.
+/// The function: `levels` say what each needs, the lowest first, with its entry; `state` are the four bytes, which are zero
+/// at first.
 ///
 /// # Errors
 /// [`crate::Error::Internal`] where an instruction cannot be encoded.
-pub fn function(levels: &[(Needs, u32)], state: u32) -> Result<Assembled> {
+pub fn function(levels: &[(Needs, FuncId)], state: DataId) -> Result<Assembled> {
     let mut a = Assembler::default();
-    let state = Refer::Symbol(Target::Data(state));
+    let state = Refer::Symbol(FuncOrDataId::Data(state));
     a.put_at(Instruction::with2(Code::Mov_r32_rm32, Register::EAX, there()), state);
     let choose = a.here();
     for (number, (_, entry)) in levels.iter().enumerate().rev() {
         let next = a.label();
         compare(&mut a, Register::EAX, number as i32 + 1);
         a.branch(Code::Jne_rel32_64, Refer::Label(next));
-        a.branch(Code::Jmp_rel32_64, Refer::Symbol(Target::Function(*entry)));
+        a.branch(Code::Jmp_rel32_64, Refer::Symbol(FuncOrDataId::Func(*entry)));
         a.bind(next);
     }
     let detect = a.label();
@@ -135,7 +135,7 @@ fn look(a: &mut Assembler) {
 }
 
 /// The number of the highest level that has what it needs, as do all below it, in `eax`.
-fn number(a: &mut Assembler, levels: &[(Needs, u32)]) {
+fn number(a: &mut Assembler, levels: &[(Needs, FuncId)]) {
     let done = a.label();
     a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, NONE));
     for (number, (needs, _)) in (1..).zip(levels) {
@@ -163,8 +163,9 @@ fn all_of(a: &mut Assembler, register: Register, mask: u32, otherwise: Label) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::codegen::clif::signature;
     use crate::codegen::target::{Target, TargetOptions};
-    use crate::object::{self, CompiledFunction, DataInit, DataObject, ObjectInput};
+    use crate::object::{self, CompiledFunction, ObjectInput, zeros};
     use brolga_runtime::abi::{Architecture, DescriptorInfo};
     use brolga_runtime::{Program, RunError};
 
@@ -173,25 +174,26 @@ mod tests {
 
     /// What a program of such levels returns in two calls; level `n` returns 100 + `n`.
     fn statuses(levels: &[Needs]) -> [i32; 2] {
-        let mut functions: Vec<CompiledFunction> = (0..levels.len())
-            .map(|n| {
-                let mut a = Assembler::default();
-                a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, 101 + n as i32));
-                a.plain(Code::Retnq);
-                let Assembled { code, relocs } = a.finish().unwrap();
-                CompiledFunction { symbol: format!("f.v{n}"), exported: false, alignment: 16, code, relocs }
-            })
-            .collect();
-        let entries: Vec<(Needs, u32)> = levels.iter().copied().zip(0..).collect();
-        let Assembled { code, relocs } = function(&entries, 0).unwrap();
-        functions.push(CompiledFunction { symbol: "f".into(), exported: true, alignment: 16, code, relocs });
-        let init = DataInit::Zeros(4);
-        let state = DataObject { symbol: "f.level".into(), alignment: 4, writable: true, init, relocs: Vec::new() };
-        let descriptors = vec![DescriptorInfo::new("f", Architecture::X86_64)];
-        let input = ObjectInput { functions, data: vec![state], imports: Vec::new(), descriptors };
+        let mut input = ObjectInput::new();
+        let add = |input: &mut ObjectInput, symbol: &str, exported, assembled: Assembled| {
+            let id = input.function(symbol, exported, &signature(4, true)).unwrap();
+            let Assembled { code, relocs } = assembled;
+            input.define(id, CompiledFunction { alignment: 16, code, relocs }).unwrap();
+            id
+        };
+        let mut entries = Vec::new();
+        for (n, needs) in levels.iter().enumerate() {
+            let mut a = Assembler::default();
+            a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, 101 + n as i32));
+            a.plain(Code::Retnq);
+            entries.push((*needs, add(&mut input, &format!("f.v{n}"), false, a.finish().unwrap())));
+        }
+        let state = input.datum("f.level", true, zeros(4, 4)).unwrap();
+        add(&mut input, "f", true, function(&entries, state).unwrap());
+        input.describe(DescriptorInfo::new("f", Architecture::X86_64)).unwrap();
         let target = TargetOptions { cpu: Some("x86-64".into()), ..TargetOptions::default() };
         let target = Target::levels(&target).unwrap().remove(0);
-        let program = Program::from_object(&object::write(&input, &*target.isa).unwrap()).unwrap();
+        let program = Program::from_object(&object::write(&input, &target.isa).unwrap()).unwrap();
         [(); 2].map(|()| match program.run(&[]) {
             Err(RunError::Status { code }) => code,
             other => panic!("{other:?}"),

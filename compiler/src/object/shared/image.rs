@@ -1,13 +1,15 @@
 //! What a library holds, in parts of one protection each, before it has addresses.
 
-use super::super::reloc::relax_got_access;
-use super::super::{CodeReloc, CompiledFunction, DataInit, ObjectInput, Target};
+use super::super::write::{architecture, relaxed, size};
+use super::super::{CompiledFunction, ObjectInput, Referent as Target};
 use super::signature::signature;
 use super::{Machine, signature_symbol, unsupported, workspace_size_symbol};
 use crate::{Error, Result};
 use brolga_runtime::abi::DescriptorInfo;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_entity::SecondaryMap;
+use cranelift_module::{DataId, FuncId, Init, Linkage, ModuleReloc};
 use std::collections::BTreeMap;
 
 /// Bytes of a slot of the global offset table.
@@ -109,7 +111,7 @@ pub(super) struct Image<'a> {
     pub(super) machine: Machine,
     pub(super) parts: [Contents; Part::COUNT],
     pub(super) symbols: Vec<Symbol>,
-    pub(super) imports: &'a [String],
+    pub(super) imports: Vec<&'a str>,
     pub(super) code: Vec<CodeReference>,
     pub(super) pointers: Vec<Pointer>,
     /// Which slot of the global offset table holds the address of what.
@@ -118,23 +120,39 @@ pub(super) struct Image<'a> {
     pub(super) stubs: BTreeMap<usize, u64>,
 }
 
-/// Numbers of the symbols of an input's functions, data and descriptors.
-struct Numbers {
-    functions: usize,
-    data: usize,
-    descriptors: usize,
+/// What an input's functions and data are in a library.
+#[derive(Default)]
+struct Referents {
+    functions: SecondaryMap<FuncId, Option<Referent>>,
+    data: SecondaryMap<DataId, Option<Referent>>,
 }
 
-impl Numbers {
-    /// `own` is the symbol that [`Target::Here`] refers to, with the offset of the place.
-    fn referent(&self, target: Target, own: usize) -> (Referent, i64) {
-        match target {
-            Target::Function(i) => (Referent::Symbol(self.functions + i as usize), 0),
-            Target::Data(i) => (Referent::Symbol(self.data + i as usize), 0),
-            Target::Descriptor(i) => (Referent::Symbol(self.descriptors + i as usize), 0),
-            Target::Import(i) => (Referent::Import(i as usize), 0),
-            Target::Here(offset) => (Referent::Symbol(own), i64::from(offset)),
+impl Referents {
+    /// Descriptors come first, so that their bytes are the first of their kind in the file; then functions, then data.
+    fn of(input: &ObjectInput) -> Referents {
+        let mut all = Referents::default();
+        let (mut symbols, mut imports) = ((0..).map(Referent::Symbol), (0..).map(Referent::Import));
+        for (id, _) in input.descriptors() {
+            all.data[*id] = symbols.next();
         }
+        for (id, function) in input.functions() {
+            all.functions[id] = if function.linkage == Linkage::Import { imports.next() } else { symbols.next() };
+        }
+        for (id, _) in input.data() {
+            all.data[id] = all.data[id].or_else(|| symbols.next());
+        }
+        all
+    }
+
+    /// What a relocation leads to, and how far into it; `own` is the symbol in which it stands.
+    fn referent(&self, reloc: &ModuleReloc, own: usize) -> Result<(Referent, i64)> {
+        let found = match Target::of(&reloc.name) {
+            Some(Target::Function(id)) => self.functions[id].map(|referent| (referent, 0)),
+            Some(Target::Data(id)) => self.data[id].map(|referent| (referent, 0)),
+            Some(Target::Here(offset)) => Some((Referent::Symbol(own), i64::from(offset))),
+            None => None,
+        };
+        found.ok_or_else(|| Error::Internal(format!("a relocation refers to {}", reloc.name)))
     }
 }
 
@@ -150,56 +168,55 @@ impl<'a> Image<'a> {
         isa: &dyn TargetIsa,
         machine: Machine,
     ) -> Result<Image<'a>> {
+        let imports = input.functions().filter(|(_, f)| f.linkage == Linkage::Import);
         let mut image = Image {
             machine,
             parts: Default::default(),
             symbols: Vec::new(),
-            imports: &input.imports,
+            imports: imports.filter_map(|(_, f)| f.name.as_deref()).collect(),
             code: Vec::new(),
             pointers: Vec::new(),
             slots: BTreeMap::new(),
             stubs: BTreeMap::new(),
         };
-        let numbers =
-            Numbers { descriptors: 0, functions: descriptors.len(), data: descriptors.len() + input.functions.len() };
-        // Descriptors come first of all data, so that their bytes are the first of their kind in the file.
+        let referents = Referents::of(input);
         for (descriptor, blob) in descriptors {
             image.constant(descriptor.descriptor_symbol(), blob, 8, true);
         }
         let align = u64::from(isa.function_alignment().preferred);
-        for function in &input.functions {
-            image.function(function, align, &numbers, function.exported)?;
+        let architecture = architecture(isa)?;
+        for (id, declaration) in input.functions() {
+            let Some(function) = input.code(id) else { continue };
+            let function = relaxed(input, architecture, function);
+            let exported = declaration.linkage == Linkage::Export;
+            image.function(&declaration.linkage_name(id), &function, align, &referents, exported)?;
         }
-        for data in &input.data {
+        for (id, declaration) in input.data() {
+            let Some(data) = input.contents(id) else { continue };
             let number = image.symbols.len();
-            let (part, bytes) = match (&data.init, data.writable, data.relocs.is_empty()) {
-                (DataInit::Zeros(_), ..) => (Part::Bss, &[][..]),
-                (DataInit::Bytes(bytes), true, _) => (Part::Data, bytes.as_slice()),
-                (DataInit::Bytes(bytes), false, true) => (Part::Rodata, bytes.as_slice()),
-                (DataInit::Bytes(bytes), false, false) => (Part::Relro, bytes.as_slice()),
+            let relocs: Vec<ModuleReloc> = data.all_relocs(Reloc::Abs8).collect();
+            let (part, bytes) = match (&data.init, declaration.writable, relocs.is_empty()) {
+                (Init::Uninitialized | Init::Zeros { .. }, ..) => (Part::Bss, &[][..]),
+                (Init::Bytes { contents }, true, _) => (Part::Data, &**contents),
+                (Init::Bytes { contents }, false, true) => (Part::Rodata, &**contents),
+                (Init::Bytes { contents }, false, false) => (Part::Relro, &**contents),
             };
+            let (size, alignment) = (size(data) as u64, data.align.unwrap_or(1));
             let contents = image.part_mut(part);
             let offset = match part {
-                Part::Bss => contents.reserve(data.size(), data.alignment),
-                _ => contents.append(bytes, data.alignment, 0),
+                Part::Bss => contents.reserve(size, alignment),
+                _ => contents.append(bytes, alignment, 0),
             };
-            for reloc in &data.relocs {
-                if part == Part::Bss || reloc.offset.checked_add(8).is_none_or(|end| end > data.size()) {
-                    return internal(format!("a relocation lies outside '{}'", data.symbol));
-                }
-                let (referent, within) = numbers.referent(reloc.target, number);
-                let place = Place { part, offset: offset + reloc.offset };
+            for reloc in relocs {
+                let (referent, within) = referents.referent(&reloc, number)?;
+                let place = Place { part, offset: offset + u64::from(reloc.offset) };
                 image.pointers.push(Pointer { place, referent, addend: reloc.addend.wrapping_add(within) });
             }
-            let (name, size) = (data.symbol.clone(), data.size());
-            let place = Place { part, offset };
+            let (name, place) = (declaration.linkage_name(id).into_owned(), Place { part, offset });
             image.symbols.push(Symbol { name, place, size, function: false, exported: false });
         }
         for ((descriptor, _), query) in descriptors.iter().zip(queries) {
-            if query.symbol != workspace_size_symbol(descriptor) {
-                return internal(format!("'{}' is no query of '{}'", query.symbol, descriptor.entry));
-            }
-            image.function(query, align, &numbers, true)?;
+            image.function(&workspace_size_symbol(descriptor), query, align, &referents, true)?;
             let text = [signature(descriptor).as_bytes(), b"\0"].concat();
             image.constant(signature_symbol(descriptor), &text, 1, true);
         }
@@ -224,26 +241,23 @@ impl<'a> Image<'a> {
         self.symbols.push(Symbol { name, place, size: bytes.len() as u64, function: false, exported });
     }
 
-    fn function(&mut self, function: &CompiledFunction, align: u64, numbers: &Numbers, exported: bool) -> Result<()> {
-        let mut code = function.code.clone();
-        let mut relocs = function.relocs.clone();
+    fn function(
+        &mut self,
+        name: &str,
+        function: &CompiledFunction,
+        align: u64,
+        referents: &Referents,
+        exported: bool,
+    ) -> Result<()> {
         let number = self.symbols.len();
-        for reloc in &mut relocs {
-            if (reloc.offset as usize).checked_add(4).is_none_or(|end| end > code.len()) {
-                return internal(format!("a relocation lies outside '{}'", function.symbol));
-            }
-            if self.machine == Machine::X86_64 {
-                relax_got_access(&mut code, reloc);
-            }
-        }
         let filling = if self.machine == Machine::X86_64 { 0xcc } else { 0 };
-        let offset = self.part_mut(Part::Text).append(&code, function.alignment.max(align), filling);
-        for CodeReloc { offset: at, kind, target, addend } in relocs {
-            let (referent, within) = numbers.referent(target, number);
-            let (offset, addend) = (offset + u64::from(at), addend.wrapping_add(within));
-            self.code.push(CodeReference { offset, kind, referent, addend });
+        let offset = self.part_mut(Part::Text).append(&function.code, function.alignment.max(align), filling);
+        for reloc in &function.relocs {
+            let (referent, within) = referents.referent(reloc, number)?;
+            let (offset, addend) = (offset + u64::from(reloc.offset), reloc.addend.wrapping_add(within));
+            self.code.push(CodeReference { offset, kind: reloc.kind, referent, addend });
         }
-        let (name, size) = (function.symbol.clone(), code.len() as u64);
+        let (name, size) = (name.to_owned(), function.code.len() as u64);
         let place = Place { part: Part::Text, offset };
         self.symbols.push(Symbol { name, place, size, function: true, exported });
         Ok(())

@@ -31,6 +31,7 @@ use super::{CompiledFunction, ObjectInput};
 use crate::{Error, Result, Site};
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
 use cranelift_codegen::isa::TargetIsa;
+use object::BinaryFormat;
 use std::collections::HashSet;
 
 /// The symbol of the function that says how many bytes of workspace an entry needs.
@@ -41,6 +42,12 @@ pub fn workspace_size_symbol(descriptor: &DescriptorInfo) -> String {
 /// The symbol of the text that says what an entry takes and gives.
 pub fn signature_symbol(descriptor: &DescriptorInfo) -> String {
     format!("{}_signature", descriptor.entry)
+}
+
+/// All symbols that an entry exports, from an object or a shared library.
+pub fn exported_symbols(entry: &str) -> [String; 4] {
+    let d = DescriptorInfo::new(entry, Architecture::X86_64);
+    [d.entry.clone(), d.descriptor_symbol(), workspace_size_symbol(&d), signature_symbol(&d)]
 }
 
 /// Writes the shared library of a program, an ELF file that calls itself `soname`. `queries` are the functions
@@ -56,7 +63,7 @@ pub fn write_shared(
     soname: &str,
 ) -> Result<Vec<u8>> {
     let machine = machine(isa)?;
-    check(input)?;
+    check(input, BinaryFormat::Elf)?;
     check_names(input, soname)?;
     let encoded = encode_descriptors(input, isa)?;
     let image = image::Image::new(input, queries, &encoded, isa, machine)?;
@@ -93,11 +100,10 @@ fn check_names(input: &ObjectInput, soname: &str) -> Result<()> {
         return Err(Error::Internal("a library without a name".to_owned()));
     }
     let mut taken: HashSet<String> = HashSet::new();
-    for descriptor in &input.descriptors {
+    for (_, descriptor) in input.descriptors() {
         taken.extend([workspace_size_symbol(descriptor), signature_symbol(descriptor)]);
     }
-    let functions = input.functions.iter().map(|f| &f.symbol);
-    match functions.chain(&input.imports).find(|name| taken.contains(*name)) {
+    match input.functions().filter_map(|(_, f)| f.name.as_ref()).find(|name| taken.contains(*name)) {
         Some(name) => unsupported(format!("a function '{name}' in a shared library, which has a symbol of that name")),
         None => Ok(()),
     }

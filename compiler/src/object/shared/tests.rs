@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::super::tests::{isa, with_data, with_import};
+use super::super::tests::{Sample, importing, isa, with_data, with_import};
 use super::*;
 use crate::codegen::queries::workspace_size;
 use crate::codegen::target::{Target, TargetOptions};
-use crate::object::{CodeReloc, DataObject, DataReloc, read_descriptor};
+use crate::object::{bytes, read_descriptor, zeros};
 use cranelift_codegen::binemit::Reloc;
+use cranelift_codegen::ir::Signature;
+use cranelift_codegen::isa::CallConv;
+use cranelift_module::ModuleReloc;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, elf};
 
@@ -17,23 +20,28 @@ const MACHINES: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-
 fn library(input: &ObjectInput, triple: &str) -> Vec<u8> {
     let target = TargetOptions { triple: Some(triple.into()), ..TargetOptions::default() };
     let target = Target::levels(&target).unwrap().remove(0);
-    let queries: Vec<CompiledFunction> =
-        input.descriptors.iter().map(|d| workspace_size(&workspace_size_symbol(d), d, &target).unwrap()).collect();
+    let queries: Vec<CompiledFunction> = input
+        .descriptors()
+        .iter()
+        .map(|(_, d)| workspace_size(&workspace_size_symbol(d), d, &target).unwrap())
+        .collect();
     write_shared(input, &queries, &*isa(triple, &[]), "libtest.so").unwrap()
 }
 
 /// An import, a constant with pointers to data and to the import, and data of the program's own.
 fn everything(triple: &str) -> ObjectInput {
     let isa = isa(triple, &[]);
-    let mut input = with_import(&isa, "negate");
-    let mut table = DataObject::constant("table", 8, vec![0; 16]);
-    let to = |offset, target, addend| DataReloc { offset, target, addend };
-    table.relocs = vec![to(0, super::super::Target::Data(1), 4), to(8, super::super::Target::Import(0), 0)];
-    let constant = DataObject::constant("constant", 64, vec![7; 100]);
-    let written = DataObject { writable: true, ..DataObject::constant("written", 16, vec![1; 20]) };
-    let zeros = DataObject { init: super::super::DataInit::Zeros(1000), ..DataObject::constant("zeros", 64, vec![]) };
-    input.data = vec![table, constant, written, zeros];
-    input
+    let mut sample = Sample::new("sum");
+    let import = sample.object.import("negate").unwrap();
+    let constant = sample.object.datum("constant", false, bytes(64, vec![7; 100])).unwrap();
+    let mut table = bytes(8, vec![0; 16]);
+    let (data, function) = (table.import_global_value(constant.into()), table.import_function(import.into()));
+    table.write_data_addr(0, data, 4);
+    table.write_function_addr(8, function);
+    sample.object.datum("table", false, table).unwrap();
+    sample.object.datum("written", true, bytes(16, vec![1; 20])).unwrap();
+    sample.object.datum("zeros", true, zeros(64, 1000)).unwrap();
+    importing(sample, &isa, "negate").input()
 }
 
 #[test]
@@ -126,10 +134,11 @@ fn the_only_undefined_symbol_is_the_custom_call_and_only_data_is_relocated() {
 fn references_to_a_custom_call_on_aarch64_lead_to_its_slot() {
     let triple = MACHINES[1];
     let mut input = everything(triple);
-    let calls = CodeReloc { offset: 0, kind: Reloc::Arm64Call, target: super::super::Target::Import(0), addend: 0 };
+    let name = input.import("negate").unwrap().into();
+    let relocs = vec![ModuleReloc { offset: 0, kind: Reloc::Arm64Call, name, addend: 0 }];
     let code = [0x9400_0000u32, 0xd65f_03c0].iter().flat_map(|word| word.to_le_bytes()).collect();
-    let (symbol, exported, alignment) = ("calls".to_owned(), false, 4);
-    input.functions.push(CompiledFunction { symbol, exported, alignment, code, relocs: vec![calls] });
+    let id = input.function("calls", false, &Signature::new(CallConv::SystemV)).unwrap();
+    input.define(id, CompiledFunction { alignment: 4, code, relocs }).unwrap();
     let bytes = library(&input, triple);
     let file = ElfFile64::<LittleEndian>::parse(&*bytes).unwrap();
     let text = file.section_by_name(".text").unwrap();
@@ -168,11 +177,11 @@ fn the_same_input_gives_the_same_bytes() {
 fn what_is_not_written_is_refused_in_words() {
     for triple in ["x86_64-apple-darwin", "x86_64-pc-windows-msvc", "riscv64gc-unknown-linux-gnu"] {
         let isa = isa(triple, &[]);
-        let error = write_shared(&with_data(&isa), &[], &*isa, "libtest.so").unwrap_err();
+        let error = write_shared(&with_data(&isa).input(), &[], &*isa, "libtest.so").unwrap_err();
         assert!(matches!(&error, Error::Unsupported { .. }), "{triple}: {error}");
         assert!(error.to_string().contains("shared libraries"), "{triple}: {error}");
     }
     let isa = isa(MACHINES[0], &[]);
-    let error = write_shared(&with_import(&isa, "sum_signature"), &[], &*isa, "libtest.so").unwrap_err();
+    let error = write_shared(&with_import(&isa, "sum_signature").input(), &[], &*isa, "libtest.so").unwrap_err();
     assert!(matches!(&error, Error::Unsupported { .. }) && error.to_string().contains("'sum_signature'"), "{error}");
 }
