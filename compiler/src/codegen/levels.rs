@@ -13,13 +13,10 @@ use super::clif::signature;
 use super::driver::Shared;
 use super::program::{self, Code, CodegenOptions};
 use super::target::Target;
-use super::x86::{
-    asm::Assembled,
-    choice::{self, Needs},
-};
+use super::x86::choice::{self, Needs};
 use crate::error::{Error, Result};
 use crate::memory::schedule::{Assignment, Schedule};
-use crate::object::{CompiledFunction, ObjectInput, zeros};
+use crate::object::{ObjectInput, zeros};
 use brolga_runtime::abi::{CustomCallInfo, Services};
 use cranelift_module::FuncId;
 
@@ -74,8 +71,7 @@ pub fn compile(
         }
         let state = object.datum(&format!("{symbol}.level"), true, zeros(4, 4))?;
         entry = object.function(symbol, true, &signature(4, true))?;
-        let Assembled { code, relocs } = choice::function(&entries, state)?;
-        object.define(entry, CompiledFunction { alignment: 16, code, relocs })?;
+        object.define(entry, choice::function(&entries, state)?.aligned(16))?;
     }
     let Shared { calls, .. } = shared;
     Ok(Levels { entry, per_worker, clif, services, needed: calls.services, custom_calls: calls.functions })

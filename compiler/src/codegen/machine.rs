@@ -1,6 +1,7 @@
 //! From functions to machine code: each is compiled on its own, by Cranelift or not at all.
 
 use super::target::Target;
+use super::x86::asm::Assembled;
 use crate::error::{Error, Result, Site};
 use crate::object::CompiledFunction;
 use cranelift_codegen::Context;
@@ -13,7 +14,7 @@ pub(super) enum Source {
     /// For Cranelift.
     Clif(Box<Function>),
     /// Done.
-    Machine(Vec<u8>),
+    Machine(Assembled),
 }
 
 impl Source {
@@ -60,7 +61,7 @@ pub(super) fn machine_code(
     let compiled =
         context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
     let named = |e: Error| Error::Internal(format!("function '{symbol}': {}", e.message()));
-    CompiledFunction::from_compiled(id, &context.func, compiled).map_err(named)
+    CompiledFunction::from_compiled(id, &context.func, compiled, &*target.isa).map_err(named)
 }
 
 /// Whether a function has values of vector type.
@@ -76,7 +77,7 @@ pub(super) fn compile_all(
 ) -> Result<Vec<(FuncId, CompiledFunction)>> {
     let one = |context: &mut Context, Declared { id, symbol, source }: Declared| match source {
         Source::Clif(function) => Ok((id, machine_code(id, &symbol, *function, target, context)?)),
-        Source::Machine(code) => Ok((id, CompiledFunction { alignment: WIDE_ALIGNMENT, code, relocs: Vec::new() })),
+        Source::Machine(assembled) => Ok((id, assembled.aligned(WIDE_ALIGNMENT))),
     };
     if threads <= 1 || functions.len() < 4 {
         let mut context = Context::new();

@@ -147,7 +147,7 @@ impl<'a> Functions<'a> {
             let form = Form { widest: self.target.has_avx512(), double: ty == ElementType::F64 };
             let id = self.declare(&format!("tile.{ty}"), &tile::signature())?;
             let source = if self.target.has_avx2() && self.target.variant == Variant::Fma {
-                Source::Machine(x86::tile::function(form, &extents)?.code)
+                Source::Machine(x86::tile::function(form, &extents)?)
             } else {
                 Source::clif(tile::function(id, ty, self.target))
             };
@@ -163,7 +163,7 @@ impl<'a> Functions<'a> {
             return Ok(None);
         }
         let id = self.declare("copy", &signature(3, false))?;
-        self.push(id, Source::Machine(x86::copy::function()?.code));
+        self.push(id, Source::Machine(x86::copy::function()?));
         Ok(Some(id))
     }
 
@@ -210,7 +210,7 @@ impl<'a> Functions<'a> {
         let least_work = i64::try_from(self.options.wide_work).unwrap_or(i64::MAX);
         let phase_name = self.object.function_name(id);
         let mut rows = WideRows {
-            object: self.object,
+            object: &mut *self.object,
             phase: phase_name,
             functions: Vec::new(),
             fma: target.variant == Variant::Fma,

@@ -202,7 +202,7 @@ fn flags() -> Result<settings::Flags> {
     for (name, value) in [
         ("opt_level", "speed"),
         ("is_pic", "true"),
-        ("unwind_info", "false"),
+        ("unwind_info", "true"),
         ("enable_probestack", "false"),
         ("preserve_frame_pointers", "true"),
         ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),

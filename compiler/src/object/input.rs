@@ -1,10 +1,12 @@
 //! What codegen hands over: functions and data by the numbers of a module, and what they refer to.
 
+use super::unwind::Unwind;
 use crate::error::{Error, Result, Site};
 use brolga_runtime::abi::DescriptorInfo;
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
-use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::isa::unwind::{UnwindInfo, UnwindInfoKind};
+use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_entity::SecondaryMap;
 use cranelift_module::{
     DataDeclaration, DataDescription, DataId, FuncId, FuncOrDataId, FunctionDeclaration, Linkage, ModuleDeclarations,
@@ -226,6 +228,8 @@ pub struct CompiledFunction {
     pub code: Vec<u8>,
     /// What it refers to.
     pub relocs: Vec<ModuleReloc>,
+    /// How the frame of its caller is found.
+    pub unwind: Unwind,
 }
 
 impl CompiledFunction {
@@ -233,7 +237,7 @@ impl CompiledFunction {
     ///
     /// # Errors
     /// Where the code calls into a library: such CLIF must not be emitted.
-    pub fn from_compiled(id: FuncId, func: &Function, compiled: &CompiledCode) -> Result<Self> {
+    pub fn from_compiled(id: FuncId, func: &Function, compiled: &CompiledCode, isa: &dyn TargetIsa) -> Result<Self> {
         let mut relocs = Vec::with_capacity(compiled.buffer.relocs().len());
         for reloc in compiled.buffer.relocs() {
             let reloc = ModuleReloc::from_mach_reloc(reloc, func, id);
@@ -243,7 +247,13 @@ impl CompiledFunction {
             relocs.push(reloc);
         }
         let alignment = u64::from(compiled.buffer.alignment);
-        Ok(CompiledFunction { alignment, code: compiled.code_buffer().to_vec(), relocs })
+        let unwind = match compiled.create_unwind_info_of_kind(isa, UnwindInfoKind::SystemV) {
+            Ok(Some(UnwindInfo::SystemV(info))) => Unwind::Cranelift(info),
+            Ok(None) => Unwind::unchanged(),
+            Ok(Some(other)) => return internal(format!("unwind information of another kind: {other:?}")),
+            Err(e) => return internal(format!("there is no unwind information: {e}")),
+        };
+        Ok(CompiledFunction { alignment, code: compiled.code_buffer().to_vec(), relocs, unwind })
     }
 }
 

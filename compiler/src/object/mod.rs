@@ -15,7 +15,8 @@
 //! the format lacks, so that is checked before. What it does not do is done on the object that it hands out; then the
 //! file is hashed and the hash put into the descriptor.
 //!
-//! Not written yet: unwind tables (`.eh_frame`) and line tables. Compile with frame pointers for usable backtraces.
+//! Objects and libraries in ELF carry an unwind table ([`unwind`]). Not written yet: line tables, and the unwind tables of
+//! Mach-O and COFF; their functions keep frame pointers.
 
 mod archive;
 mod bindings;
@@ -26,6 +27,7 @@ mod inspect;
 mod names;
 mod reloc;
 mod shared;
+mod unwind;
 mod write;
 
 #[cfg(test)]
@@ -39,4 +41,5 @@ pub use input::{CompiledFunction, Numbered, ObjectInput, Referent, bytes, zeros}
 pub use inspect::{read_descriptor, read_descriptors};
 pub use names::program_name;
 pub use shared::{exported_symbols, signature_symbol, workspace_size_symbol, write_shared};
+pub use unwind::Unwind;
 pub use write::{architecture, isa_features, write};

@@ -2,15 +2,15 @@
 
 use super::input::refused;
 use super::reloc::{check_kind, relax_got_access};
-use super::{CompiledFunction, ObjectInput, Referent};
+use super::{CompiledFunction, ObjectInput, Referent, unwind};
 use crate::{Error, Result, Site};
 use brolga_runtime::abi::{Architecture, DescriptorInfo, HASH_OFFSET, HASH_SIZE, IsaFeatures, object_hash};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
-use cranelift_module::{DataDescription, DataId, Init, Linkage, Module, default_libcall_names};
+use cranelift_module::{DataDescription, DataId, FuncId, Init, Linkage, Module, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
-use object::write::{Symbol, SymbolId};
-use object::{BinaryFormat, SymbolFlags, SymbolScope};
+use object::write::{Relocation, StandardSection, Symbol, SymbolId};
+use object::{BinaryFormat, RelocationEncoding, RelocationFlags, RelocationKind, SymbolFlags, SymbolScope};
 use std::collections::HashSet;
 
 /// Bytes of code and data that one object may hold; x86-64 code reaches two gigabytes.
@@ -71,7 +71,7 @@ pub fn write(input: &ObjectInput, isa: &OwnedTargetIsa) -> Result<Vec<u8>> {
     }
     writer.functions()?;
     writer.data()?;
-    let mut bytes = writer.finish()?;
+    let mut bytes = writer.finish(&**isa)?;
     let blobs: Vec<Vec<u8>> = encoded.into_iter().map(|(_, blob)| blob).collect();
     seal(&mut bytes, &blobs)?;
     Ok(bytes)
@@ -155,7 +155,7 @@ pub(super) fn check(input: &ObjectInput, format: BinaryFormat) -> Result<()> {
     };
     for (id, declaration) in input.functions().filter(|(_, f)| f.linkage != Linkage::Import) {
         let name = declaration.linkage_name(id);
-        let Some(CompiledFunction { alignment, code, relocs }) = input.code(id) else {
+        let Some(CompiledFunction { alignment, code, relocs, .. }) = input.code(id) else {
             return internal(format!("the function '{name}' has no code"));
         };
         add(&name, *alignment, code.len())?;
@@ -286,9 +286,12 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Vec<u8>> {
+    fn finish(self, isa: &dyn TargetIsa) -> Result<Vec<u8>> {
         let Writer { input, module, aliased, .. } = self;
         let mut product = module.finish();
+        if product.object.format() == BinaryFormat::Elf {
+            add_unwind_table(&mut product, input, isa)?;
+        }
         for (id, function) in input.functions().filter(|(id, _)| aliased.contains(&Referent::Function(*id))) {
             let local = product.function_symbol(id);
             export(&mut product, local, &function.linkage_name(id));
@@ -299,6 +302,29 @@ impl<'a> Writer<'a> {
         }
         product.object.write().or_else(|e| internal(format!("the object cannot be written: {e}")))
     }
+}
+
+/// Adds the unwind table of all functions. It refers to them by their places in the section of code, which no other
+/// library can replace.
+fn add_unwind_table(product: &mut ObjectProduct, input: &ObjectInput, isa: &dyn TargetIsa) -> Result<()> {
+    let functions: Vec<(FuncId, &CompiledFunction)> =
+        input.functions().filter_map(|(id, _)| Some((id, input.code(id)?))).collect();
+    let table = unwind::table(functions.iter().map(|(_, f)| (&f.unwind, f.code.len())), isa)?;
+    let text = product.object.section_id(StandardSection::Text);
+    let text = product.object.section_symbol(text);
+    let section = product.object.section_id(StandardSection::EhFrame);
+    let start = product.object.append_section_data(section, &table.bytes, unwind::ALIGNMENT);
+    let (kind, encoding) = (RelocationKind::Relative, RelocationEncoding::Generic);
+    let flags = RelocationFlags::Generic { kind, encoding, size: 32 };
+    for distance in table.distances {
+        let Some((id, _)) = functions.get(distance.function) else { continue };
+        let place = product.object.symbol(product.function_symbol(*id)).value;
+        let addend = i64::try_from(place).or_else(|_| internal("a function lies too far".to_owned()))?;
+        let relocation = Relocation { offset: start + distance.offset, symbol: text, addend, flags };
+        let added = product.object.add_relocation(section, relocation);
+        added.or_else(|e| internal(format!("the unwind table cannot be relocated: {e}")))?;
+    }
+    Ok(())
 }
 
 /// What is exported and referred to from inside.

@@ -10,6 +10,7 @@ use object::{
     RelocationFlags, RelocationTarget, SectionFlags, SectionIndex, SymbolIndex, SymbolSection,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 /// Everything must be in reach of a 32-bit displacement.
 const MAX_IMAGE: usize = 1 << 30;
@@ -47,6 +48,8 @@ struct Reloc {
 pub(super) struct Object<'a> {
     file: ElfFile64<'a, LittleEndian>,
     sections: Vec<Section<'a>>,
+    /// The section of the unwind table, with room for the zeros at its end.
+    unwind_table: Option<SectionIndex>,
 }
 
 /// Where everything goes.
@@ -90,7 +93,7 @@ impl<'a> Object<'a> {
         if file.kind() != ObjectKind::Relocatable {
             return Err(malformed("it is not a relocatable object"));
         }
-        let mut sections = Vec::new();
+        let (mut sections, mut unwind_table) = (Vec::new(), None);
         for section in file.sections() {
             let SectionFlags::Elf { sh_flags } = section.flags() else {
                 continue;
@@ -100,9 +103,6 @@ impl<'a> Object<'a> {
                 continue;
             }
             let name = section.name().map_err(malformed)?;
-            if name == ".eh_frame" {
-                continue;
-            }
             if has(consts::SHF_TLS) {
                 return Err(LoadError::Unsupported("thread-local data".into()));
             }
@@ -122,9 +122,15 @@ impl<'a> Object<'a> {
             }
             let data = section.data().map_err(malformed)?;
             let size = usize::try_from(section.size()).ok().filter(|&s| s <= MAX_IMAGE);
-            let size = size.ok_or_else(|| malformed("it is too large"))?;
+            let mut size = size.ok_or_else(|| malformed("it is too large"))?;
             if data.len() > size {
                 return Err(malformed("a section is longer than its size"));
+            }
+            if name == ".eh_frame" && part == Part::Rodata {
+                if unwind_table.replace(section.index()).is_some() {
+                    return Err(malformed("it has two unwind tables"));
+                }
+                size += super::unwind::END;
             }
             let mut relocs = Vec::new();
             for (offset, reloc) in section.relocations() {
@@ -141,7 +147,7 @@ impl<'a> Object<'a> {
             }
             sections.push(Section { index: section.index(), part, data, size, align, relocs });
         }
-        Ok(Object { file, sections })
+        Ok(Object { file, sections, unwind_table })
     }
 
     /// The descriptors in the order of their symbols, and where in the file the hash of each stands.
@@ -330,6 +336,12 @@ impl<'a> Object<'a> {
                 put32(image, relative(base.wrapping_add(*slot as u64)))
             }
         }
+    }
+
+    /// Where the unwind table is in the image, with the zeros at its end.
+    pub(super) fn unwind_table(&self, plan: &Plan) -> Option<Range<usize>> {
+        let &(start, size) = plan.placed.get(&self.unwind_table?)?;
+        Some(start..start + size)
     }
 
     /// Offset of the entry function in the image.

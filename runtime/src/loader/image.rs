@@ -1,8 +1,10 @@
 //! The memory of a loaded program: one mapping of three parts with different protection.
 
+use super::unwind::Registered;
 use crate::LoadError;
 use crate::abi::EntryFn;
 use memmap2::MmapMut;
+use std::ops::Range;
 
 /// A mapping that is still writable and not executable.
 pub(super) struct Builder {
@@ -13,6 +15,8 @@ pub(super) struct Builder {
 
 /// The memory of a loaded program; dropping it unmaps the code.
 pub struct Image {
+    /// Forgotten before the memory goes.
+    _unwind_table: Option<Registered>,
     map: MmapMut,
     text: usize,
 }
@@ -52,9 +56,20 @@ impl Builder {
         &mut self.map
     }
 
-    /// Makes the text executable and the read-only data read-only.
+    /// Makes the text executable and the read-only data read-only, and the process know the unwind table, where there is one.
+    ///
+    /// # Errors
+    /// Where the system refuses, and where the table has another form than the compiler's.
     #[cfg(unix)]
-    pub(super) fn protect(self) -> Result<Image, LoadError> {
+    pub(super) fn protect(self, unwind_table: Option<Range<usize>>) -> Result<Image, LoadError> {
+        let base = self.base();
+        let code = base..base + self.text as u64;
+        if let Some(at) = &unwind_table {
+            let inside = self.text <= at.start && at.end <= self.text + self.rodata;
+            let table = self.map.get(at.clone()).filter(|_| inside);
+            let table = table.ok_or_else(|| LoadError::Malformed("its unwind table lies outside".into()))?;
+            super::unwind::check(table, base + at.start as u64, &code)?;
+        }
         let start = self.map.as_ptr().cast_mut();
         let parts = [(0, self.text, libc::PROT_READ | libc::PROT_EXEC), (self.text, self.rodata, libc::PROT_READ)];
         for (offset, size, protection) in parts {
@@ -68,12 +83,17 @@ impl Builder {
                 return Err(LoadError::Memory(std::io::Error::last_os_error().to_string()));
             }
         }
-        Ok(Image { map: self.map, text: self.text })
+        let registered = unwind_table.map(|at| {
+            // SAFETY: the table was checked above; it lies in read-only memory of the mapping now, as the code does in
+            // executable memory, and the image drops the registration before the mapping.
+            unsafe { Registered::new(self.map.as_ptr().wrapping_add(at.start)) }
+        });
+        Ok(Image { _unwind_table: registered, map: self.map, text: self.text })
     }
 
     /// Unknown on this system.
     #[cfg(not(unix))]
-    pub(super) fn protect(self) -> Result<Image, LoadError> {
+    pub(super) fn protect(self, _unwind_table: Option<Range<usize>>) -> Result<Image, LoadError> {
         let _ = (self.text, self.rodata);
         Err(LoadError::Unsupported("running code from memory on this system".into()))
     }

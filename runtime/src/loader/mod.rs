@@ -16,11 +16,12 @@
 //! handle of that symbol leads to a failure that names it, with the line of the call. A caller who would rather know at once
 //! asks for [`LoadOptions::strict_symbols`].
 //!
-//! Unwind tables are not registered: a backtrace ends at the program.
+//! The unwind table is checked and made known to the process ([`unwind`]), so that a backtrace goes through the program.
 
 mod elf;
 mod image;
 mod symbols;
+mod unwind;
 
 pub use image::Image;
 pub use symbols::{open_library, process_symbol};
@@ -162,7 +163,7 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Vec<Loaded>, Load
     object.fill(&plan, base, builder.bytes_mut())?;
     let entries =
         descriptors.iter().map(|d| object.entry(&plan, &d.entry)).collect::<Result<Vec<usize>, LoadError>>()?;
-    let image = Arc::new(builder.protect()?);
+    let image = Arc::new(builder.protect(object.unwind_table(&plan))?);
     let handlers = handlers.into_inner();
     let mut out = Vec::with_capacity(descriptors.len());
     for (((descriptor, library), undefined), entry) in

@@ -3,7 +3,7 @@
 use super::Frame;
 use super::allocate::{Allocated, Operand, Step};
 use super::select::{Access, Turn};
-use crate::codegen::x86::asm::{Assembler, Refer, indexed, memory, there};
+use crate::codegen::x86::asm::{Assembled, Assembler, Refer, indexed, memory, there};
 use crate::error::{Error, Result};
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 
@@ -32,7 +32,7 @@ const FIRST_SAVED: usize = 5;
 ///
 /// # Errors
 /// [`crate::Error::Internal`] where the encoder refuses an instruction.
-pub(super) fn function(a: &Allocated, turn: &Turn, frame: &Frame, elements: i64) -> Result<Option<Vec<u8>>> {
+pub(super) fn function(a: &Allocated, turn: &Turn, frame: &Frame, elements: i64) -> Result<Option<Assembled>> {
     let Some(pointers) = POINTERS.get(..frame.pointers.len()) else { return Ok(None) };
     let Ok(elements) = i32::try_from(elements) else { return Ok(None) };
     let saved = pointers.get(FIRST_SAVED..).unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn function(a: &Allocated, turn: &Turn, frame: &Frame, elements: i64)
         out.put(Instruction::with1(Code::Pop_r64, r));
     }
     out.plain(Code::Retnq);
-    Ok(Some(out.finish()?.code))
+    out.finish().map(Some)
 }
 
 fn vector(number: u8, half: bool) -> Register {

@@ -27,6 +27,7 @@ pub use select::Pointer;
 pub use tile::tile_of;
 
 use super::rows::RowLoop;
+use crate::codegen::x86::asm::Assembled;
 use crate::kernel::body::NodeId;
 use crate::kernel::ir::Nest;
 
@@ -41,10 +42,10 @@ const REGISTER: u32 = 32;
 struct Reg(u32);
 
 /// The finished function, and what its frame holds.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WideFunction {
     /// Machine code, constants at its end.
-    pub code: Vec<u8>,
+    pub code: Assembled,
     /// Where things lie.
     pub frame: Frame,
 }

@@ -1,8 +1,10 @@
-//! Instructions in order, with labels, constants behind them, and what lies outside.
+//! Instructions in order, with labels, constants behind them, what lies outside, and what is on the stack at each.
 
 use crate::error::{Error, Result};
+use crate::object::{CompiledFunction, Unwind};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_module::{FuncOrDataId, ModuleReloc};
+use gimli::write::CallFrameInstruction;
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, OpKind, Register};
 
 /// A place in the code.
@@ -27,6 +29,32 @@ pub struct Assembled {
     pub code: Vec<u8>,
     /// Places to be filled in.
     pub relocs: Vec<ModuleReloc>,
+    /// How the frame of the caller is found.
+    pub unwind: Unwind,
+}
+
+impl Assembled {
+    /// As a function of an object.
+    pub fn aligned(self, alignment: u64) -> CompiledFunction {
+        let Assembled { code, relocs, unwind } = self;
+        CompiledFunction { alignment, code, relocs, unwind }
+    }
+}
+
+/// What is on the stack at some place of the code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StackFrame {
+    /// Bytes from the stack pointer up to the return address.
+    depth: i32,
+    /// Registers of the caller's, and the depth at which each lies.
+    saved: Vec<(Register, i32)>,
+}
+
+impl StackFrame {
+    /// The frame of a subroutine of the same function that is called where this frame is.
+    pub fn called(&self) -> StackFrame {
+        StackFrame { depth: self.depth + 8, saved: self.saved.clone() }
+    }
 }
 
 /// Constants start on a line of so many bytes.
@@ -39,6 +67,10 @@ pub struct Assembler {
     /// The line behind each label.
     labels: Vec<Option<usize>>,
     pool: Vec<u8>,
+    /// What is on the stack behind the last line.
+    frame: StackFrame,
+    /// The lines before which that changes.
+    frames: Vec<(usize, StackFrame)>,
     fault: Option<String>,
 }
 
@@ -93,9 +125,41 @@ impl Assembler {
 
     fn line(&mut self, instruction: std::result::Result<Instruction, IcedError>, refer: Option<Refer>) {
         match instruction {
-            Ok(instruction) => self.lines.push((instruction, refer)),
+            Ok(instruction) => {
+                self.lines.push((instruction, refer));
+                self.follow_stack(&instruction);
+            }
             Err(e) => self.fault = Some(e.to_string()),
         }
+    }
+
+    /// What is on the stack here.
+    pub fn frame(&self) -> StackFrame {
+        self.frame.clone()
+    }
+
+    /// Says what is on the stack where no line before leads to: at the start of a subroutine.
+    pub fn resume(&mut self, frame: StackFrame) {
+        self.frame = frame;
+        self.frames.push((self.lines.len(), self.frame.clone()));
+    }
+
+    fn follow_stack(&mut self, instruction: &Instruction) {
+        let of_stack = instruction.op0_register() == Register::RSP;
+        match instruction.code() {
+            Code::Push_r64 => {
+                self.frame.depth += 8;
+                self.frame.saved.push((instruction.op0_register(), self.frame.depth));
+            }
+            Code::Pop_r64 => {
+                self.frame.depth -= 8;
+                self.frame.saved.pop();
+            }
+            Code::Sub_rm64_imm32 if of_stack => self.frame.depth += instruction.immediate32() as i32,
+            Code::Add_rm64_imm32 if of_stack => self.frame.depth -= instruction.immediate32() as i32,
+            _ => return,
+        }
+        self.frames.push((self.lines.len(), self.frame.clone()));
     }
 
     /// The function.
@@ -118,8 +182,40 @@ impl Assembler {
         // Behind the last instruction lies what nobody runs.
         code.resize(pool as usize, 0xcc);
         code.extend_from_slice(&self.pool);
-        Ok(Assembled { code, relocs })
+        let unwind = Unwind::Changes(changes(&self.frames, &places));
+        Ok(Assembled { code, relocs, unwind })
     }
+}
+
+/// The changes of the rules by which the caller's frame is found; `places` are those of the lines.
+fn changes(frames: &[(usize, StackFrame)], places: &[u64]) -> Vec<(u32, CallFrameInstruction)> {
+    let mut out = Vec::new();
+    let mut before = &StackFrame::default();
+    for (line, frame) in frames {
+        let Some(&place) = places.get(*line) else { continue };
+        let mut change = |what| out.push((place as u32, what));
+        if frame.depth != before.depth {
+            change(CallFrameInstruction::CfaOffset(RETURN_ADDRESS + frame.depth));
+        }
+        for (register, depth) in frame.saved.iter().filter(|s| !before.saved.contains(s)) {
+            change(CallFrameInstruction::Offset(dwarf(*register), -(RETURN_ADDRESS + depth)));
+        }
+        for (register, _) in before.saved.iter().filter(|s| !frame.saved.contains(s)) {
+            change(CallFrameInstruction::Restore(dwarf(*register)));
+        }
+        before = frame;
+    }
+    out
+}
+
+/// Bytes of the return address, which lies between the function's frame and what its rules count from.
+const RETURN_ADDRESS: i32 = 8;
+
+/// The number of a 64-bit register in unwind tables.
+fn dwarf(register: Register) -> gimli::Register {
+    const NUMBERS: [u16; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
+    let number = (register as u16).wrapping_sub(Register::RAX as u16);
+    gimli::Register(NUMBERS.get(usize::from(number)).copied().unwrap_or(number))
 }
 
 /// Encodes all lines; the bytes, where each line starts, with the end, and what lies outside.
@@ -200,7 +296,7 @@ mod tests {
         );
         a.bind(end);
         a.plain(Code::Retnq);
-        let Assembled { code, relocs } = a.finish().unwrap();
+        let Assembled { code, relocs, .. } = a.finish().unwrap();
         // The jump of five bytes goes over the call, the load and the comparison.
         assert_eq!(code[..5], [0xe9, 18, 0, 0, 0]);
         assert_eq!(code[10..12], [0x8b, 0x05]);
@@ -214,6 +310,36 @@ mod tests {
             (18, Reloc::X86PCRel4, "u1:5".to_owned(), -5),
         ];
         assert_eq!(found, want);
+    }
+
+    #[test]
+    fn what_is_on_the_stack_is_followed() {
+        use CallFrameInstruction::{CfaOffset, Offset, Restore};
+        let mut a = Assembler::default();
+        a.put(Instruction::with1(Code::Push_r64, Register::RBX));
+        a.put(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, 32));
+        let inside = a.frame();
+        a.put(Instruction::with2(Code::Add_rm64_imm32, Register::RSP, 32));
+        a.put(Instruction::with1(Code::Pop_r64, Register::RBX));
+        a.plain(Code::Retnq);
+        a.resume(inside.called());
+        a.plain(Code::Retnq);
+        let Unwind::Changes(changes) = a.finish().unwrap().unwind else { panic!("the assembler's own") };
+        let rbx = gimli::X86_64::RBX;
+        // push of one byte; sub and add of seven; pop and return of one each.
+        let want = [
+            (1, CfaOffset(16)),
+            (1, Offset(rbx, -16)),
+            (8, CfaOffset(48)),
+            (15, CfaOffset(16)),
+            (16, CfaOffset(8)),
+            (16, Restore(rbx)),
+            (17, CfaOffset(56)),
+            (17, Offset(rbx, -16)),
+        ];
+        assert_eq!(changes, want);
+        let numbers = [gimli::X86_64::RSI, gimli::X86_64::RBP, gimli::X86_64::R15];
+        assert_eq!([Register::RSI, Register::RBP, Register::R15].map(dwarf), numbers);
     }
 
     #[test]

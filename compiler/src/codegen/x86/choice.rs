@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::codegen::clif::signature;
     use crate::codegen::target::{Target, TargetOptions};
-    use crate::object::{self, CompiledFunction, ObjectInput, zeros};
+    use crate::object::{self, ObjectInput, zeros};
     use brolga_runtime::abi::{Architecture, DescriptorInfo};
     use brolga_runtime::{Program, RunError};
 
@@ -177,8 +177,7 @@ mod tests {
         let mut input = ObjectInput::new();
         let add = |input: &mut ObjectInput, symbol: &str, exported, assembled: Assembled| {
             let id = input.function(symbol, exported, &signature(4, true)).unwrap();
-            let Assembled { code, relocs } = assembled;
-            input.define(id, CompiledFunction { alignment: 16, code, relocs }).unwrap();
+            input.define(id, assembled.aligned(16)).unwrap();
             id
         };
         let mut entries = Vec::new();

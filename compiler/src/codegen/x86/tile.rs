@@ -223,6 +223,7 @@ impl Writer {
             self.a.put(Instruction::with1(Code::Push_r64, r));
         }
         self.a.put(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, FRAME));
+        let inside = self.a.frame();
         let parameter = |n: i64| memory(Register::RSP, PARAMETERS + 8 * n);
         self.fetch(C_PART, parameter(0));
         self.fetch(C_ROW, parameter(1));
@@ -258,6 +259,7 @@ impl Writer {
         self.a.plain(Code::Retnq);
         for (micro, label) in std::mem::take(&mut self.micros) {
             self.a.bind(label);
+            self.a.resume(inside.called());
             self.micro(micro);
         }
     }

@@ -1,6 +1,6 @@
 //! The ELF file: where each part lies, the dynamic linker's tables, the headers.
 //!
-//! Four segments are loaded, each of one protection: headers, tables and constants | code | what is read-only after
+//! Four segments are loaded, each of one protection: headers, tables, constants and the unwind table | code | what is read-only after
 //! relocation | data and zeros. Each begins on a page of its own in memory. In the file they begin at multiples of
 //! [`FILE_ALIGN`]; where pages are larger than that, the addresses go ahead of the offsets, congruent modulo the page.
 
@@ -111,6 +111,8 @@ struct Sections {
 
 const PARTS: [(Part, &[u8]); Part::COUNT] = [
     (Part::Rodata, b".rodata"),
+    (Part::UnwindIndex, b".eh_frame_hdr"),
+    (Part::Unwind, b".eh_frame"),
     (Part::Text, b".text"),
     (Part::Relro, b".data.rel.ro"),
     (Part::Got, b".got"),
@@ -217,7 +219,7 @@ pub(super) fn write(image: &Image<'_>, soname: &str) -> Result<Vec<u8>> {
     let mut offsets = Offsets::default();
     let segments = if has_data { 4 } else { 3 };
     w.reserve_file_header();
-    w.reserve_program_headers(segments + 3);
+    w.reserve_program_headers(segments + 4);
     let export_count = exports.symbols.len() as u32;
     let gnu_hash = w.reserve_gnu_hash(exports.blooms, exports.buckets, export_count) as u64;
     let dynsym = w.reserve_dynsym() as u64;
@@ -229,7 +231,9 @@ pub(super) fn write(image: &Image<'_>, soname: &str) -> Result<Vec<u8>> {
         let contents = image.part(part);
         w.reserve(contents.bytes.len(), contents.align.max(align).max(1) as usize) as u64
     };
-    offsets.parts[Part::Rodata as usize] = place(&mut w, Part::Rodata, 1);
+    for part in [Part::Rodata, Part::UnwindIndex, Part::Unwind] {
+        offsets.parts[part as usize] = place(&mut w, part, 1);
+    }
     let mut head = Segment::default();
     head.end_at(w.reserved_len() as u64);
 
@@ -263,7 +267,7 @@ pub(super) fn write(image: &Image<'_>, soname: &str) -> Result<Vec<u8>> {
     w.reserve_section_headers();
 
     let segment_of = |part: Part| match part {
-        Part::Rodata => &head,
+        Part::Rodata | Part::UnwindIndex | Part::Unwind => &head,
         Part::Text => &text,
         Part::Relro | Part::Got => &relro,
         Part::Data | Part::Bss => &data,
@@ -304,6 +308,14 @@ pub(super) fn write(image: &Image<'_>, soname: &str) -> Result<Vec<u8>> {
     };
     w.write_program_header(&dynamic.header(elf::PT_DYNAMIC, write, WORD));
     w.write_program_header(&relro.header(elf::PT_GNU_RELRO, read, 1));
+    let index = image.part(Part::UnwindIndex);
+    let index = Segment {
+        offset: offsets.parts[Part::UnwindIndex as usize],
+        address: parts[Part::UnwindIndex as usize],
+        file_size: index.size,
+        memory_size: index.size,
+    };
+    w.write_program_header(&index.header(elf::PT_GNU_EH_FRAME, read, 4));
     w.write_program_header(&Segment::default().header(elf::PT_GNU_STACK, write, 16));
 
     // Tables.
@@ -340,6 +352,9 @@ pub(super) fn write(image: &Image<'_>, soname: &str) -> Result<Vec<u8>> {
         w.write(bytes);
     };
     contents(&mut w, Part::Rodata, &image.part(Part::Rodata).bytes);
+    let (table, index) = addresses.unwind()?;
+    contents(&mut w, Part::UnwindIndex, &index);
+    contents(&mut w, Part::Unwind, &table);
     contents(&mut w, Part::Text, &addresses.text()?);
     contents(&mut w, Part::Relro, &image.part(Part::Relro).bytes);
     w.write_align_dynamic();
@@ -405,7 +420,7 @@ pub(super) fn write(image: &Image<'_>, soname: &str) -> Result<Vec<u8>> {
             continue;
         }
         let access = match part {
-            Part::Rodata => 0,
+            Part::Rodata | Part::UnwindIndex | Part::Unwind => 0,
             Part::Text => elf::SHF_EXECINSTR,
             Part::Relro | Part::Got | Part::Data | Part::Bss => elf::SHF_WRITE,
         };

@@ -1,7 +1,7 @@
 //! What a library holds, in parts of one protection each, before it has addresses.
 
 use super::super::write::{architecture, relaxed, size};
-use super::super::{CompiledFunction, ObjectInput, Referent as Target};
+use super::super::{CompiledFunction, ObjectInput, Referent as Target, unwind};
 use super::signature::signature;
 use super::{Machine, signature_symbol, unsupported, workspace_size_symbol};
 use crate::{Error, Result};
@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// Bytes of a slot of the global offset table.
 pub(super) const SLOT: u64 = 8;
+/// Bytes of the unwind table's index before its entries.
+pub(super) const INDEX_HEADER: usize = 12;
 /// `jmp *slot(%rip)`.
 const X86_STUB: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 /// `adrp x16, slot`, `ldr x17, [x16, slot]`, `br x17`: the registers that a call may lose on its way.
@@ -24,6 +26,10 @@ const AARCH64_STUB: [u8; 12] = [0x10, 0x00, 0x00, 0x90, 0x11, 0x02, 0x40, 0xf9, 
 pub(super) enum Part {
     /// Constants without pointers.
     Rodata,
+    /// The table by which the unwind table is searched.
+    UnwindIndex,
+    /// The unwind table.
+    Unwind,
     /// Code, and behind it the stubs.
     Text,
     /// Constants with pointers: read-only once these are filled in.
@@ -37,7 +43,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    pub(super) const COUNT: usize = 6;
+    pub(super) const COUNT: usize = 8;
 }
 
 /// A place in a part.
@@ -118,6 +124,8 @@ pub(super) struct Image<'a> {
     pub(super) slots: BTreeMap<Referent, u64>,
     /// Where in the text the stub of an import is.
     pub(super) stubs: BTreeMap<usize, u64>,
+    /// Where in the unwind table the distance to which symbol stands.
+    pub(super) unwound: Vec<(u64, usize)>,
 }
 
 /// What an input's functions and data are in a library.
@@ -178,6 +186,7 @@ impl<'a> Image<'a> {
             pointers: Vec::new(),
             slots: BTreeMap::new(),
             stubs: BTreeMap::new(),
+            unwound: Vec::new(),
         };
         let referents = Referents::of(input);
         for (descriptor, blob) in descriptors {
@@ -215,7 +224,9 @@ impl<'a> Image<'a> {
             let (name, place) = (declaration.linkage_name(id).into_owned(), Place { part, offset });
             image.symbols.push(Symbol { name, place, size, function: false, exported: false });
         }
+        let mut query_symbols = Vec::new();
         for ((descriptor, _), query) in descriptors.iter().zip(queries) {
+            query_symbols.push(image.symbols.len());
             image.function(&workspace_size_symbol(descriptor), query, align, &referents, true)?;
             let text = [signature(descriptor).as_bytes(), b"\0"].concat();
             image.constant(signature_symbol(descriptor), &text, 1, true);
@@ -224,6 +235,13 @@ impl<'a> Image<'a> {
             return internal(format!("{} queries for {} entries", queries.len(), descriptors.len()));
         }
         image.tables()?;
+        let own = input.functions().filter_map(|(id, _)| Some((referents.functions[id]?, input.code(id)?)));
+        let own = own.filter_map(|(referent, code)| match referent {
+            Referent::Symbol(symbol) => Some((symbol, code)),
+            Referent::Import(_) => None,
+        });
+        let functions: Vec<(usize, &CompiledFunction)> = own.chain(query_symbols.into_iter().zip(queries)).collect();
+        image.unwind(&functions, isa)?;
         Ok(image)
     }
 
@@ -260,6 +278,22 @@ impl<'a> Image<'a> {
         let (name, size) = (name.to_owned(), function.code.len() as u64);
         let place = Place { part: Part::Text, offset };
         self.symbols.push(Symbol { name, place, size, function: true, exported });
+        Ok(())
+    }
+
+    /// The unwind table of the functions with these symbols, and room for the index, whose entries are two words each.
+    fn unwind(&mut self, functions: &[(usize, &CompiledFunction)], isa: &dyn TargetIsa) -> Result<()> {
+        let table = unwind::table(functions.iter().map(|(_, f)| (&f.unwind, f.code.len())), isa)?;
+        self.part_mut(Part::Unwind).append(&table.bytes, unwind::ALIGNMENT, 0);
+        // A length of zero ends it.
+        self.part_mut(Part::Unwind).append(&[0; 4], 1, 0);
+        let index = vec![0; INDEX_HEADER + 8 * functions.len()];
+        self.part_mut(Part::UnwindIndex).append(&index, 4, 0);
+        for distance in table.distances {
+            let symbol = functions.get(distance.function).map(|(symbol, _)| *symbol);
+            let symbol = symbol.ok_or_else(|| Error::Internal("an unwind table of other functions".to_owned()))?;
+            self.unwound.push((distance.offset, symbol));
+        }
         Ok(())
     }
 

@@ -1,9 +1,11 @@
 //! Filling in the references of code, once everything has its address.
 
+use super::super::unwind::ENCODING;
 use super::Machine;
-use super::image::{CodeReference, Image, Part, Place, Referent};
+use super::image::{CodeReference, INDEX_HEADER, Image, Part, Place, Referent};
 use crate::{Error, Result};
 use cranelift_codegen::binemit::Reloc;
+use gimli::constants::{DW_EH_PE_datarel, DW_EH_PE_sdata4, DW_EH_PE_udata4};
 
 fn outside() -> Error {
     Error::Internal("a reference lies outside the code".to_owned())
@@ -66,6 +68,30 @@ impl Addresses<'_> {
             self.fill(&mut text, reference)?;
         }
         Ok(text)
+    }
+
+    /// The unwind table and the index by which it is searched: functions by address, and where the entry of each is.
+    pub(super) fn unwind(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let mut table = self.image.part(Part::Unwind).bytes.clone();
+        let mut index = self.image.part(Part::UnwindIndex).bytes.clone();
+        let (start, header) = (self.parts[Part::Unwind as usize], self.parts[Part::UnwindIndex as usize]);
+        let mut entries = Vec::with_capacity(self.image.unwound.len());
+        for &(offset, symbol) in &self.image.unwound {
+            let function = self.referent(Referent::Symbol(symbol));
+            put(&mut table, offset, displacement(function, start + offset)?)?;
+            // Before an entry's distance stand its length and the way to the common entry.
+            entries.push((function, start + offset - 8));
+        }
+        entries.sort_unstable();
+        let relative = DW_EH_PE_datarel.0 | DW_EH_PE_sdata4.0;
+        put(&mut index, 0, [1, ENCODING.0, DW_EH_PE_udata4.0, relative])?;
+        put(&mut index, 4, displacement(start, header + 4)?)?;
+        put(&mut index, 8, (entries.len() as u32).to_le_bytes())?;
+        for (at, (function, entry)) in (INDEX_HEADER as u64..).step_by(8).zip(entries) {
+            put(&mut index, at, displacement(function, header)?)?;
+            put(&mut index, at + 4, displacement(entry, header)?)?;
+        }
+        Ok((table, index))
     }
 
     fn fill(&self, text: &mut [u8], reference: &CodeReference) -> Result<()> {

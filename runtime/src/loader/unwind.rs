@@ -1,0 +1,102 @@
+//! The unwind table of a loaded program, known to the process as long as the program is loaded.
+//!
+//! The unwinder of the GNU runtime is told of a table once, and looks it up when an exception or a backtrace passes through.
+//! It trusts what it reads; so the table is read here first, entry by entry, and must be of the form that the compiler
+//! writes and speak of the program's own code alone. Elsewhere than on Linux with that runtime nothing is registered, and
+//! a backtrace ends at the program.
+
+use crate::LoadError;
+use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection, constants};
+use std::ops::Range;
+
+/// Zeros that end a table.
+pub(super) const END: usize = 4;
+
+/// Where a common entry has its version and its form, behind length and mark.
+const CIE_FORM: Range<usize> = 8..12;
+/// Version 1; addresses have an encoding, and there is nothing else.
+const FORM: &[u8] = b"\x01zR\0";
+
+/// A table that the process knows. Dropping it makes the process forget it.
+pub(super) struct Registered {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    table: usize,
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+unsafe extern "C" {
+    fn __register_frame(table: *const u8);
+    fn __deregister_frame(table: *const u8);
+}
+
+impl Registered {
+    /// Makes a table known that lies at its address, with the zeros behind it.
+    ///
+    /// # Safety
+    /// [`check`] has passed it, for the addresses at which table and code lie, and neither is changed or unmapped before the
+    /// value is dropped.
+    pub(super) unsafe fn new(table: *const u8) -> Registered {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        {
+            // SAFETY: the table is whole and of known form, and lives as long as the value, as the caller promises.
+            unsafe { __register_frame(table) };
+            Registered { table: table.expose_provenance() }
+        }
+        #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+        {
+            let _ = table;
+            Registered {}
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // SAFETY: `new` has registered the table, which is still there.
+        unsafe { __deregister_frame(std::ptr::with_exposed_provenance(self.table)) };
+    }
+}
+
+/// That a relocated table at `address` has the form that the compiler writes, and entries for code in `text` alone.
+///
+/// # Errors
+/// Where it has another form.
+pub(super) fn check(table: &[u8], address: u64, text: &Range<u64>) -> Result<(), LoadError> {
+    let malformed = |what: &str| LoadError::Malformed(format!("its unwind table {what}"));
+    let damaged = |_: gimli::Error| malformed("is damaged");
+    let bases = BaseAddresses::default().set_eh_frame(address);
+    // The unwinder goes from length to length, and knows those of 32 bits alone.
+    let mut rest = table;
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let length = u32::from_le_bytes(*length);
+        rest = match usize::try_from(length).ok().and_then(|length| behind.get(length..)) {
+            Some(_) if length == 0 && !behind.is_empty() => return Err(malformed("ends before its end")),
+            Some(next) if length < 0xffff_fff0 => next,
+            _ => return Err(malformed("is damaged")),
+        };
+    }
+    if !rest.is_empty() {
+        return Err(malformed("is damaged"));
+    }
+    let section = EhFrame::new(table, LittleEndian);
+    let (mut entries, mut known) = (section.entries(&bases), 0);
+    while let Some(entry) = entries.next().map_err(damaged)? {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        let entry = partial.parse(|section, bases, offset| section.cie_from_offset(bases, offset)).map_err(damaged)?;
+        let cie = entry.cie();
+        let encoding = constants::DwEhPe(constants::DW_EH_PE_pcrel.0 | constants::DW_EH_PE_sdata4.0);
+        let form = table.get(cie.offset()..).and_then(|cie| cie.get(CIE_FORM));
+        if cie.fde_address_encoding() != Some(encoding) || form != Some(FORM) {
+            return Err(malformed("has another form"));
+        }
+        let (start, length) = (entry.initial_address(), entry.len());
+        let inside = start.checked_add(length).is_some_and(|end| text.start <= start && end <= text.end);
+        if length == 0 || !inside {
+            return Err(malformed("speaks of other code"));
+        }
+        known += 1;
+    }
+    // What the unwinder keeps is found again by the code that a table speaks of.
+    if known == 0 { Err(malformed("is empty")) } else { Ok(()) }
+}

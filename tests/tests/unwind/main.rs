@@ -1,0 +1,117 @@
+//! Backtraces from functions that compiled code calls: they go through the program, loaded or linked or opened, up to whoever
+//! called it.
+#![allow(clippy::unwrap_used)]
+#![cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+
+use brolga_compiler::{Artifact, CompileOptions, compile, shape, text};
+use brolga_runtime::loader::LoadOptions;
+use brolga_runtime::{ArrayLiteral, CustomCalls, Program};
+use std::backtrace::Backtrace;
+use std::ffi::c_void;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+const PROGRAM: &str = "HloModule watched
+ENTRY main {
+  x = f32[] parameter(0)
+  y = f32[] custom-call(x), custom_call_target=\"hook\"
+  one = f32[] constant(1)
+  ROOT z = f32[] add(y, one)
+}";
+
+fn compiled() -> Artifact {
+    let module = text::parse(PROGRAM).unwrap();
+    shape::verify(&module).unwrap();
+    let options =
+        CompileOptions { name: Some("watched".into()), shared: Some("watched.so".into()), ..CompileOptions::default() };
+    compile(&module, &options).unwrap()
+}
+
+static SEEN: Mutex<String> = Mutex::new(String::new());
+
+unsafe extern "C" fn hook(out: *mut c_void, operands: *const *const c_void) {
+    *SEEN.lock().unwrap() = Backtrace::force_capture().to_string();
+    // SAFETY: called with f32[], for f32[].
+    unsafe { *out.cast::<f32>() = *(*operands).cast::<f32>() };
+}
+
+#[test]
+fn a_backtrace_goes_through_a_loaded_program() {
+    let mut calls = CustomCalls::new();
+    // SAFETY: the function has the form that the program says.
+    unsafe { calls.register_function("hook", hook as *const c_void) };
+    let options = LoadOptions { custom_calls: Some(&calls), process_symbols: false, ..LoadOptions::default() };
+    let object = compiled().object;
+    for _ in 0..3 {
+        // Each load has a table of its own, which is forgotten when the program goes.
+        let program = Program::from_object_with(&object, &options).unwrap();
+        let y = program.run(&[&ArrayLiteral::scalar(41.0f32)]).unwrap();
+        assert_eq!(y, [ArrayLiteral::scalar(42.0f32)]);
+        let seen = std::mem::take(&mut *SEEN.lock().unwrap());
+        assert!(seen.contains("a_backtrace_goes_through_a_loaded_program"), "{seen}");
+    }
+}
+
+fn folder() -> PathBuf {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("unwind");
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Runs a command that must succeed and say nothing of warnings.
+fn quietly(command: &mut Command, what: &str) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("warning"), "{what}: {said}");
+}
+
+fn runs(program: &mut Command, what: &str) {
+    let output = program.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0 42", "{what}: {said}");
+}
+
+/// What makes `cc` link with each linker that is here: the system's, and the one that comes with Rust.
+fn linkers() -> Vec<(&'static str, Vec<String>)> {
+    let mut all = vec![("ld", Vec::new())];
+    let root = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
+    let root = String::from_utf8(root.stdout).unwrap();
+    let lld = Path::new(root.trim()).join("lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld");
+    match lld.join("ld.lld").exists() {
+        true => all.push(("lld", vec!["-fuse-ld=lld".into(), format!("-B{}", lld.display())])),
+        false => eprintln!("SKIPPED the part with lld: Rust comes without it here"),
+    }
+    all
+}
+
+#[test]
+fn backtraces_go_through_linked_programs_and_libraries() {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    if Command::new(&compiler).arg("--version").output().is_err() {
+        eprintln!("SKIPPED: there is no C compiler '{compiler}': nothing is linked");
+        return;
+    }
+    let dir = folder();
+    let artifact = compiled();
+    std::fs::write(dir.join("watched.o"), &artifact.object).unwrap();
+    std::fs::write(dir.join("watched.so"), artifact.shared.unwrap()).unwrap();
+    std::fs::write(dir.join("host.c"), include_str!("host.c")).unwrap();
+    let cc = |linker: &[String], arguments: &[&str]| {
+        let mut command = Command::new(&compiler);
+        command.current_dir(&dir).args(["-O1", "-Wl,--fatal-warnings"]).args(linker).args(arguments);
+        command
+    };
+    for (name, linker) in linkers() {
+        let linked = format!("linked-{name}");
+        quietly(&mut cc(&linker, &["-o", &linked, "host.c", "watched.o", "-ldl"]), name);
+        runs(&mut Command::new(dir.join(&linked)), name);
+        // The object goes into a library that a linker makes, too.
+        let library = format!("by-{name}.so");
+        quietly(&mut cc(&linker, &["-shared", "-o", &library, "watched.o"]), name);
+        let host = format!("host-{name}");
+        quietly(&mut cc(&linker, &["-rdynamic", "-o", &host, "host.c", "-ldl"]), name);
+        runs(Command::new(dir.join(&host)).arg(dir.join(&library)), name);
+        runs(Command::new(dir.join(&host)).arg(dir.join("watched.so")), name);
+    }
+}
