@@ -21,6 +21,8 @@ mod decode;
 mod descriptor;
 mod features;
 mod hash;
+#[cfg(test)]
+mod pinned;
 mod service;
 mod tensor_flags;
 
