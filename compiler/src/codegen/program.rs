@@ -209,24 +209,24 @@ impl<'a> Functions<'a> {
         let (id, target) = (self.declare(name, &signature(5, false))?, self.target);
         let least_work = i64::try_from(self.options.wide_work).unwrap_or(i64::MAX);
         let phase_name = self.object.function_name(id);
-        let mut rows = WideRows {
+        let mut rows = target.widest_rows().map(|widest| WideRows {
             object: &mut *self.object,
             phase: phase_name,
             functions: Vec::new(),
+            widest,
             fma: target.variant == Variant::Fma,
             least_work,
-        };
-        let wide = target.has_avx2().then_some(&mut rows);
+        });
         let function = match phase {
             Phase::Contraction(c) => {
                 let missing = || Error::Internal(format!("there is no tile for {}", c.ty));
                 let tile = self.tiles.get(&c.ty).copied().ok_or_else(missing)?;
                 let around = Surroundings { kernel, target, tile };
-                contraction::function(id, signature(5, false), c, &around, wide)?
+                contraction::function(id, signature(5, false), c, &around, rows.as_mut())?
             }
-            _ => phase_function(id, kernel, phase, target, wide)?,
+            _ => phase_function(id, kernel, phase, target, rows.as_mut())?,
         };
-        let rows = rows.functions;
+        let rows = rows.map(|w| w.functions).unwrap_or_default();
         self.push(id, Source::clif(function));
         for (id, row) in rows {
             self.push(id, Source::Machine(row.code));
