@@ -98,6 +98,43 @@ fn simple_views_allocate_nothing() {
     assert_eq!((view.storage, view.layout), (Storage::None, Some(Strided { strides: vec![1, 12, 4], offset: 0 })));
 }
 
+/// "The offset is added to the dot product of the strides and the n-tuple index to get the linear offset": elements of the
+/// memory of `x`, picked so, are those of the view; and "permuting stride, shape and size permutes the index".
+#[test]
+fn strides_and_offset_find_the_elements_of_a_view() {
+    type MakeView = fn(&Builder, Op) -> Op;
+    let views: [MakeView; 6] = [
+        |b, x| b.slice(x, &[1, 2], &[5, 6], &[2, 3]),
+        |b, x| b.transpose(x, &[1, 0]),
+        |b, x| b.rev(x, &[0, 1]),
+        |b, x| b.broadcast(x, &[3]),
+        |b, x| b.reshape(b.transpose(x, &[1, 0]), &[4, 2, 3, 2]),
+        |b, x| b.transpose(b.rev(b.slice(x, &[1, 0], &[6, 8], &[1, 2]), &[1]), &[1, 0]),
+    ];
+    let memory: Vec<f32> = (0..48).map(|i| i as f32).collect();
+    for make in views {
+        // The description is of the view that nothing needs in memory, the values are of the same view as a result.
+        let artifact = energy(&[6, 8], make);
+        let all = describe(&artifact);
+        let view = all.iter().rfind(|t| t.view_of.as_deref() == Some("x")).unwrap();
+        let layout = view.layout.as_ref().unwrap();
+        let count: i64 = view.shape.iter().product();
+        let found = (0..count).map(|number| {
+            let mut rest = number;
+            let mut linear = layout.offset;
+            for (size, stride) in view.shape.iter().zip(&layout.strides).rev() {
+                linear += rest % size * stride;
+                rest /= size;
+            }
+            memory[linear as usize]
+        });
+        let stored = compiled(|b| make(b, b.parameter(0, f32s(&[6, 8]), "x")));
+        let program = Program::from_object(&stored.object).unwrap();
+        let result = program.run(&[&ArrayLiteral::from_elements(&[6, 8], &memory)]).unwrap();
+        assert_eq!(result[0].as_slice::<f32>(), found.collect::<Vec<_>>(), "{view:?}");
+    }
+}
+
 fn join(b: &Builder, make: impl Fn(Op) -> Op) -> Op {
     let (x, y) = (b.parameter(0, f32s(&[8, 16]), "x"), b.parameter(1, f32s(&[8, 8]), "y"));
     b.concat_in_dim(&[make(x), make(y)], 1)
