@@ -11,3 +11,4 @@ pub mod operations;
 pub mod process;
 pub mod random_graph;
 pub mod training;
+pub mod widths;
