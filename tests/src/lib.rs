@@ -10,4 +10,5 @@ pub mod kernels;
 pub mod operations;
 pub mod process;
 pub mod random_graph;
+pub mod training;
 pub mod widths;

@@ -6,8 +6,9 @@
 
 use brolga_compiler::gradient::differentiate;
 use brolga_compiler::text::parse;
-use brolga_compiler::{CompileOptions, compile, interp};
+use brolga_compiler::{Artifact, CompileOptions, compile, interp};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Program};
+use brolga_tests::training::descent;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -82,4 +83,16 @@ fn gradients_are_those_of_jax() {
     assert!(names.len() >= 40, "{} cases", names.len());
     let failed: Vec<String> = names.iter().filter_map(|name| Some(format!("{name}: {}", check(name).err()?))).collect();
     assert!(failed.is_empty(), "{} of {} cases:\n{}", failed.len(), names.len(), failed.join("\n"));
+}
+
+/// The network and the step are those of `tools/train/mnist.py`. How long the two take is in `docs/performance.md`.
+#[test]
+fn a_training_step_needs_no_more_than_the_one_that_jax_derives() {
+    let read = |text: &str| parse(text).unwrap();
+    let ours = descent(&read(include_str!("../training/mnist_loss.hlo")), 8, 0.01).unwrap();
+    let jax = read(include_str!("../training/mnist_jax.hlo"));
+    let [ours, jax] = [ours, jax].map(|step| compile(&step, &CompileOptions::default()).unwrap());
+    let needs = |a: &Artifact| (a.schedule.kernels.len(), a.assignment.workspace);
+    let ((kernels, workspace), (of_jax, bytes)) = (needs(&ours), needs(&jax));
+    assert!(kernels <= of_jax && workspace <= bytes, "{kernels} kernels for {of_jax}, {workspace} bytes for {bytes}");
 }

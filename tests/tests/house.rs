@@ -18,6 +18,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "contraction",
             "convolution",
             "elementwise",
+            "fold",
             "indexing",
             "linalg",
             "loops",

@@ -4,7 +4,7 @@
 use brolga_compiler::builder::Builder;
 use brolga_compiler::{Artifact, CompileOptions, Error, compile, text};
 use brolga_runtime::{
-    ArrayLiteral, ArrayShape, ElementType, Layout, PaddingValue, Program, RunError, RunOptions, Session, Shape,
+    ArrayLiteral, ArrayShape, ElementType, Layout, PaddingValue, Program, RunError, RunOptions, Scalar, Session, Shape,
     TupleBuffer,
 };
 
@@ -118,6 +118,29 @@ fn dots_take_and_give_columns() {
         assert_eq!(artifact.descriptor.workspace_fixed, 0, "{layouts}");
         let got = Program::from_object(&artifact.object).unwrap().run(&[&x, &g]).unwrap().remove(0);
         assert_eq!(want.get_or_insert_with(|| got.clone()), &got, "{layouts}");
+    }
+}
+
+/// Products in another type than that of their sums: columns cost what rows cost.
+#[test]
+fn dots_of_narrow_types_give_columns() {
+    for (ty, out) in [("bf16", "bf16"), ("f16", "f32"), ("s8", "s32")] {
+        let mut operand = ArrayLiteral::zeros(&ArrayShape::new(ty.parse().unwrap(), [40, 24]));
+        for i in 0..operand.elements() {
+            let number = (i * 37 % 101) as i64 - 50;
+            operand.set(i, if ty == "s8" { Scalar::Int(number) } else { Scalar::Float(number as f64 / 8.0) });
+        }
+        let [rows, columns] = ["{1,0}", "{0,1}"].map(|layout| {
+            let artifact = compiled(&format!(
+                "HloModule m, entry_computation_layout={{({ty}[40,24]{{1,0}}, {ty}[40,24]{{1,0}})->{out}[24,24]{layout}}}\n\n\
+                 ENTRY main {{\n  x = {ty}[40,24] parameter(0)\n  g = {ty}[40,24] parameter(1)\n  \
+                 ROOT w = {out}[24,24] dot(x, g), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n}}\n"
+            ));
+            let phases = artifact.schedule.kernels.values().map(|k| k.phases.len()).sum::<usize>();
+            let got = Program::from_object(&artifact.object).unwrap().run(&[&operand, &operand]).unwrap().remove(0);
+            (phases, artifact.descriptor.workspace_fixed, got)
+        });
+        assert_eq!(rows, columns, "{ty}");
     }
 }
 

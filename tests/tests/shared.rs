@@ -137,24 +137,49 @@ fn a_library_computes_from_c_and_from_python_what_the_program_computes_in_proces
     opened(&dir, "model", &arguments, &expected, "x f32 [16, 32]\nw f32 [32, 8]\n");
 }
 
-/// Buffers in C and Python whose strides are those of a column-major and of a padded array, with noise in the padding.
-#[test]
-fn a_library_takes_and_gives_strided_arrays() {
-    let dir = folder("shared_strided");
+/// Parameters and results that are padded and lie column by column.
+fn strided() -> String {
     let layouts = "(f32[3,4]{0,1:W(5,4)}, f32[3,4]{0,1})->(f32[4,3]{0,1:W(4,6)V(lowest)}, f32[3]{0:W(8)})";
-    let source = format!(
+    format!(
         "HloModule strided, entry_computation_layout={{{layouts}}}\n\nadd {{ a = f32[] parameter(0)  b = f32[] parameter(1)  \
          ROOT c = f32[] add(a, b) }}\n\nENTRY main {{\n  x = f32[3,4] parameter(0)\n  y = f32[3,4] parameter(1)\n  \
          z = f32[3,4] multiply(x, y)\n  t = f32[4,3] transpose(z), dimensions={{1,0}}\n  zero = f32[] constant(0)\n  \
          s = f32[3] reduce(z, zero), dimensions={{1}}, to_apply=add\n  ROOT r = (f32[4,3], f32[3]) tuple(t, s)\n}}\n"
-    );
-    let object = written(&source, "strided", &dir);
+    )
+}
+
+/// Buffers in C and Python whose strides are those of a column-major and of a padded array, with noise in the padding.
+#[test]
+fn a_library_takes_and_gives_strided_arrays() {
+    let dir = folder("shared_strided");
+    let object = written(&strided(), "strided", &dir);
     let arguments = [numbers(&[3, 4], 1), numbers(&[3, 4], 5)];
     let expected = Program::from_object(&object).unwrap().run(&arguments.each_ref()).unwrap();
     let product = |k: usize| arguments[0].as_slice::<f32>()[k] * arguments[1].as_slice::<f32>()[k];
     let transposed: Vec<f32> = (0..12).map(|k| product(k % 3 * 4 + k / 3)).collect();
     assert_eq!(expected[0].as_slice::<f32>(), transposed);
     opened(&dir, "strided", &arguments, &expected, "x f32 [3, 4]\ny f32 [3, 4]\n");
+}
+
+/// The function that the guide gives for NumPy, as it stands there. `BROLGA_PYTHON` may name a Python that has NumPy.
+#[test]
+fn the_guides_numpy_arrays_are_buffers_of_the_program() {
+    let guide = include_str!("../../docs/guide.md");
+    let start = guide.find("def array_of(").unwrap();
+    let function = guide[start..].split("```").next().unwrap();
+    let python = std::env::var_os("BROLGA_PYTHON").unwrap_or_else(|| "python3".into());
+    if !Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success()) {
+        eprintln!("SKIPPED: {} has no NumPy: the guide's arrays are not tried", python.display());
+        return;
+    }
+    let dir = folder("shared_numpy");
+    let object = written(&strided(), "strided", &dir);
+    let arguments = [numbers(&[3, 4], 1), numbers(&[3, 4], 5)];
+    let expected = Program::from_object(&object).unwrap().run(&arguments.each_ref()).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared/strided.py");
+    let mut command = Command::new(python);
+    command.arg(script).arg(dir.join("strided.so")).args(["strided", function]);
+    assert!(good(run(&mut command, &bytes(&arguments))) == bytes(&expected), "other bits in NumPy's arrays");
 }
 
 #[test]

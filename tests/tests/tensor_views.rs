@@ -9,6 +9,7 @@ use brolga_compiler::builder::{
 };
 use brolga_compiler::kernel::ir::{Phase, Role};
 use brolga_compiler::tensor::{Storage, Strided, TensorDescription, TensorGraph, describe};
+use brolga_compiler::text::parse;
 use brolga_compiler::{Artifact, CompileOptions, compile};
 use brolga_runtime::{ArrayShape, Program, row_major_strides};
 
@@ -97,6 +98,43 @@ fn simple_views_allocate_nothing() {
     assert_eq!((view.storage, view.layout), (Storage::None, Some(Strided { strides: vec![1, 12, 4], offset: 0 })));
 }
 
+/// "The offset is added to the dot product of the strides and the n-tuple index to get the linear offset": elements of the
+/// memory of `x`, picked so, are those of the view; and "permuting stride, shape and size permutes the index".
+#[test]
+fn strides_and_offset_find_the_elements_of_a_view() {
+    type MakeView = fn(&Builder, Op) -> Op;
+    let views: [MakeView; 6] = [
+        |b, x| b.slice(x, &[1, 2], &[5, 6], &[2, 3]),
+        |b, x| b.transpose(x, &[1, 0]),
+        |b, x| b.rev(x, &[0, 1]),
+        |b, x| b.broadcast(x, &[3]),
+        |b, x| b.reshape(b.transpose(x, &[1, 0]), &[4, 2, 3, 2]),
+        |b, x| b.transpose(b.rev(b.slice(x, &[1, 0], &[6, 8], &[1, 2]), &[1]), &[1, 0]),
+    ];
+    let memory: Vec<f32> = (0..48).map(|i| i as f32).collect();
+    for make in views {
+        // The description is of the view that nothing needs in memory, the values are of the same view as a result.
+        let artifact = energy(&[6, 8], make);
+        let all = describe(&artifact);
+        let view = all.iter().rfind(|t| t.view_of.as_deref() == Some("x")).unwrap();
+        let layout = view.layout.as_ref().unwrap();
+        let count: i64 = view.shape.iter().product();
+        let found = (0..count).map(|number| {
+            let mut rest = number;
+            let mut linear = layout.offset;
+            for (size, stride) in view.shape.iter().zip(&layout.strides).rev() {
+                linear += rest % size * stride;
+                rest /= size;
+            }
+            memory[linear as usize]
+        });
+        let stored = compiled(|b| make(b, b.parameter(0, f32s(&[6, 8]), "x")));
+        let program = Program::from_object(&stored.object).unwrap();
+        let result = program.run(&[&ArrayLiteral::from_elements(&[6, 8], &memory)]).unwrap();
+        assert_eq!(result[0].as_slice::<f32>(), found.collect::<Vec<_>>(), "{view:?}");
+    }
+}
+
 fn join(b: &Builder, make: impl Fn(Op) -> Op) -> Op {
     let (x, y) = (b.parameter(0, f32s(&[8, 16]), "x"), b.parameter(1, f32s(&[8, 8]), "y"));
     b.concat_in_dim(&[make(x), make(y)], 1)
@@ -132,16 +170,58 @@ fn a_part_of_one_tensor_in_a_complex_view_allocates_nothing() {
     assert_eq!(view.layout, Some(Strided { strides: vec![8, 1], offset: 2 }));
 }
 
-/// A complex view that another kernel reads whole is stored, once.
+/// A complex view that other kernels read whole is needed in memory: it is stored, once for all of them.
 #[test]
 fn complex_views_that_others_read_are_stored_once() {
-    let artifact = compiled(|b| {
-        let z = join(b, |x| x);
-        sum(b, b.mul(z, b.exp(z)))
-    });
-    let view = described(&artifact, &only(&artifact, Opcode::Concatenate));
-    assert!(matches!(view.storage, Storage::Workspace(_)) && !view.read_only, "{view:?}");
-    assert_eq!(artifact.assignment.workspace, 8 * 24 * 4, "{}", artifact.kernel_text());
+    let edges = [PaddingDimension { low: 0, high: 0, interior: 0 }, PaddingDimension { low: 3, high: 5, interior: 0 }];
+    type MakeView<'a> = &'a dyn Fn(&Builder) -> Op;
+    let cases: [(Opcode, MakeView<'_>); 2] = [
+        (Opcode::Concatenate, &|b| join(b, |x| x)),
+        (Opcode::Pad, &|b| b.pad(b.parameter(0, f32s(&[8, 16]), "x"), b.constant_r0(0.5f32), &edges)),
+    ];
+    for (opcode, make) in cases {
+        for readers in [1, 2] {
+            let artifact = compiled(|b| {
+                let z = make(b);
+                let energy = sum(b, b.mul(z, b.exp(z)));
+                let add = scalar_computation(Opcode::Add, ElementType::F32).unwrap();
+                let columns = b.reduce(z, b.zero(ElementType::F32), &add, &[0]);
+                b.tuple(&[energy, columns][..readers])
+            });
+            let view = described(&artifact, &only(&artifact, opcode));
+            assert!(matches!(view.storage, Storage::Workspace(_)) && !view.read_only, "{view:?}");
+            assert_eq!(artifact.assignment.workspace, 8 * 24 * 4, "{opcode}\n{}", artifact.kernel_text());
+            assert_eq!(artifact.schedule.kernels.len(), 1 + readers, "{opcode}\n{}", artifact.kernel_text());
+        }
+    }
+}
+
+/// "In addition to a shape we require an additional n-tuple called the size, which is greater than or equal to the shape to add
+/// padding for alignment": the column-major strides of an array in a padded buffer are products of its sizes.
+#[test]
+fn views_have_the_size_of_what_they_show() {
+    let padded = |text: &str| {
+        let module = parse(text).unwrap();
+        compile(&module, &CompileOptions::native()).unwrap()
+    };
+    let artifact = padded(
+        "HloModule m, entry_computation_layout={(f32[2,3]{0,1:W(3,5)V(zero)})->f32[2,3]{1,0}}
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  ROOT y = f32[2,3] exponential(x)
+}",
+    );
+    let entry = artifact.module.entry();
+    let read = &entry.instructions[entry.instructions[entry.root].operands[0]];
+    let view = described(&artifact, &read.name);
+    assert_eq!((view.view_of.as_deref(), view.shape, view.size), (Some("x"), vec![2, 3], vec![3, 5]));
+    assert_eq!(view.layout, Some(Strided { strides: vec![1, 3], offset: 0 }));
+    assert_allocates_nothing(&artifact);
+    // A part of an array lies in that array, padded or not.
+    let artifact = energy(&[8, 6], |b, x| b.slice(x, &[1, 2], &[4, 6], &[1, 1]));
+    let view = described(&artifact, &only(&artifact, Opcode::Slice));
+    assert_eq!((view.shape, view.size), (vec![3, 4], vec![8, 6]));
+    assert_eq!(view.layout, Some(Strided { strides: vec![6, 1], offset: 8 }));
 }
 
 /// "Converting an r-tensor to an l-tensor": a value whose elements are used many times is allocated, in the workspace.

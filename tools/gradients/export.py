@@ -306,6 +306,51 @@ def mixed_types(x, y):
     return weigh((x * y).astype(jnp.complex128) ** 2) + jnp.sum(jnp.where(x > y, x, 0.0).astype(int) * x)
 
 
+@case(n((3, 7)), platform="cpu")
+def cumulative_products(x):
+    return weigh(jnp.cumprod(x, 1)) + weigh(lax.cumprod(x * x, 0, reverse=True))
+
+
+@case(n((3, 7)), platform="cpu")
+def cumulative_log_sums(x):
+    return weigh(lax.cumlogsumexp(x, 1)) + weigh(lax.cumlogsumexp(jnp.sin(x), 0, reverse=True))
+
+
+@case(n((3, 7)))
+def cumulative_others_tpu(x):
+    return weigh(jnp.cumprod(x, 1)) + weigh(lax.cumlogsumexp(x, 0))
+
+
+@case(n((3, 7)))
+def reduction_by_a_computation(x):
+    length = lambda a, b: jnp.sqrt(a * a + b * b)
+    return weigh(lax.reduce(x, np.float64(-np.inf), jnp.logaddexp, (1,))) + lax.reduce(x, np.float64(0), length, (0, 1))
+
+
+@case(n((5, 3)), n((5, 3)))
+def reduction_of_two(x, y):
+    multiply = lambda p, q: (p[0] * q[0] - p[1] * q[1], p[0] * q[1] + p[1] * q[0])
+    real, imaginary = lax.reduce((x, y), (np.float64(1), np.float64(0)), multiply, (0,))
+    return weigh(real * real) + weigh(imaginary)
+
+
+@case(n((1, 6, 6, 2)), n((3, 3, 2, 2)))
+def pooling_twice(x, k):
+    def inner(x):
+        y = lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        pooled = lax.reduce_window(jnp.sin(y), -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        return weigh(pooled**2)
+
+    return weigh(jax.grad(inner)(x) ** 2)
+
+
+@case(n((3, 3)) + 1j * n((3, 3)), n((3, 2)) + 1j * n((3, 2)))
+def complex_factors(x, y):
+    l = jnp.linalg.cholesky(x @ jnp.conj(x.T) + 4 * jnp.eye(3))
+    z = lax.linalg.triangular_solve(l, y, left_side=True, lower=True, transpose_a=True, conjugate_a=True)
+    return weigh(l) + weigh(z)
+
+
 NAMES = {"float64": "f64", "complex128": "c128", "int64": "s64", "int32": "s32"}
 
 

@@ -385,8 +385,8 @@ typedef struct brolga_value brolga_value;
 
 /*
  An array: what it is called, its shape and layout, and where it lies. What a function of this library fills in lives as
- long as what was asked; of an array that the caller describes, the name, the flags of dynamic dimensions and the layout
- may be null.
+ long as what was asked; of an array that the caller describes, the name, the flags of dynamic dimensions, the layout and
+ the widths may be null.
  */
 typedef struct brolga_array {
   /*
@@ -414,14 +414,18 @@ typedef struct brolga_array {
    */
   const uint32_t *minor_to_major;
   /*
-   Bytes of its buffer, padding included. Where a program's array is padded, brolga_widths and brolga_strides of its descriptor
-   say how its elements lie.
+   Bytes of its buffer, padding included.
    */
   uint64_t bytes;
   /*
    Its buffer; null where it only describes one.
    */
   void *data;
+  /*
+   To how many elements each dimension is padded in the buffer, outermost first; null where there is no padding. An array
+   that the caller describes has none.
+   */
+  const int64_t *widths;
 } brolga_array;
 
 /*

@@ -4,10 +4,11 @@ use crate::failure::{Failure, Result, c_text, given_slice};
 use brolga_runtime::abi::Leaf;
 use brolga_runtime::{ArrayShape, ElementType, Layout};
 use std::ffi::{CString, c_char, c_void};
+use std::ptr::null;
 
 /// An array: what it is called, its shape and layout, and where it lies. What a function of this library fills in lives as
-/// long as what was asked; of an array that the caller describes, the name, the flags of dynamic dimensions and the layout
-/// may be null.
+/// long as what was asked; of an array that the caller describes, the name, the flags of dynamic dimensions, the layout and
+/// the widths may be null.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Array {
@@ -23,11 +24,13 @@ pub struct Array {
     pub dynamic: *const u8,
     /// The dimensions from the fastest-varying to the slowest; null for row-major.
     pub minor_to_major: *const u32,
-    /// Bytes of its buffer, padding included. Where a program's array is padded, brolga_widths and brolga_strides of its descriptor
-    /// say how its elements lie.
+    /// Bytes of its buffer, padding included.
     pub bytes: u64,
     /// Its buffer; null where it only describes one.
     pub data: *mut c_void,
+    /// To how many elements each dimension is padded in the buffer, outermost first; null where there is no padding. An array
+    /// that the caller describes has none.
+    pub widths: *const i64,
 }
 
 /// What an [`Array`] that this library fills in points to.
@@ -38,6 +41,7 @@ pub(crate) struct Owned {
     dynamic: Vec<u8>,
     minor_to_major: Vec<u32>,
     bytes: u64,
+    widths: Option<Vec<i64>>,
 }
 
 impl Owned {
@@ -49,6 +53,7 @@ impl Owned {
             dynamic: leaf.shape.dynamic.iter().map(|&d| u8::from(d)).collect(),
             minor_to_major: leaf.minor_to_major().into_iter().map(|d| d as u32).collect(),
             bytes: leaf.byte_size(),
+            widths: leaf.shape.is_padded().then(|| leaf.shape.widths().to_vec()),
         }
     }
 
@@ -62,6 +67,7 @@ impl Owned {
             minor_to_major: self.minor_to_major.as_ptr(),
             bytes: self.bytes,
             data,
+            widths: self.widths.as_ref().map_or(null(), |w| w.as_ptr()),
         }
     }
 }
@@ -89,6 +95,13 @@ impl Array {
         let dims = unsafe { given_slice(self.dimensions, rank, "the dimensions") }?;
         if let Some(negative) = dims.iter().find(|d| **d < 0) {
             return Err(Failure::argument(format!("a dimension of size {negative}")));
+        }
+        if !self.widths.is_null() {
+            // SAFETY: as above.
+            let widths = unsafe { given_slice(self.widths, rank, "the widths") }?;
+            if widths != dims {
+                return Err(Failure::argument("a padded array where one without padding is taken"));
+            }
         }
         let mut shape = ArrayShape::new(ty, dims.to_vec());
         if !self.dynamic.is_null() {

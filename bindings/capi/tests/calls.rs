@@ -59,6 +59,45 @@ fn session(program: *mut Program, options: Option<&Options>) -> *mut Session {
     session
 }
 
+/// To be filled in.
+const NOTHING: Array = Array {
+    name: null(),
+    element_type: 0,
+    rank: 0,
+    dimensions: null(),
+    dynamic: null(),
+    minor_to_major: null(),
+    bytes: 0,
+    data: null_mut(),
+    widths: null(),
+};
+
+/// A padded parameter and a result without padding, as the interface describes them; a feed takes no padded array.
+#[test]
+fn arrays_say_to_what_width_they_are_padded() {
+    let source = "HloModule padded, entry_computation_layout={(f32[2,3]{0,1:W(3,5)V(zero)})->f32[2,3]{1,0}}
+ENTRY e { x = f32[2,3] parameter(0)  ROOT y = f32[2,3] negate(x) }";
+    let program = program(source);
+    let (mut x, mut y, mut infeed) = (NOTHING, NOTHING, null_mut());
+    // SAFETY: live handles, places of ours, and lists that are as long as the ranks say.
+    unsafe {
+        assert_eq!(brolga_program_parameter(program, 0, &mut x), 0, "{}", message());
+        assert_eq!(brolga_program_result(program, 0, &mut y), 0, "{}", message());
+        let list = |start: *const i64| std::slice::from_raw_parts(start, 2).to_vec();
+        assert_eq!((list(x.dimensions), list(x.widths), x.bytes), (vec![2, 3], vec![3, 5], 60));
+        assert_eq!(std::slice::from_raw_parts(x.minor_to_major, 2), [0, 1]);
+        assert_eq!((list(y.dimensions), y.widths, y.bytes), (vec![2, 3], null(), 24));
+
+        assert_eq!(brolga_infeed_create(1, &mut infeed), 0);
+        let mut data = [0.0f32; 15];
+        x.data = data.as_mut_ptr().cast();
+        assert_eq!(brolga_infeed_push(infeed, &x, 1, 0, 0.0), BROLGA_ERROR_ARGUMENT);
+        assert!(message().contains("a padded array where one without padding is taken"), "{}", message());
+        brolga_infeed_destroy(infeed);
+        brolga_program_destroy(program);
+    }
+}
+
 #[test]
 fn null_pointers_are_errors() {
     // SAFETY: every function takes null for what it says must not be.
@@ -221,17 +260,7 @@ unsafe extern "C" fn triple(out: *mut c_void, operands: *const *const c_void) {
 
 /// Fails with a text where its first number is negative.
 unsafe extern "C" fn careful(user: *mut c_void, call: *mut Call) -> i32 {
-    let mut x = Array {
-        name: null(),
-        element_type: 0,
-        rank: 0,
-        dimensions: null(),
-        dynamic: null(),
-        minor_to_major: null(),
-        bytes: 0,
-        data: null_mut(),
-    };
-    let mut y = x;
+    let (mut x, mut y) = (NOTHING, NOTHING);
     // SAFETY: the call that is under way, with one f32[4] and a result like it; the user pointer is a number.
     unsafe {
         assert_eq!((brolga_call_operand(call, 0, &mut x), brolga_call_result(call, 0, &mut y)), (0, 0));

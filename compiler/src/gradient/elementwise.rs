@@ -5,7 +5,7 @@
 
 use super::rule::{Rule, full, number, zeros};
 use crate::builder::Op;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Opcode};
 use std::f64::consts::FRAC_2_SQRT_PI;
 
@@ -146,12 +146,13 @@ fn binary(r: &mut Rule<'_>) -> Result<()> {
             to_y = right.then(|| b.neg(b.imag(ct)));
         }
         Opcode::Maximum | Opcode::Minimum => {
-            let half = b.mul(ct, r.number(ct, 0.5)?);
+            // The cotangent is read once for each side, so that it fuses with what makes it.
+            let weight = |v: f64| Ok::<Op, Error>(full(b, &r.shape(ct)?, r.number(ct, v)?));
+            let share = b.mul(ct, b.select(b.eq(x, y), weight(0.5)?, weight(1.0)?));
             let zeros = zeros_like(r, ct)?;
-            let tie = b.select(b.eq(x, y), half, zeros);
-            let wins = |p: Op, q: Op| if opcode == Opcode::Maximum { b.gt(p, q) } else { b.lt(p, q) };
-            to_x = left.then(|| b.select(wins(x, y), ct, tie));
-            to_y = right.then(|| b.select(wins(y, x), ct, tie));
+            let wins = |p: Op, q: Op| if opcode == Opcode::Maximum { b.ge(p, q) } else { b.le(p, q) };
+            to_x = left.then(|| b.select(wins(x, y), share, zeros));
+            to_y = right.then(|| b.select(wins(y, x), share, zeros));
         }
         _ => return Err(r.no_rule()),
     }

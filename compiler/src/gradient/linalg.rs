@@ -61,16 +61,19 @@ enum Diagonal {
     Without,
 }
 
-/// Of `a = l l^T`, of which the lower triangle is read: with `p` the lower triangle of `l^T ct`, its diagonal halved, and
-/// `s = l^-T p l^-1`, an element below the diagonal gets `s + s^T`, one of the diagonal `s`. The elements that are not read
-/// get nothing.
+/// The complex conjugate; a real array as it is.
+fn conjugate(r: &Rule<'_>, op: Op) -> Result<Op> {
+    Ok(if r.shape(op)?.ty.is_complex() { r.b.complex(r.b.real(op), r.b.neg(r.b.imag(op))) } else { op })
+}
+
+/// Of `a = l l^H`, of which the lower triangle is read: with `p` the lower triangle of `l^T ct`, its diagonal halved, and
+/// `s = l^-T p conj(l)^-1`, an element below the diagonal gets `s + s^H`, one of the diagonal, of which the real part is read,
+/// the real part of `s`. The elements that are not read get nothing.
 fn cholesky(r: &mut Rule<'_>) -> Result<()> {
     let b = r.b;
     let lower = r.attrs().bool(AttrKey::Lower).unwrap_or(false);
     let (mut l, mut ct) = (r.op, r.array_cotangent()?);
-    if r.shape(l)?.ty.is_complex() {
-        return Err(r.refuse("of complex matrices"));
-    }
+    // The upper factor of a matrix is the lower one of its transpose, transposed.
     if !lower {
         (l, ct) = (transposed(r, l)?, transposed(r, ct)?);
     }
@@ -78,8 +81,8 @@ fn cholesky(r: &mut Rule<'_>) -> Result<()> {
     let ct = triangle(r, ct, true, Diagonal::Whole)?;
     let p = triangle(r, product(r, transposed(r, l)?, ct)?, true, Diagonal::Half)?;
     let left = b.triangular_solve(l, p, true, true, false, TransposeKind::Transpose);
-    let s = b.triangular_solve(l, left, false, true, false, TransposeKind::NoTranspose);
-    let value = triangle(r, b.add(s, transposed(r, s)?), true, Diagonal::Half)?;
+    let s = b.triangular_solve(conjugate(r, l)?, left, false, true, false, TransposeKind::NoTranspose);
+    let value = triangle(r, b.add(s, conjugate(r, transposed(r, s)?)?), true, Diagonal::Half)?;
     let value = if lower { value } else { transposed(r, value)? };
     r.give(0, value);
     Ok(())
@@ -87,13 +90,15 @@ fn cholesky(r: &mut Rule<'_>) -> Result<()> {
 
 /// Of `op(a) x = b`: `b` gets the solution of the transposed system, `a` the triangle of minus its product with `x`.
 fn triangular_solve(r: &mut Rule<'_>) -> Result<()> {
-    let (b, ct, a) = (r.b, r.array_cotangent()?, r.operand(0)?);
+    let (b, ct, mut a) = (r.b, r.array_cotangent()?, r.operand(0)?);
     let flag = |key| r.attrs().bool(key).unwrap_or(false);
     let (left, lower, unit) = (flag(AttrKey::LeftSide), flag(AttrKey::Lower), flag(AttrKey::UnitDiagonal));
     let kind = r.attrs().word(AttrKey::TransposeA).unwrap_or("NO_TRANSPOSE");
     let is_transposed = kind != "NO_TRANSPOSE";
-    if kind == "ADJOINT" && r.shape(a)?.ty.is_complex() {
-        return Err(r.refuse("of the adjoint of complex matrices"));
+    // The adjoint is the transpose of the conjugate, whose cotangent is conjugated again.
+    let adjoint = kind == "ADJOINT";
+    if adjoint {
+        a = conjugate(r, a)?;
     }
     let other = if is_transposed { TransposeKind::NoTranspose } else { TransposeKind::Transpose };
     let solved = b.triangular_solve(a, ct, left, lower, unit, other);
@@ -109,6 +114,7 @@ fn triangular_solve(r: &mut Rule<'_>) -> Result<()> {
         };
         let diagonal = if unit { Diagonal::Without } else { Diagonal::Whole };
         let value = triangle(r, b.neg(value), lower, diagonal)?;
+        let value = if adjoint { conjugate(r, value)? } else { value };
         r.give(0, value);
     }
     Ok(())

@@ -19,6 +19,7 @@ mod branches;
 mod contraction;
 mod convolution;
 mod elementwise;
+mod fold;
 mod indexing;
 mod linalg;
 mod loops;

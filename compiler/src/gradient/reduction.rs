@@ -1,6 +1,7 @@
 //! Folds over whole dimensions, and maps.
 
 use super::branches;
+use super::fold::{self, Combine};
 use super::replay::behind;
 use super::rule::{Rule, full, number, zeros};
 use crate::builder::{Op, PaddingDimension, inverse};
@@ -29,15 +30,15 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
     if r.instruction.opcode == Opcode::Map {
         return map(r);
     }
-    if r.operands.len() != 2 {
-        return Err(r.refuse("of several operands at once"));
-    }
     let computation = r.callee(AttrKey::ToApply)?;
-    match reducer(&computation) {
+    match reducer(&computation).filter(|_| r.operands.len() == 2) {
         Some(Opcode::Add) => sum(r),
         Some(Opcode::Multiply) => product(r),
         Some(opcode) => extreme(r, opcode),
-        None => Err(r.refuse(&format!("by a computation that ends in {}", root_name(&computation)))),
+        None => {
+            branches::may_run_again(r, &computation)?;
+            fold::reduce(r, &Combine::Computation(computation))
+        }
     }
 }
 
@@ -147,22 +148,29 @@ fn map(r: &mut Rule<'_>) -> Result<()> {
     let computation = r.callee(AttrKey::ToApply)?;
     branches::may_run_again(r, &computation)?;
     let shape = r.shape(r.op)?;
-    r.instead(|r| Ok(vec![lifted(r, &computation, computation.entry, &shape, &r.operands.clone())?]))
+    r.instead(|r| lifted(r, &computation, computation.entry, &shape, &r.operands.clone()))
 }
 
-/// A computation of scalars, on arrays: each of its values becomes an array of the dimensions of `shape`.
-fn lifted(r: &Rule<'_>, module: &Module, id: ComputationId, shape: &ArrayShape, arguments: &[Op]) -> Result<Op> {
+/// A computation of scalars, on arrays: each of its values becomes an array of the dimensions of `shape`. The result is that
+/// of the computation, or the elements of the tuple that is its result.
+pub(super) fn lifted(
+    r: &Rule<'_>,
+    module: &Module,
+    id: ComputationId,
+    shape: &ArrayShape,
+    arguments: &[Op],
+) -> Result<Vec<Op>> {
     let b = r.b;
     let computation = &module.computations[id];
-    let mut ops: HashMap<InstructionId, Op> = HashMap::new();
+    let mut ops: HashMap<InstructionId, Vec<Op>> = HashMap::new();
     let refuse = |opcode: Opcode| Err(r.refuse(&format!("by a computation that contains {opcode}")));
     for &i in &computation.order {
         let instruction = &computation.instructions[i];
-        let operands: Vec<Op> = instruction.operands.iter().filter_map(|o| ops.get(o).copied()).collect();
-        let op = match instruction.opcode {
+        let operands: Vec<Op> = instruction.operands.iter().filter_map(|o| ops.get(o)).flatten().copied().collect();
+        let value = match instruction.opcode {
             Opcode::Parameter => {
                 let argument = instruction.parameter_number().and_then(|n| arguments.get(n));
-                *argument.ok_or_else(|| r.broken("has too few operands"))?
+                vec![*argument.ok_or_else(|| r.broken("has too few operands"))?]
             }
             Opcode::Call => {
                 let callee = instruction.attrs.computation(AttrKey::ToApply);
@@ -171,16 +179,23 @@ fn lifted(r: &Rule<'_>, module: &Module, id: ComputationId, shape: &ArrayShape, 
             Opcode::Constant => {
                 let scalar =
                     b.append(r.at, Opcode::Constant, &[], instruction.attrs.clone(), instruction.shape.clone());
-                full(b, shape, scalar)
+                vec![full(b, shape, scalar)]
             }
-            Opcode::Copy | Opcode::Reshape if !operands.is_empty() => operands[0],
+            Opcode::Tuple => operands,
+            Opcode::GetTupleElement => {
+                let index = instruction.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok());
+                let element = index.and_then(|i| operands.get(i)).ok_or_else(|| r.broken("takes no element"))?;
+                vec![*element]
+            }
+            Opcode::Copy | Opcode::Reshape if !operands.is_empty() => vec![operands[0]],
             opcode if opcode.is_elementwise() => {
                 let Shape::Array(scalar) = &instruction.shape else { return refuse(opcode) };
-                b.append(r.at, opcode, &operands, instruction.attrs.clone(), shape.with_type(scalar.ty).into())
+                let shape = shape.with_type(scalar.ty).into();
+                vec![b.append(r.at, opcode, &operands, instruction.attrs.clone(), shape)]
             }
             opcode => return refuse(opcode),
         };
-        ops.insert(i, op);
+        ops.insert(i, value);
     }
-    ops.get(&computation.root).copied().ok_or_else(|| r.broken("maps a computation without a root"))
+    ops.remove(&computation.root).ok_or_else(|| r.broken("maps a computation without a root"))
 }

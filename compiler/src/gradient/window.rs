@@ -1,5 +1,7 @@
 //! Folds of windows that slide over an array, and their own derivative, select-and-scatter.
 
+use super::branches;
+use super::fold::{self, Combine};
 use super::reduction::{reducer, root_name};
 use super::rule::{Rule, number};
 use crate::builder::{At, Builder, Op, Padding, PaddingDimension, Shape, scalar_computation};
@@ -15,17 +17,17 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
 }
 
 /// The lists that the builder takes.
-struct Window {
-    sizes: Vec<i64>,
-    strides: Vec<i64>,
-    padding: Vec<(i64, i64)>,
-    base: Vec<i64>,
-    dilation: Vec<i64>,
+pub(super) struct Window {
+    pub sizes: Vec<i64>,
+    pub strides: Vec<i64>,
+    pub padding: Vec<(i64, i64)>,
+    pub base: Vec<i64>,
+    pub dilation: Vec<i64>,
 }
 
 impl Window {
     /// Without attribute, a window of one element.
-    fn of(r: &Rule<'_>, rank: usize) -> Window {
+    pub fn of(r: &Rule<'_>, rank: usize) -> Window {
         let default = vec![WindowDimension::default(); rank];
         let w = r.attrs().window(AttrKey::Window).unwrap_or(&default);
         Window {
@@ -48,17 +50,15 @@ pub(super) fn span(n: i64, dilation: i64) -> i64 {
 }
 
 fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
-    if r.operands.len() != 2 {
-        return Err(r.refuse("of several operands at once"));
-    }
-    if r.wants(1) {
-        return Err(r.refuse("with respect to the initial value"));
-    }
     let computation = r.callee(AttrKey::ToApply)?;
-    match reducer(&computation) {
+    let by_rule = r.operands.len() == 2 && !r.wants(1);
+    match reducer(&computation).filter(|_| by_rule) {
         Some(Opcode::Add) => window_sum(r),
         Some(opcode @ (Opcode::Maximum | Opcode::Minimum)) => window_extreme(r, opcode),
-        _ => Err(r.refuse(&format!("by a computation that ends in {}", root_name(&computation)))),
+        _ => {
+            branches::may_run_again(r, &computation)?;
+            fold::windows(r, &Combine::Computation(computation))
+        }
     }
 }
 
@@ -90,10 +90,10 @@ fn window_extreme(r: &mut Rule<'_>, opcode: Opcode) -> Result<()> {
     let (b, ct, x) = (r.b, r.array_cotangent()?, r.operand(0)?);
     let shape = r.shape(x)?;
     let w = Window::of(r, shape.rank());
-    if !w.is_dense() {
-        return Err(r.refuse("by an extreme, with dilation"));
-    }
     let direction = if opcode == Opcode::Maximum { ComparisonDirection::Ge } else { ComparisonDirection::Le };
+    if !w.is_dense() {
+        return fold::windows(r, &Combine::Extreme(direction));
+    }
     let select = comparison(r.at, shape.ty, direction)?;
     let add = scalar_computation(Opcode::Add, shape.ty)?;
     let padding = Padding::Explicit(w.padding);
@@ -112,7 +112,7 @@ pub(super) fn comparison(at: At, ty: ElementType, direction: ComparisonDirection
     b.build_with_root(root)
 }
 
-fn compare(b: &Builder, x: Op, y: Op, direction: ComparisonDirection) -> Op {
+pub(super) fn compare(b: &Builder, x: Op, y: Op, direction: ComparisonDirection) -> Op {
     match direction {
         ComparisonDirection::Eq => b.eq(x, y),
         ComparisonDirection::Ne => b.ne(x, y),

@@ -12,7 +12,7 @@ use super::Stats;
 use super::rewrite::{Rewriter, rewrite};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Category, InstructionId, Module, Opcode};
-use brolga_runtime::{ArrayShape, ElementType};
+use brolga_runtime::ArrayShape;
 use cranelift_entity::SecondaryMap;
 
 /// Elementwise operations on the way from a transpose to a product.
@@ -70,14 +70,15 @@ impl Turn<'_> {
         self.used_once[id] && ordered.is_none_or(<[_]>::is_empty)
     }
 
-    /// A product of two arrays of floats that a contraction blocks, whose sides the transpose exchanges.
+    /// A product of two arrays of floats or integers, whose sides the transpose exchanges. Those that a contraction blocks are
+    /// among them.
     fn is_product(&self, rw: &Rewriter<'_>, id: InstructionId) -> bool {
         let inst = rw.instruction(id);
         let (&[lhs, rhs], Some(out)) = (&inst.operands[..], rw.array(id)) else { return false };
-        let plain = |a: &ArrayShape| a.ty == out.ty && !a.is_dynamic();
+        let plain = |a: &ArrayShape| (a.ty.is_float() || a.ty.is_integer()) && !a.is_dynamic();
         let fits = inst.opcode == Opcode::Dot
-            && matches!(out.ty, ElementType::F32 | ElementType::F64)
             && [lhs, rhs].iter().all(|&o| rw.array(o).is_some_and(plain))
+            && plain(out)
             && self.is_ours(rw, id);
         let batch = inst.attrs.ints_or_empty(AttrKey::LhsBatchDims).len();
         let contracted = inst.attrs.ints_or_empty(AttrKey::LhsContractingDims).len();

@@ -25,7 +25,8 @@ pub struct TensorDescription {
     pub read_only: bool,
     /// The lengths of the dimensions.
     pub shape: Vec<i64>,
-    /// The lengths with padding, none less than the shape's.
+    /// The lengths of the dimensions in memory, padding included, none less than the shape's: of a view the lengths of what it
+    /// shows, dimension by dimension.
     pub size: Vec<i64>,
     /// How the elements lie in the memory of the tensor, or of the one that it is a view of; `None` where it has no memory, or
     /// is a view by no strides.
@@ -128,20 +129,20 @@ impl Room<'_> {
             let leaf = (id, number);
             let shown = self.shown(leaf);
             let storage = self.storage(leaf);
-            let (base, layout) = shown.clone().unwrap_or((leaf, None));
-            let layout = match storage {
-                _ if shown.is_some() => layout,
+            let (base, placed) = shown.clone().unwrap_or((leaf, None));
+            let placed = match storage {
+                _ if shown.is_some() => placed,
                 Storage::None => None,
-                _ => Some(Strided { strides: shape.strides(), offset: 0 }),
+                _ => Some(Placed::whole(shape)),
             };
+            let (layout, size) = placed.map(|p| (p.strided, p.size)).unzip();
             out.push(TensorDescription {
                 computation: self.computation.name.clone(),
                 name: self.name(leaf),
                 dtype: shape.ty,
                 read_only: self.read_only(base),
                 shape: shape.dims.clone(),
-                // Arrays of compiled programs have no padding.
-                size: shape.dims.clone(),
+                size: size.unwrap_or_else(|| shape.dims.clone()),
                 layout,
                 alignment: self.alignment(base, shape),
                 storage,
@@ -186,7 +187,7 @@ impl Room<'_> {
 
     /// The tensor that a value shows through one index translation, and the strides of that, where strides say it. `None` where
     /// the value has memory or values of its own.
-    fn shown(&self, leaf: Leaf) -> Option<(Leaf, Option<Strided>)> {
+    fn shown(&self, leaf: Leaf) -> Option<(Leaf, Option<Placed>)> {
         if self.storage(leaf) != Storage::None {
             return None;
         }
@@ -206,37 +207,66 @@ impl Room<'_> {
             _ => return None,
         };
         let from = self.computation.instructions[operand.0].shape.leaf(operand.1)?.as_array()?;
-        let (base, strided) =
-            self.shown(operand).unwrap_or((operand, Some(Strided { strides: from.strides(), offset: 0 })));
+        let (base, placed) = self.shown(operand).unwrap_or((operand, Some(Placed::whole(from))));
         let to = instruction.shape.leaf(leaf.1)?.as_array()?;
-        let strided = if passed_on != leaf { strided } else { translated(instruction, from, to, strided?) };
-        Some((base, strided))
+        let placed = if passed_on != leaf { placed } else { translated(instruction, from, to, placed?) };
+        Some((base, placed))
     }
 }
 
-/// The strides of a view of an array that itself lies at strides.
-fn translated(instruction: &Instruction, from: &ArrayShape, to: &ArrayShape, old: Strided) -> Option<Strided> {
-    let Strided { strides, mut offset } = old;
+/// How a value lies in memory.
+#[derive(Clone)]
+struct Placed {
+    strided: Strided,
+    /// The lengths of the dimensions there.
+    size: Vec<i64>,
+}
+
+impl Placed {
+    /// An array with memory of its own. Padding of callers' buffers is gone in compiled programs: what has padding is a view of
+    /// an array with all elements.
+    fn whole(shape: &ArrayShape) -> Placed {
+        Placed { strided: Strided { strides: shape.strides(), offset: 0 }, size: shape.dims.clone() }
+    }
+}
+
+/// How a view lies in the memory of what it shows.
+fn translated(instruction: &Instruction, from: &ArrayShape, to: &ArrayShape, old: Placed) -> Option<Placed> {
+    let Placed { strided: Strided { strides, mut offset }, size: old_size } = old;
+    let mut size = to.dims.clone();
     let dimensions = instruction.attrs.ints(AttrKey::Dimensions).unwrap_or_default();
     let dimensions = dimensions.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<Vec<_>>>()?;
     let strides = match instruction.opcode {
-        Opcode::Copy => strides,
+        Opcode::Copy => {
+            size = old_size;
+            strides
+        }
         Opcode::Reshape | Opcode::Bitcast => reshaped(&from.dims, &strides, &to.dims)?,
-        Opcode::Transpose => dimensions.iter().map(|&d| strides.get(d).copied()).collect::<Option<_>>()?,
+        Opcode::Transpose => {
+            size = dimensions.iter().map(|&d| old_size.get(d).copied()).collect::<Option<_>>()?;
+            dimensions.iter().map(|&d| strides.get(d).copied()).collect::<Option<_>>()?
+        }
         Opcode::Broadcast => {
             let mut out = vec![0; to.rank()];
-            for (stride, d) in strides.iter().zip(dimensions) {
+            for ((stride, length), d) in strides.iter().zip(old_size).zip(dimensions) {
                 *out.get_mut(d)? = *stride;
+                *size.get_mut(d)? = length;
             }
             out
         }
         Opcode::Slice => {
             let ranges = instruction.attrs.slice_ranges(AttrKey::Slice)?;
             offset += ranges.iter().zip(&strides).map(|(r, s)| r.start * s).sum::<i64>();
+            for ((length, old), range) in size.iter_mut().zip(old_size).zip(ranges) {
+                if range.stride == 1 {
+                    *length = old;
+                }
+            }
             ranges.iter().zip(&strides).map(|(r, s)| r.stride * s).collect()
         }
         Opcode::Reverse => {
             let mut out = strides;
+            size = old_size;
             for d in dimensions {
                 let stride = out.get_mut(d)?;
                 offset += (from.dims.get(d)? - 1) * *stride;
@@ -246,7 +276,7 @@ fn translated(instruction: &Instruction, from: &ArrayShape, to: &ArrayShape, old
         }
         _ => return None,
     };
-    Some(Strided { strides, offset })
+    Some(Placed { strided: Strided { strides, offset }, size })
 }
 
 /// The strides of an array with other sizes and the same order of elements, where there are such: dimensions are taken together

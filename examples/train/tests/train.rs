@@ -1,7 +1,9 @@
-//! Trains, counts allocations, saves, and predicts with the other binary.
+//! Trains in both number types, compares every loss with JAX's, counts allocations, saves, and predicts with the other binary.
+//!
+//! `losses.txt` is written by `tools/train/losses.py`, the same program in JAX.
 #![allow(clippy::unwrap_used)]
 
-use example_train::{BATCH, Pictures, numbers, store};
+use example_train::{BATCH, Number, Pictures, numbers};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
@@ -30,25 +32,66 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-#[test]
-fn a_step_allocates_nothing_and_the_loss_falls() {
-    let mut store = store().unwrap();
+/// Steps of the stored losses.
+const STEPS: usize = 300;
+
+/// The losses of JAX, and ours of as many steps from the same initial values and pictures.
+fn losses<T: Number>(column: usize) -> [Vec<f64>; 2]
+where
+    f64: From<T>,
+{
+    let number = |line: &str| line.split(' ').nth(column).unwrap().parse::<f64>().unwrap();
+    let lines = include_str!("../losses.txt").lines().filter(|line| !line.starts_with('#'));
+    let expected: Vec<f64> = lines.map(number).collect();
+    assert_eq!(expected.len(), STEPS);
+
+    let mut store = T::store().unwrap();
     store.initialise().unwrap();
     let step = store.computation("train_step").unwrap();
     let (mut pictures, mut classes) = (Pictures::new(1), [0; BATCH]);
-    let mut losses = [0.0; 300];
+    let mut found = vec![0.0; STEPS];
     let before = ALLOCATIONS.with(Cell::get);
-    for loss in &mut losses {
-        pictures.batch(&mut store, true, &mut classes).unwrap();
+    for loss in &mut found {
+        pictures.batch::<T>(&mut store, true, &mut classes).unwrap();
         store.run(step).unwrap();
-        *loss = store.output_bytes(step, 0).and_then(|bytes| numbers(bytes).next()).unwrap();
+        *loss = numbers::<T>(&store, step, 0).unwrap()[0].into();
     }
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
-    let last = losses[250..].iter().sum::<f32>() / 50.0;
-    assert!(10.0 * last <= losses[0], "{} {last}", losses[0]);
     // Allocations are counted at all.
     drop(store.get("bias").unwrap());
     assert!(ALLOCATIONS.with(Cell::get) > before);
+    [expected, found]
+}
+
+/// How far a loss is from JAX's.
+fn distance(expected: f64, found: f64) -> f64 {
+    (found - expected).abs() / expected
+}
+
+/// Batches differ, so the loss of a single one says little.
+fn falls_by_ten_times(losses: &[f64]) -> bool {
+    let last = losses[STEPS - 50..].iter().sum::<f64>() / 50.0;
+    10.0 * last <= losses[0]
+}
+
+#[test]
+fn in_f64_every_loss_is_that_of_jax() {
+    let [expected, found] = losses::<f64>(0);
+    for (step, (&expected, &found)) in expected.iter().zip(&found).enumerate() {
+        assert!(distance(expected, found) <= 1e-8, "step {step}: {found}, of JAX {expected}");
+    }
+    assert!(falls_by_ten_times(&found));
+}
+
+#[test]
+fn a_step_allocates_nothing_and_the_loss_falls_as_in_jax() {
+    let [expected, found] = losses::<f32>(1);
+    for (step, (&expected, &found)) in expected.iter().zip(&found).enumerate().take(20) {
+        assert!(distance(expected, found) <= 1e-4, "step {step}: {found}, of JAX {expected}");
+    }
+    let (last, jax) = (found[STEPS - 1], expected[STEPS - 1]);
+    assert!(distance(jax, last) <= 0.02, "the last step: {last}, of JAX {jax}");
+    assert!(falls_by_ten_times(&found));
 }
 
 #[test]

@@ -103,9 +103,13 @@ fn windows() {
             two_dimensional(window)
         );
         twice(-1.0, 1.0, &program(&body));
-        if window.contains("dilate") {
-            continue;
-        }
+        // Of the initial value too, which every window has and the padding.
+        let body = format!(
+            "x = f64[2,{n}] parameter(0)\n i = f64[] parameter(1)
+  ROOT y = f64[2,{m}] reduce-window(x, i), window={{{}}}, to_apply=mul",
+            two_dimensional(window)
+        );
+        twice(0.5, 1.0, &program(&body));
         for (reducer, initial) in [("max", "-inf"), ("min", "inf")] {
             let body = format!(
                 "x = f64[2,{n}] parameter(0)\n i = f64[] constant({initial})
@@ -120,6 +124,65 @@ fn windows() {
   i = f64[] parameter(2)
   ROOT y = f64[6,6] select-and-scatter(x, s, i), window={size=2x3 stride=2x3}, select=ge, scatter=add";
     once(-1.0, 1.0, &program(scattered));
+}
+
+/// Products of complex numbers as pairs, and sums that a scaled exponential function joins.
+const FOLDS: &str = "
+times { a = f64[] parameter(0)
+  b = f64[] parameter(1)
+  c = f64[] parameter(2)
+  d = f64[] parameter(3)
+  ac = f64[] multiply(a, c)
+  bd = f64[] multiply(b, d)
+  ad = f64[] multiply(a, d)
+  bc = f64[] multiply(b, c)
+  real = f64[] subtract(ac, bd)
+  imaginary = f64[] add(ad, bc)
+  ROOT t = (f64[], f64[]) tuple(real, imaginary) }
+join { a = f64[] parameter(0)
+  b = f64[] parameter(1)
+  two = f64[] constant(2)
+  c = f64[] multiply(a, two)
+  d = f64[] multiply(b, two)
+  x = f64[] exponential(c)
+  y = f64[] exponential(d)
+  s = f64[] add(x, y)
+  l = f64[] log(s)
+  ROOT h = f64[] divide(l, two) }
+";
+
+#[test]
+fn folds_by_any_computation() {
+    let arrays = |sizes: &str| {
+        format!(
+            "x = f64[{sizes}] parameter(0)
+  y = f64[{sizes}] parameter(1)
+  i = f64[] parameter(2)
+  j = f64[] parameter(3)"
+        )
+    };
+    for (sizes, dims, result) in [("3,5", "1", "3"), ("2,3,4", "0,2", "3"), ("4", "0", ""), ("1,2", "0", "2")] {
+        let reduce = format!("dimensions={{{dims}}}, to_apply");
+        let body = format!(
+            "x = f64[{sizes}] parameter(0)\n i = f64[] parameter(1)\n ROOT r = f64[{result}] reduce(x, i), {reduce}=join"
+        );
+        twice(-1.0, 1.0, &format!("{FOLDS}{}", program(&body)));
+        let body =
+            format!("{}\n ROOT r = (f64[{result}], f64[{result}]) reduce(x, y, i, j), {reduce}=times", arrays(sizes));
+        twice(-1.0, 1.0, &format!("{FOLDS}{}", program(&body)));
+    }
+    for (m, window) in
+        [("7", "size=7 pad=6_0"), ("3", "size=5"), ("4", "size=3 stride=2 pad=1_1"), ("3", "size=3 rhs_dilate=2")]
+    {
+        let window = format!("window={{{}}}, to_apply", two_dimensional(window));
+        let body = format!(
+            "x = f64[2,7] parameter(0)\n i = f64[] parameter(1)\n ROOT r = f64[2,{m}] reduce-window(x, i), {window}=join"
+        );
+        twice(-1.0, 1.0, &format!("{FOLDS}{}", program(&body)));
+        let body =
+            format!("{}\n ROOT r = (f64[2,{m}], f64[2,{m}]) reduce-window(x, y, i, j), {window}=times", arrays("2,7"));
+        once(0.2, 1.0, &format!("{FOLDS}{}", program(&body)));
+    }
 }
 
 /// The window of the second of two dimensions.
@@ -196,6 +259,34 @@ fn factors_and_solutions() {
                     );
                     once(-1.0, 1.0, &program(&body));
                 }
+            }
+        }
+    }
+}
+
+/// A positive definite Hermitian matrix of each, from `x`.
+const HERMITIAN: &str = "x = c128[2,3,3] parameter(0)
+  t = c128[2,3,3] transpose(x), dimensions={0,2,1}
+  re = f64[2,3,3] real(t)
+  im = f64[2,3,3] imag(t)
+  ni = f64[2,3,3] negate(im)
+  h = c128[2,3,3] complex(re, ni)
+  e = c128[3,3] constant({{(6,0),(0,0),(0,0)},{(0,0),(7,0),(0,0)},{(0,0),(0,0),(8,0)}})
+  d = c128[2,3,3] broadcast(e), dimensions={1,2}
+  s = c128[2,3,3] add(x, h)
+  a = c128[2,3,3] add(s, d)";
+
+#[test]
+fn factors_and_solutions_of_complex_matrices() {
+    for lower in [true, false] {
+        twice(-1.0, 1.0, &program(&format!("{HERMITIAN}\n ROOT l = c128[2,3,3] cholesky(a), lower={lower}")));
+        for kind in ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"] {
+            for (left, shape) in [(true, "2,3,2"), (false, "2,2,3")] {
+                let body = format!(
+                    "{HERMITIAN}\n b = c128[{shape}] parameter(1)
+  ROOT y = c128[{shape}] triangular-solve(a, b), left_side={left}, lower={lower}, unit_diagonal=false, transpose_a={kind}"
+                );
+                once(-1.0, 1.0, &program(&body));
             }
         }
     }

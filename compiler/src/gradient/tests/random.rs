@@ -1,11 +1,15 @@
-//! Random graphs: the derivative along a random direction against differences, and how often each operation was in one.
+//! Random graphs: the derivative along a random direction against differences, and how often each operation was differentiated.
 
 use super::{Numbers, results};
 use crate::builder::{
     ArrayLiteral, Builder, ElementType, FftKind, GatherDimensions, Literal, Module, Op, Opcode, Padding,
     PaddingDimension, Result, ScatterDimensions, Shape, TransposeKind, default_convolution_dims, scalar_computation,
 };
+use crate::gradient::reach::Reach;
+use crate::gradient::reverse::Past;
+use crate::text::parse;
 use std::collections::HashMap;
+use std::panic::Location;
 
 const F64: ElementType = ElementType::F64;
 
@@ -35,6 +39,10 @@ const ANY: &[Unary] = &[
     Builder::round_nearest_even,
     Builder::copy,
     Builder::optimization_barrier,
+    |b, x| b.reduce_precision(x, 11, 52),
+    |b, x| b.add_dependency(x, b.after_all(&[])),
+    |b, x| written(b, x, "bitcast(x)"),
+    |b, x| written(b, x, "domain(x), domain={kind=\"sharding\", entry={maximal device=0}, exit={maximal device=1}}"),
 ];
 /// Of numbers between -1 and 1.
 const SMALL: &[Unary] = &[
@@ -48,7 +56,21 @@ const SMALL: &[Unary] = &[
     Builder::cosh,
 ];
 /// Of numbers greater than a half.
-const POSITIVE: &[Unary] = &[Builder::log, Builder::log1p, Builder::sqrt, Builder::rsqrt, Builder::cbrt];
+const POSITIVE: &[Unary] = &[Builder::log, Builder::log1p, Builder::sqrt, Builder::rsqrt, Builder::cbrt, |b, x| {
+    b.acosh(b.add(x, b.constant_r0(0.9)))
+}];
+
+/// An instruction of the operand `x` for which the builder has no method.
+fn written(b: &Builder, x: Op, instruction: &str) -> Op {
+    let shape = b.shape(x).expect("a value");
+    let text = format!(
+        "HloModule m\nf {{\n v = {shape} parameter(0)\n w = {shape} sine(v)\n ROOT p = {shape} multiply(v, w)\n}}
+ENTRY e {{\n x = {shape} parameter(0)\n ROOT r = {shape} {instruction}\n}}"
+    );
+    let module = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let root = &module.entry().instructions[module.entry().root];
+    b.append(Location::caller(), root.opcode, &[x], b.adopt(&module, &root.attrs), shape)
+}
 
 impl Graph {
     fn choose(&mut self, count: usize) -> usize {
@@ -88,8 +110,8 @@ impl Graph {
     fn elementwise(&mut self, x: Op) -> Op {
         let dims = self.dims(x);
         let y = self.like(&dims);
-        match self.choose(5) {
-            0 => ANY[self.choose(ANY.len())](&self.b, x),
+        match self.choose(6) {
+            0 | 5 => ANY[self.choose(ANY.len())](&self.b, x),
             1 => SMALL[self.choose(SMALL.len())](&self.b, self.small(x)),
             2 => POSITIVE[self.choose(POSITIVE.len())](&self.b, self.positive(x)),
             3 => {
@@ -167,7 +189,7 @@ impl Graph {
         let (square, rows) = (b.reshape(four, &[2, 2]), b.reshape(eight, &[2, 4]));
         let zero = b.zero(F64);
         let small = |op| b.tanh(op);
-        match (self.numbers.next() * 11.0) as usize {
+        match (self.numbers.next() * 17.0) as usize {
             0 => small(b.dot(square, b.reshape(other, &[2, 2]))),
             1 => {
                 let dims = default_convolution_dims(1);
@@ -191,6 +213,31 @@ impl Graph {
                 b.get_tuple_element(b.batch_norm_training(b.transpose(rows, &[1, 0]), scale, offset, 0.1, 1), 0)
             }
             9 => b.sort(&[eight], &greater(), 0, true),
+            10 => b.get_tuple_element(b.top_k(rows, 2, true), 0),
+            11 => {
+                let source = small(b.reshape(other, &[2, 2]));
+                b.select_and_scatter(rows, &greater(), &[1, 2], &[1, 2], &Padding::Valid, source, zero, &sum())
+            }
+            12 => {
+                let (mean, variance) = (b.slice_in_dim(other, 0, 2, 1, 0), b.slice_in_dim(other, 2, 4, 1, 0));
+                let (columns, variance) = (b.transpose(rows, &[1, 0]), self.positive(variance));
+                small(b.batch_norm_inference(columns, mean, mean, mean, variance, 0.1, 1))
+            }
+            13 => {
+                let (mean, variance) = (b.slice_in_dim(other, 0, 2, 1, 0), b.slice_in_dim(other, 2, 4, 1, 0));
+                let (scale, columns) = (b.reduce(rows, zero, &sum(), &[1]), b.transpose(rows, &[1, 0]));
+                let all = b.batch_norm_grad(columns, scale, mean, self.positive(variance), b.sin(columns), 0.1, 1);
+                small(b.get_tuple_element(all, (self.numbers.next() * 3.0) as i64))
+            }
+            14 => b.reduce(rows, zero, &length(), &[0]),
+            15 => small(b.reduce_window(
+                rows,
+                b.one(F64),
+                &of(Opcode::Multiply),
+                &[1, 4],
+                &[1, 1],
+                &Padding::Explicit(vec![(0, 0), (3, 0)]),
+            )),
             _ => {
                 let numbered = b.fft(b.convert_element_type(rows, ElementType::C128), FftKind::Fft, &[4]);
                 small(b.add(b.real(numbered), b.imag(numbered)))
@@ -208,7 +255,8 @@ impl Graph {
             let root = b.mul(wave(&b, v), b.constant_r0(0.9));
             b.build_with_root(root)
         };
-        Ok(match (self.numbers.next() * 4.0) as usize {
+        Ok(match (self.numbers.next() * 5.0) as usize {
+            4 => written(&self.b, four, "fusion(x), kind=kLoop, calls=f"),
             0 => self.b.call(&body(Builder::sin)?, &[four]),
             1 => self.b.conditional(flag, four, &body(Builder::cos)?, four, &body(Builder::tanh)?),
             2 => {
@@ -243,6 +291,15 @@ fn sum() -> Module {
     of(Opcode::Add)
 }
 
+/// The length of a vector, of which each side is a component and never quite zero.
+fn length() -> Module {
+    let b = Builder::new("length");
+    let (x, y) = (b.parameter(0, Shape::scalar(F64), "x"), b.parameter(1, Shape::scalar(F64), "y"));
+    let square = b.add(b.add(b.mul(x, x), b.mul(y, y)), b.constant_r0(0.1));
+    let root = b.sqrt(square);
+    b.build_with_root(root).expect("a root of squares")
+}
+
 fn greater() -> Module {
     let b = Builder::new("greater");
     let (x, y) = (b.parameter(0, Shape::scalar(F64), "x"), b.parameter(1, Shape::scalar(F64), "y"));
@@ -250,8 +307,91 @@ fn greater() -> Module {
     b.build_with_root(root).expect("a comparison")
 }
 
-/// A random function of six numbers, its value and its gradient.
-fn graph(seed: u64) -> Module {
+/// What is differentiated, by the table of `docs/semantics/gradients.md`; of steps, that they give nothing.
+const DIFFERENTIABLE: &[Opcode] = &[
+    Opcode::Abs,
+    Opcode::Acos,
+    Opcode::Acosh,
+    Opcode::Add,
+    Opcode::AddDependency,
+    Opcode::Asin,
+    Opcode::Asinh,
+    Opcode::Atan2,
+    Opcode::Atanh,
+    Opcode::BatchNormGrad,
+    Opcode::BatchNormInference,
+    Opcode::BatchNormTraining,
+    Opcode::Bitcast,
+    Opcode::Broadcast,
+    Opcode::Call,
+    Opcode::Cbrt,
+    Opcode::Ceil,
+    Opcode::Cholesky,
+    Opcode::Clamp,
+    Opcode::Complex,
+    Opcode::Concatenate,
+    Opcode::Conditional,
+    Opcode::Convert,
+    Opcode::Convolution,
+    Opcode::Copy,
+    Opcode::Cos,
+    Opcode::Cosh,
+    Opcode::Divide,
+    Opcode::Domain,
+    Opcode::Dot,
+    Opcode::DynamicSlice,
+    Opcode::DynamicUpdateSlice,
+    Opcode::Erf,
+    Opcode::Exp,
+    Opcode::Expm1,
+    Opcode::Fft,
+    Opcode::Floor,
+    Opcode::Fusion,
+    Opcode::Gather,
+    Opcode::GetTupleElement,
+    Opcode::Imag,
+    Opcode::Log,
+    Opcode::Log1p,
+    Opcode::Logistic,
+    Opcode::Map,
+    Opcode::Maximum,
+    Opcode::Minimum,
+    Opcode::Multiply,
+    Opcode::Negate,
+    Opcode::OptimizationBarrier,
+    Opcode::Pad,
+    Opcode::Power,
+    Opcode::Real,
+    Opcode::Reduce,
+    Opcode::ReducePrecision,
+    Opcode::ReduceWindow,
+    Opcode::Remainder,
+    Opcode::Reshape,
+    Opcode::Reverse,
+    Opcode::RoundNearestAfz,
+    Opcode::RoundNearestEven,
+    Opcode::Rsqrt,
+    Opcode::Scatter,
+    Opcode::Select,
+    Opcode::SelectAndScatter,
+    Opcode::Sign,
+    Opcode::Sin,
+    Opcode::Sinh,
+    Opcode::Slice,
+    Opcode::Sort,
+    Opcode::Sqrt,
+    Opcode::Subtract,
+    Opcode::Tan,
+    Opcode::Tanh,
+    Opcode::TopK,
+    Opcode::Transpose,
+    Opcode::TriangularSolve,
+    Opcode::Tuple,
+    Opcode::While,
+];
+
+/// A random function of six numbers, its value and its gradient. What the value depends on and the numbers change is counted.
+fn graph(seed: u64, differentiated: &mut HashMap<Opcode, usize>) -> Module {
     let mut g = Graph {
         b: Builder::new("random"),
         numbers: Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -273,6 +413,10 @@ fn graph(seed: u64) -> Module {
     }
     let values = g.b.tuple(&g.pool[1..]);
     let loss = super::weighted(&g.b, values, &mut g.numbers);
+    let reach = Reach::of(&g.b, &[loss], &[(x, vec![true])], Past::Inputs);
+    for node in reach.0.values().filter(|n| n.operands.iter().any(|&o| reach.active(o).contains(&true))) {
+        *differentiated.entry(node.instruction.opcode).or_default() += 1;
+    }
     let derivative = g.b.gradient(loss, &[x])[0];
     let root = g.b.tuple(&[loss, derivative]);
     g.b.build_with_root(root).unwrap_or_else(|e| panic!("seed {seed}: {e}"))
@@ -282,14 +426,10 @@ fn graph(seed: u64) -> Module {
 fn random_graphs_agree_with_differences() {
     const GRAPHS: u64 = 2000;
     const STEP: f64 = 1e-4;
-    let mut seen: HashMap<Opcode, usize> = HashMap::new();
+    let mut differentiated: HashMap<Opcode, usize> = HashMap::new();
     let mut skipped = 0;
     for seed in 0..GRAPHS {
-        let module = graph(seed * 7919 + 1);
-        for &id in &module.order {
-            let computation = &module.computations[id];
-            computation.order.iter().for_each(|&i| *seen.entry(computation.instructions[i].opcode).or_default() += 1);
-        }
+        let module = graph(seed * 7919 + 1, &mut differentiated);
         let mut numbers = Numbers(seed + 99);
         let x: Vec<f64> = (0..6).map(|_| 2.4 * numbers.next() - 1.2).collect();
         let direction: Vec<f64> = (0..6).map(|_| 2.0 * numbers.next() - 1.0).collect();
@@ -319,6 +459,7 @@ fn random_graphs_agree_with_differences() {
         );
     }
     assert!(skipped * 10 < GRAPHS, "{skipped} of {GRAPHS} were near a kink");
-    let rare: Vec<_> = seen.iter().filter(|(_, n)| **n < 50).collect();
-    assert!(rare.is_empty() && seen.len() > 50, "{rare:?} of {}", seen.len());
+    let count = |opcode: &Opcode| differentiated.get(opcode).copied().unwrap_or_default();
+    let rare: Vec<_> = DIFFERENTIABLE.iter().filter(|o| count(o) < 50).map(|o| (o, count(o))).collect();
+    assert!(rare.is_empty(), "differentiated less than 50 times: {rare:?}");
 }

@@ -60,6 +60,25 @@ fn transposed_products_exchange_their_sides() {
          d.1 = f32[2,16,24] dot(g, x), lhs_batch_dims={1}, lhs_contracting_dims={0}, rhs_batch_dims={0}, rhs_contracting_dims={1}
          ROOT s.1 = f32[2,16,24] subtract(w, d.1)",
     );
+    // Narrow floats, and integers that are summed in a wider type.
+    turned(
+        "x = bf16[40,24] parameter(0)
+         g = bf16[40,16] parameter(1)
+         d = bf16[24,16] dot(x, g), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+         ROOT t = bf16[16,24] transpose(d), dimensions={1,0}",
+        "x = bf16[40,24] parameter(0)
+         g = bf16[40,16] parameter(1)
+         ROOT d.1 = bf16[16,24] dot(g, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    );
+    turned(
+        "x = s8[40,24] parameter(0)
+         g = u8[40,16] parameter(1)
+         d = s32[24,16] dot(x, g), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+         ROOT t = s32[16,24] transpose(d), dimensions={1,0}",
+        "x = s8[40,24] parameter(0)
+         g = u8[40,16] parameter(1)
+         ROOT d.1 = s32[16,24] dot(g, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    );
     let kept = |body: &str| turned(body, body);
     // Somebody else uses the product; a contraction reads it as it lies; the sides stay where they are.
     kept(

@@ -1,21 +1,21 @@
 //! Trains the network and saves it: `train [FILE]`.
 
-use example_train::{BATCH, Pictures, numbers, store};
+use example_train::{BATCH, Number, Pictures, numbers};
 use std::error::Error;
 
 const STEPS: usize = 300;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).unwrap_or_else(|| "network.safetensors".into());
-    let mut store = store()?;
+    let mut store = f32::store()?;
     store.initialise()?;
     let step = store.computation("train_step")?;
     let (mut pictures, mut classes) = (Pictures::new(1), [0; BATCH]);
     let (mut first, mut mean) = (0.0, 0.0);
     for number in 1..=STEPS {
-        pictures.batch(&mut store, true, &mut classes)?;
+        pictures.batch::<f32>(&mut store, true, &mut classes)?;
         store.run(step)?;
-        let loss = store.output_bytes(step, 0).and_then(|bytes| numbers(bytes).next()).ok_or("there is no loss")?;
+        let &loss = numbers::<f32>(&store, step, 0)?.first().ok_or("there is no loss")?;
         if number == 1 {
             first = loss;
         }
