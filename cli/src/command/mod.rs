@@ -5,18 +5,24 @@
 //! place that chooses a number: 0 done, 1 the run failed, 2 the module is invalid, 3 the module is valid but not
 //! supported, 64 the command line is wrong, 70 a bug in Brolga.
 
+mod archive;
 mod args;
 mod bench;
 mod compile;
 mod devices;
 mod diagnostic;
+mod expect;
 mod failure;
 mod feeds;
 mod input;
 mod inspect;
+mod manual;
 pub mod npy;
 mod output;
+mod page;
 mod program;
+mod progress;
+mod random;
 mod reduce;
 mod run;
 mod source;
@@ -63,5 +69,7 @@ fn dispatch(cli: &args::Cli) -> Result<(), Failure> {
         args::Command::Opt(args) => tools::opt(args),
         args::Command::Inspect(args) => inspect::inspect(args),
         args::Command::Reduce(args) => reduce::reduce(args),
+        args::Command::Completions(args) => manual::completions(args),
+        args::Command::Man(args) => manual::pages(args),
     }
 }
