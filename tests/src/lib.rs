@@ -10,3 +10,4 @@ pub mod kernels;
 pub mod operations;
 pub mod process;
 pub mod random_graph;
+pub mod widths;

@@ -1,7 +1,8 @@
 //! Kernels written by hand, in `tests/kernels`: the kernel interpreter, the same with rows that go by as they are planned, rows
-//! of single elements and 128-bit registers, rows in 256-bit registers, and both without fused multiply-add give the same bits.
+//! of single elements and 128-bit registers, rows in registers of 256 and 512 bits, and those without fused multiply-add give
+//! the same bits.
 
-use brolga_compiler::codegen::rows::RowLoop;
+use brolga_compiler::codegen::rows::{RowLoop, Width};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::kernel::body::Variant;
 use brolga_compiler::kernel::interp::{self, Machine, Visit};
@@ -10,6 +11,7 @@ use brolga_compiler::kernel::{parse, verify};
 use brolga_compiler::{CompileOptions, compile_kernel, memory};
 use brolga_runtime::{ArrayLiteral, Program};
 use brolga_tests::compare::first_other_bits;
+use brolga_tests::widths;
 use std::path::Path;
 
 /// Data that is neither small nor large, of any type, the same in every run.
@@ -36,17 +38,18 @@ fn input(ty: brolga_runtime::ElementType, elements: usize, seed: u64) -> ArrayLi
 fn check(kernel: &Kernel) {
     let name = &kernel.name;
     verify::verify(kernel).unwrap_or_else(|e| panic!("{e}"));
-    let target = |cpu: &str| TargetOptions { cpu: Some(cpu.to_owned()), ..TargetOptions::default() };
     // A body that asks for a fused multiply-add was made for a machine that has it.
     let fused = kernel.to_string().contains(" = fma ");
-    for (cpu, variant) in [("x86-64-v3", Variant::Fma), ("x86-64-v2", Variant::NoFma)] {
+    let narrow = TargetOptions { cpu: Some("x86-64-v2".to_owned()), ..TargetOptions::default() };
+    let wide = widths::targets().into_iter().map(|target| (target, Variant::Fma));
+    for (target, variant) in wide.chain([(narrow, Variant::NoFma)]) {
         if fused && variant == Variant::NoFma {
             continue;
         }
         let mut wants = Vec::new();
         for wide_work in [u64::MAX, 0] {
             let options =
-                CompileOptions { target: target(cpu), wide_work: Some(wide_work), ..CompileOptions::default() };
+                CompileOptions { target: target.clone(), wide_work: Some(wide_work), ..CompileOptions::default() };
             let (schedule, object) = compile_kernel(kernel, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
             let inputs: Vec<ArrayLiteral> = (1..)
                 .zip(&schedule.parameters)
@@ -66,7 +69,7 @@ fn check(kernel: &Kernel) {
                 let want = ArrayLiteral::from_bytes(got.shape(), want).unwrap_or_else(|| panic!("{name}: size"));
                 assert!(want.bytes().iter().any(|&b| b != 0), "{name}: result {n} is all zeros and shows nothing");
                 let other = first_other_bits(got, &want);
-                assert_eq!(other, None, "{name}, {cpu}, least work {wide_work}: result {n}");
+                assert_eq!(other, None, "{name}, {:?}, least work {wide_work}: result {n}", target.cpu);
             }
             wants.push(want);
         }
@@ -75,13 +78,13 @@ fn check(kernel: &Kernel) {
 }
 
 /// The elements of a row as the segments of its plan have them.
-fn planned(stage: &Stage, wide: bool) -> Vec<Visit> {
+fn planned(stage: &Stage, wide: Option<Width>) -> Vec<Visit> {
     let row = RowLoop::new(stage);
     row.verify().unwrap_or_else(|e| panic!("{e}\n{row}"));
     if !row.has_elements() {
         return vec![Visit { element: 0, starts: true }];
     }
-    let segments = row.segments(wide && !row.chained());
+    let segments = row.segments(wide.filter(|_| !row.chained()));
     segments.iter().flat_map(|s| (s.begin..s.end).map(|element| Visit { element, starts: s.starts })).collect()
 }
 
@@ -94,10 +97,10 @@ fn check_plans(kernel: &Kernel) {
     let buffers = || kernel.buffers.iter().enumerate().map(buffer).collect();
     let mut machine = Machine { variant: Variant::Fma, random: [0, 0], budget: 1 << 24 };
     let Ok(want) = interp::run(kernel, &mut machine, buffers()) else { return };
-    for wide in [false, true] {
+    for wide in [None, Some(Width::W256), Some(Width::W512)] {
         let got = interp::run_rows(kernel, &mut machine, buffers(), &|stage| planned(stage, wide));
         let got = got.unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
-        assert!(got == want, "{}: rows in 256 bits {wide}", kernel.name);
+        assert!(got == want, "{}: rows in {wide:?}", kernel.name);
     }
 }
 

@@ -1,14 +1,15 @@
-//! Rows in 256-bit registers give the bits that 128-bit ones give: operation by operation, type by type, and where rows
-//! are read, reduced and written by parts.
+//! Rows in registers of 256 and 512 bits give the bits that 128-bit ones give: operation by operation, type by type, and where
+//! rows are read, reduced and written by parts.
 //!
-//! Each program is compiled twice, every row in 256-bit code that can be, and none. Where an operation has no 256-bit form
-//! the two objects are the same, so the tests also say which do.
+//! Each program is compiled twice for each width that the machine has, every row in wide code that can be, and none. Where an
+//! operation has no wide form the two objects are the same, so the tests also say which do, and which have that of 512 bits.
 #![allow(clippy::unwrap_used)]
 
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::{CompileOptions, compile, shape, text};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Program};
 use brolga_tests::compare::first_other_bits;
+use brolga_tests::widths;
 
 /// A reproducible sequence (xorshift).
 struct Bits(u64);
@@ -41,51 +42,74 @@ fn input(shape: &ArrayShape, bits: &mut Bits) -> ArrayLiteral {
     a
 }
 
-/// Whether a program has 256-bit code; its results must not depend on that.
+/// What a program is in wide registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wide {
+    /// For each width of the machine there is code of that width or of a narrower one.
+    some: bool,
+    /// For each width there is code of just that width.
+    all: bool,
+}
+
+/// Compiles a program with and without wide code; its results must not depend on that.
 #[track_caller]
-fn is_wide(source: &str, features: &[&str]) -> bool {
+fn wide(source: &str, features: &[&str]) -> Wide {
     let module = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    let features = features.iter().map(|f| f.to_string()).collect();
-    let target = TargetOptions { features, ..TargetOptions::default() };
     let entry = module.entry();
     let mut bits = Bits(0x9e37_79b9_7f4a_7c15);
     let inputs: Vec<ArrayLiteral> =
         entry.parameters().iter().map(|&p| input(entry.instructions[p].shape.as_array().unwrap(), &mut bits)).collect();
-    let run = |wide_work: u64| {
-        let options =
-            CompileOptions { wide_work: Some(wide_work), target: target.clone(), ..CompileOptions::default() };
-        let artifact = compile(&module, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        let results = program.run(&inputs.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        (artifact.object, results)
-    };
-    let ((wide, got), (narrow, want)) = (run(0), run(u64::MAX));
-    for (got, want) in got.iter().zip(&want) {
-        if let Some(element) = first_other_bits(got, want) {
-            let size = (got.bytes().len() / got.elements()).max(1);
-            let at = element * size;
-            let (g, w) = (&got.bytes()[at..at + size], &want.bytes()[at..at + size]);
-            let from: Vec<&[u8]> = inputs.iter().filter_map(|a| a.bytes().get(at..at + size)).collect();
-            panic!("element {element}: {g:02x?}, and {w:02x?} in 128 bits, of {from:02x?}\n{source}");
+    let mut found = Wide { some: true, all: true };
+    for (target, register) in widths::targets().into_iter().zip(["ymm", "zmm"]) {
+        let features = features.iter().map(|f| f.to_string()).collect();
+        let target = TargetOptions { features, ..target };
+        let run = |wide_work: u64| {
+            let (wide_work, target) = (Some(wide_work), target.clone());
+            let options = CompileOptions { wide_work, target, keep_texts: true, ..CompileOptions::default() };
+            let artifact = compile(&module, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
+            let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}\n{source}"));
+            let results = program.run(&inputs.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+            (artifact, results)
+        };
+        let ((wide, got), (narrow, want)) = (run(0), run(u64::MAX));
+        for (got, want) in got.iter().zip(&want) {
+            if let Some(element) = first_other_bits(got, want) {
+                let size = (got.bytes().len() / got.elements()).max(1);
+                let at = element * size;
+                let (g, w) = (&got.bytes()[at..at + size], &want.bytes()[at..at + size]);
+                let from: Vec<&[u8]> = inputs.iter().filter_map(|a| a.bytes().get(at..at + size)).collect();
+                panic!(
+                    "element {element} by way of {register}: {g:02x?}, and {w:02x?} in 128 bits, of {from:02x?}\n{source}"
+                );
+            }
         }
+        found.some &= wide.object != narrow.object;
+        found.all &= wide.asm.contains(register);
     }
-    wide != narrow
+    found
 }
 
-/// `op` of `arity` operands of `from`, giving `to`; some lengths, one of them without any 256-bit turn.
+/// Whether a program has wide code.
+#[track_caller]
+fn is_wide(source: &str, features: &[&str]) -> bool {
+    wide(source, features).some
+}
+
+/// `op` of `arity` operands of `from`, giving `to`; some lengths, one of them without any wide turn. Whether each width has
+/// code of its own.
 #[track_caller]
 fn elementwise(op: &str, arity: usize, from: &str, to: &str, attributes: &str) -> bool {
-    let mut wide = false;
+    let mut all = false;
     for n in [5, 64, 101] {
         let parameters: String = (0..arity).map(|k| format!("  p{k} = {from}[{n}] parameter({k})\n")).collect();
         let operands: Vec<String> = (0..arity).map(|k| format!("p{k}")).collect();
         let operands = operands.join(", ");
         let source =
             format!("HloModule m\n\nENTRY e {{\n{parameters}  ROOT r = {to}[{n}] {op}({operands}){attributes}\n}}\n");
-        wide |= is_wide(&source, &[]);
+        all |= wide(&source, &[]).all;
     }
-    wide
+    all
 }
 
 const FLOATS: [&str; 4] = ["f32", "f64", "bf16", "f16"];
@@ -134,7 +158,7 @@ fn float_operations() {
         assert!(elementwise("is-finite", 1, ty, "pred", ""), "{ty}");
         assert!(elementwise("clamp", 3, ty, ty, ""), "{ty}");
     }
-    assert_eq!(narrow, [""; 0], "operations in 128 bits");
+    assert_eq!(narrow, [""; 0], "operations without code of each width");
 }
 
 #[test]
@@ -265,7 +289,7 @@ fn long_bodies_spill_and_stay_right() {
 }
 
 #[test]
-fn machines_without_avx2_have_no_256_bit_code() {
+fn machines_without_avx2_have_no_wide_code() {
     let source = "HloModule m\n\nENTRY e {\n  x = f32[256] parameter(0)\n  ROOT r = f32[256] exponential(x)\n}\n";
     assert!(is_wide(source, &[]));
     assert!(!is_wide(source, &["-avx2"]));

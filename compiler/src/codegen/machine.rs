@@ -21,8 +21,8 @@ impl Source {
     }
 }
 
-/// Constants of 256-bit code are read a register at a time.
-const WIDE_ALIGNMENT: u64 = 32;
+/// Constants of wide code are read a register at a time.
+const WIDE_ALIGNMENT: u64 = 64;
 
 /// Compiles a function in a context, which keeps its memory for the next. A panic of the code generator is an error of ours.
 pub(super) fn machine_code(

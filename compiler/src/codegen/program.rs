@@ -237,9 +237,10 @@ impl<'a> Functions<'a> {
 
     /// Where the rows of the function of that number may go.
     fn wide_rows(&self, function: u32) -> Option<WideRows> {
-        self.target.has_avx2().then(|| WideRows {
+        self.target.widest_rows().map(|widest| WideRows {
             first: function + 1,
             functions: Vec::new(),
+            widest,
             fma: self.target.variant == Variant::Fma,
             least_work: i64::try_from(self.options.wide_work).unwrap_or(i64::MAX),
         })

@@ -4,6 +4,7 @@
 //! for x86-64 may be compiled for several levels at once, x86-64-v3 and x86-64-v4 where nothing is said; all compute with one
 //! numeric variant, so that its results do not depend on the processor.
 
+use super::rows::Width;
 use crate::error::{Error, Result, Site};
 use crate::kernel::body::Variant;
 use brolga_runtime::abi::NumericVariant;
@@ -161,6 +162,12 @@ impl Target {
     /// Whether vectors of 512 bits are there, with what 256 bits have.
     pub fn has_avx512(&self) -> bool {
         self.has_avx2() && self.features.contains(&"avx512f")
+    }
+
+    /// The widest registers that rows of loops go by in, if wider than those of CLIF.
+    pub fn widest_rows(&self) -> Option<Width> {
+        let widest = if self.has_avx512() && self.features.contains(&"avx512dq") { Width::W512 } else { Width::W256 };
+        self.has_avx2().then_some(widest)
     }
 
     /// Whether floats are rounded to integers by an instruction.

@@ -7,6 +7,7 @@
 use super::Graph;
 use crate::compare::first_other_bits;
 use crate::kernels;
+use crate::widths;
 use brolga_compiler::hlo::{Attrs, Instruction, Module, Opcode};
 use brolga_compiler::reduce::{ReduceOptions, leading_array, reduce as search};
 use brolga_compiler::{CompileOptions, Error, compile, interp};
@@ -29,7 +30,7 @@ pub enum Stage {
     Result,
     /// In callers' buffers something else lies than in literals, or in the padding something else than the padding value.
     Memory,
-    /// Rows in 256-bit registers wherever they can be give other bits than none.
+    /// Rows in wide registers wherever they can be give other bits than none.
     Wide,
     /// Compiled code gives other bits than its kernels.
     Kernels,
@@ -83,7 +84,7 @@ pub fn check(graph: &Graph) -> Outcome {
     };
     let strict_rounding = graph.strict_rounding;
     let options = CompileOptions { threads: 1, strict_rounding, ..CompileOptions::default() };
-    // One extreme: no row in 256-bit registers, nothing cut into tasks.
+    // One extreme: no row in wide registers, nothing cut into tasks.
     let narrow = CompileOptions { wide_work: Some(u64::MAX), parallel_grain: Some(u64::MAX), ..options.clone() };
     let artifact = match compile(&graph.module, &narrow) {
         Ok(artifact) => artifact,
@@ -116,24 +117,28 @@ pub fn check(graph: &Graph) -> Outcome {
     if let kernels::Outcome::Differs(e) = kernels::check(&graph.module, &graph.inputs, &narrow) {
         return fails(Stage::Kernels, e);
     }
-    // The other extreme: every row that can be in 256-bit registers, every phase cut into tasks.
-    let wide = CompileOptions { wide_work: Some(0), parallel_grain: Some(1), ..options.clone() };
-    let wide = compile(&graph.module, &wide)
-        .map_err(|e| e.to_string())
-        .and_then(|artifact| Program::from_object(&artifact.object).map_err(|e| e.to_string()));
-    let wide = match wide {
-        Ok(program) => program,
-        Err(e) => return fails(Stage::Wide, e),
-    };
-    let alone = match wide.run(&inputs) {
-        Ok(again) if again.iter().zip(&got).all(|(a, b)| first_other_bits(a, b).is_none()) => again,
-        Ok(_) => return fails(Stage::Wide, "256-bit rows give other bits than 128-bit ones"),
-        Err(e) => return fails(Stage::Wide, e),
-    };
-    match wide.run_with(&inputs, &RunOptions { threads: 3, ..RunOptions::default() }) {
-        Ok(again) if again.iter().zip(&alone).all(|(a, b)| a.bytes() == b.bytes()) => {}
-        Ok(_) => return fails(Stage::Threads, "three threads give other bits than one"),
-        Err(e) => return fails(Stage::Threads, e),
+    // The other extreme: every row that can be in registers of each width that the machine has, every phase cut into tasks.
+    for target in widths::targets() {
+        let at = |e: &dyn std::fmt::Display| format!("{:?}: {e}", target.cpu);
+        let target = target.clone();
+        let wide = CompileOptions { target, wide_work: Some(0), parallel_grain: Some(1), ..options.clone() };
+        let wide = compile(&graph.module, &wide)
+            .map_err(|e| at(&e))
+            .and_then(|artifact| Program::from_object(&artifact.object).map_err(|e| at(&e)));
+        let wide = match wide {
+            Ok(program) => program,
+            Err(e) => return fails(Stage::Wide, e),
+        };
+        let alone = match wide.run(&inputs) {
+            Ok(again) if again.iter().zip(&got).all(|(a, b)| first_other_bits(a, b).is_none()) => again,
+            Ok(_) => return fails(Stage::Wide, at(&"wide rows give other bits than 128-bit ones")),
+            Err(e) => return fails(Stage::Wide, at(&e)),
+        };
+        match wide.run_with(&inputs, &RunOptions { threads: 3, ..RunOptions::default() }) {
+            Ok(again) if again.iter().zip(&alone).all(|(a, b)| a.bytes() == b.bytes()) => {}
+            Ok(_) => return fails(Stage::Threads, at(&"three threads give other bits than one")),
+            Err(e) => return fails(Stage::Threads, at(&e)),
+        }
     }
     let object = |threads| compile(&graph.module, &CompileOptions { threads, ..options.clone() }).map(|a| a.object);
     match (object(1), object(2)) {

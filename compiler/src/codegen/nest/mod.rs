@@ -14,6 +14,7 @@ mod elements;
 mod fold;
 mod wide_rows;
 
+use wide_rows::WideRow;
 pub use wide_rows::WideRows;
 
 use super::address::Point;
@@ -51,7 +52,7 @@ pub struct NestEmitter<'f, 'b, 'k> {
     pub results: HashMap<u32, Value>,
     /// What is emitted.
     pub nest: &'k Nest,
-    /// Where rows may go that are worth 256-bit registers.
+    /// Where rows may go that are worth wide registers.
     pub wide: Option<&'k mut WideRows>,
 }
 
@@ -131,9 +132,9 @@ impl NestEmitter<'_, '_, '_> {
         self.row_pointers(row, &mut live);
         if row.has_elements() {
             let wide = self.wide_row(row, running);
-            for segment in row.segments(wide.is_some()) {
+            for segment in row.segments(wide.as_ref().map(WideRow::width)) {
                 match &wide {
-                    Some(function) if segment.form == Form::Wide => {
+                    Some(function) if matches!(segment.form, Form::Wide(_)) => {
                         self.wide_segment(row, &mut live, running, function, &segment);
                     }
                     _ => self.segment(row, &live, running, &segment),

@@ -1,23 +1,25 @@
-//! Row loops handed to 256-bit code: its frame is filled, the function called, the accumulators taken back.
+//! Row loops handed to code of 256 or 512 bits: its frame is filled, the function called, the accumulators taken back.
 
 use super::fold::Running;
 use super::{Live, NestEmitter};
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags};
-use crate::codegen::rows::{Form, RowLoop, Segment};
+use crate::codegen::rows::{Form, RowLoop, Segment, Width};
 use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function, tile_function, tile_of};
 use crate::kernel::body::{Lane, Op};
 use crate::kernel::ir::Stage;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 use cranelift_frontend::Variable;
 
-/// The 256-bit functions of a kernel's phase.
+/// The hand-encoded functions of a kernel's phase.
 pub struct WideRows {
     /// Number of the first one among the functions of the program.
     pub first: u32,
     /// The functions.
     pub functions: Vec<WideFunction>,
+    /// The widest registers of the target.
+    pub widest: Width,
     /// Whether fused multiply-add is there.
     pub fma: bool,
     /// Rows with less work, in elements times nodes, stay in 128-bit registers.
@@ -30,29 +32,42 @@ pub(super) struct WideRow {
     frame: Frame,
 }
 
+impl WideRow {
+    /// The registers that it uses.
+    pub(super) fn width(&self) -> Width {
+        self.frame.width
+    }
+}
+
 impl NestEmitter<'_, '_, '_> {
-    /// The function that runs the whole turns of a row in 256-bit code, where it is worth one and has that form.
+    /// The function that runs the whole turns of a row, in the widest registers that it has a form for, where it is worth one.
     pub(super) fn wide_row(&mut self, row: &RowLoop<'_>, running: &[Running]) -> Option<WideRow> {
         let wide = self.wide.as_deref()?;
         if row.chained() {
             return None;
         }
-        let begin = row.segments(true).into_iter().find(|s| s.form == Form::Wide)?.begin;
-        let work = (row.stage.vector.extent - begin).saturating_mul(row.work());
-        if work < wide.least_work {
-            return None;
+        let (fma, least_work) = (wide.fma, wide.least_work);
+        for &width in row.widths(wide.widest) {
+            let segments = row.segments(Some(width));
+            let Some(begin) = segments.into_iter().find(|s| s.form == Form::Wide(width)).map(|s| s.begin) else {
+                continue;
+            };
+            if (row.stage.vector.extent - begin).saturating_mul(row.work()) < least_work {
+                return None;
+            }
+            let Some(function) = self.found(row_function(self.nest, row, width, fma)) else { continue };
+            let (ours, theirs) = (lane_variables(running).len() as u32, parts(width) * function.frame.accumulators);
+            if ours != theirs {
+                let what = format!("{ours} parts of accumulators for a frame of {theirs}");
+                self.lanes.faults.report(what);
+                return None;
+            }
+            return self.push_wide(function);
         }
-        let function = self.found(row_function(self.nest, row, wide.fma))?;
-        let (ours, theirs) = (lane_variables(running).len() as u32, 2 * function.frame.accumulators);
-        if ours != theirs {
-            let what = format!("{ours} halves of accumulators for a frame of {theirs}");
-            self.lanes.faults.report(what);
-            return None;
-        }
-        self.push_wide(function)
+        None
     }
 
-    /// Runs a segment of the row in 256-bit code.
+    /// Runs a segment of the row in wide code.
     pub(super) fn wide_segment(
         &mut self,
         row: &RowLoop<'_>,
@@ -66,7 +81,7 @@ impl NestEmitter<'_, '_, '_> {
         let variables = lane_variables(running);
         for (k, &variable) in variables.iter().enumerate() {
             let v = self.b().use_var(variable);
-            // A register of CLIF is half a register here; those of a component follow each other.
+            // A register here is several of CLIF; those of a component follow each other.
             self.b().ins().store(flags(), v, at, 16 * k as i32);
         }
         self.call_wide(*index, at, segment.begin, segment.end);
@@ -122,13 +137,14 @@ impl NestEmitter<'_, '_, '_> {
         self.b().ins().call(f, &[frame, begin, end]);
     }
 
-    /// Memory of the stack for a frame, on a line of 32 bytes.
+    /// Memory of the stack for a frame, where a register may lie.
     fn frame(&mut self, frame: &Frame) -> Value {
-        let size = frame.bytes() + 32;
+        let line = frame.width.bytes();
+        let size = frame.bytes() + line;
         let slot = self.b().create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 4));
         let start = self.b().ins().stack_addr(types::I64, slot, 0);
-        let up = self.b().ins().iadd_imm_s(start, 31);
-        self.b().ins().band_imm_s(up, -32)
+        let up = self.b().ins().iadd_imm_s(start, i64::from(line) - 1);
+        self.b().ins().band_imm_s(up, -i64::from(line))
     }
 
     fn fill(&mut self, row: &RowLoop<'_>, live: &mut Live, frame: &Frame, at: Value) {
@@ -145,8 +161,8 @@ impl NestEmitter<'_, '_, '_> {
             };
             // Both registers of a splat are the same.
             let (Val::One(v) | Val::Four(v) | Val::Pair([v, _])) = self.lanes.splat(lane, v);
-            for half in [0, 16] {
-                self.b().ins().store(flags(), v, at, frame.uniform(k) as i32 + half);
+            for part in 0..parts(frame.width) {
+                self.b().ins().store(flags(), v, at, (frame.uniform(k) + 16 * part) as i32);
             }
         }
         for (k, p) in (0..).zip(&frame.pointers) {
@@ -163,6 +179,11 @@ impl NestEmitter<'_, '_, '_> {
             self.b().ins().store(flags(), pointer, at, frame.pointer(k) as i32);
         }
     }
+}
+
+/// Registers of CLIF in one of that width.
+fn parts(width: Width) -> u32 {
+    width.bits() / 128
 }
 
 /// The variables of accumulators in lanes: accumulator, component, block, register.

@@ -1,6 +1,6 @@
 //! The row loop of a stage, as a plan: what is computed once, where the elements of each access lie, how reductions run, and in
 //! which turns the row goes by. Nothing here knows of registers or instructions; both emitters ([`nest`](super::nest) in 128
-//! bits, [`wide`](super::wide) in 256) follow the same plan.
+//! bits, [`wide`](super::wide) in 256 and 512) follow the same plan.
 //!
 //! **Problem.** An emitter that finds out while it emits what varies, what is contiguous and which lane an element belongs to
 //! cannot be checked but by its results, and a second emitter finds it out differently.
@@ -27,6 +27,36 @@ use std::collections::BTreeMap;
 
 /// Elements of a block: a 128-bit register of 32-bit lanes, two of 64-bit lanes.
 pub const BLOCK: i64 = 4;
+
+/// Turns of a row below which what is left over counts.
+const SHORT_ROW: i64 = 8;
+
+/// Registers that rows may go by in, besides those of 128 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// Those of AVX2.
+    W256,
+    /// Those of AVX-512.
+    W512,
+}
+
+impl Width {
+    /// All of them.
+    pub const ALL: [Width; 2] = [Width::W256, Width::W512];
+
+    /// Bits of a register.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Width::W256 => 256,
+            Width::W512 => 512,
+        }
+    }
+
+    /// Elements of a block: a register of 32-bit lanes, two of 64-bit lanes.
+    pub const fn block(self) -> i64 {
+        (self.bits() / 32) as i64
+    }
+}
 
 /// How the elements of an access follow each other along the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +137,8 @@ impl Mode {
 /// What a turn of a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Whole registers of 256 bits, where a function for them is called.
-    Wide,
+    /// Whole registers of more than 128 bits, where a function for them is called.
+    Wide(Width),
     /// Blocks of [`BLOCK`] elements.
     Blocks,
     /// Single elements.
@@ -246,13 +276,33 @@ impl<'k> RowLoop<'k> {
         self.modes.iter().any(|m| matches!(m, Mode::Few | Mode::Chain))
     }
 
-    /// Elements of a turn of 256-bit code: all lanes of a reduction once, or as many blocks as hide the loop's own work.
-    pub fn wide_turn(&self) -> i64 {
+    /// Elements of a turn of wide code: all lanes of a reduction once, or as many blocks as hide the loop's own work; fewer in a
+    /// short row that would leave some of them over.
+    pub fn wide_turn(&self, width: Width) -> i64 {
         let lanes = self.stage.lane_count();
         if lanes > 0 {
             return lanes;
         }
-        self.unrolled() * 2 * BLOCK
+        let (n, block) = (self.stage.vector.extent, width.block());
+        let wasteful = |blocks: i64| n / (blocks * block) < SHORT_ROW && n % (blocks * block) >= block;
+        let mut blocks = self.unrolled();
+        while blocks > 1 && wasteful(blocks) {
+            blocks /= 2;
+        }
+        blocks * block
+    }
+
+    /// The widths that the row may go by in, up to that given, the one with the fewest blocks first.
+    pub fn widths(&self, widest: Width) -> &'static [Width] {
+        let blocks = |width: Width| {
+            let turn = self.wide_turn(width);
+            let (n, wide) = (self.stage.vector.extent, self.stage.vector.extent / turn * turn);
+            wide / width.block() + (n - wide) / BLOCK + (n - wide) % BLOCK
+        };
+        match widest {
+            Width::W512 if blocks(Width::W512) < blocks(Width::W256) => &[Width::W512, Width::W256],
+            Width::W512 | Width::W256 => &[Width::W256],
+        }
     }
 
     /// Registers in a turn: light bodies are unrolled to hide the loop's own work.
@@ -274,8 +324,8 @@ impl<'k> RowLoop<'k> {
     }
 
     /// The segments of the row, one behind another; `wide` where whole turns of [`wide_turn`](RowLoop::wide_turn) elements are given
-    /// to 256-bit code.
-    pub fn segments(&self, wide: bool) -> Vec<Segment> {
+    /// to code of that width.
+    pub fn segments(&self, wide: Option<Width>) -> Vec<Segment> {
         let n = self.stage.vector.extent;
         let mut row = Segments { end: n, list: Vec::new() };
         let in_lanes = self.in_lanes();
@@ -295,10 +345,10 @@ impl<'k> RowLoop<'k> {
             row.list.truncate(1);
             row.list.iter_mut().for_each(|s| (s.end, s.starts) = (s.begin + s.turn, true));
         }
-        if wide {
-            row.push(n, self.wide_turn(), Form::Wide);
+        if let Some(width) = wide {
+            row.push(n, self.wide_turn(width), Form::Wide(width));
         }
-        if !wide || in_lanes {
+        if wide.is_none() || in_lanes {
             row.push(n, turn, Form::Blocks);
         }
         // What is left of lanes is written out, each element in the lane that its number says.

@@ -1,6 +1,6 @@
 //! Plans of rows written by hand: what they say, and what the checker refuses.
 
-use super::{Form, Mode, RowLoop, Segment, Walk};
+use super::{Form, Mode, RowLoop, Segment, Walk, Width};
 use crate::kernel::ir::{Kernel, Phase, Stage};
 use crate::kernel::parse;
 
@@ -77,20 +77,27 @@ fn lanes_are_turns_and_tails_are_written_out() {
         let row = RowLoop::new(stage);
         assert_eq!(row.modes, [Mode::Blocks(8)]);
         let tail = [segment(96, 100, 4, Form::Blocks, false), segment(100, 103, 3, Form::Singles, false)];
-        assert_eq!(row.segments(true), [&[segment(0, 96, 32, Form::Wide, false)], &tail[..]].concat());
-        assert_eq!(row.segments(false), [&[segment(0, 96, 32, Form::Blocks, false)], &tail[..]].concat());
+        assert_eq!(
+            row.segments(Some(Width::W256)),
+            [&[segment(0, 96, 32, Form::Wide(Width::W256), false)], &tail[..]].concat()
+        );
+        assert_eq!(row.segments(None), [&[segment(0, 96, 32, Form::Blocks, false)], &tail[..]].concat());
         assert_eq!(row.verify(), Ok(()));
     });
     with_stage(&sum(103, ""), |stage| {
         let row = RowLoop::new(stage);
-        assert_eq!(row.segments(true)[0], segment(0, 32, 32, Form::Blocks, true), "the first elements start lanes");
-        assert_eq!(row.segments(true)[1], segment(32, 96, 32, Form::Wide, false));
+        assert_eq!(
+            row.segments(Some(Width::W256))[0],
+            segment(0, 32, 32, Form::Blocks, true),
+            "the first elements start lanes"
+        );
+        assert_eq!(row.segments(Some(Width::W256))[1], segment(32, 96, 32, Form::Wide(Width::W256), false));
         assert_eq!(row.verify(), Ok(()));
     });
     with_stage(&sum(7, ", identity -0.0"), |stage| {
         let row = RowLoop::new(stage);
         assert_eq!(
-            (row.modes.as_slice(), row.segments(false)),
+            (row.modes.as_slice(), row.segments(None)),
             (&[Mode::Few][..], vec![segment(0, 7, 7, Form::Singles, false)])
         );
     });
@@ -100,21 +107,21 @@ fn lanes_are_turns_and_tails_are_written_out() {
 fn broken_plans_are_refused() {
     with_stage(&sum(103, ""), |stage| {
         let row = RowLoop::new(stage);
-        let plan = row.segments(true);
+        let plan = row.segments(Some(Width::W256));
         let refused = |what: &str, change: &dyn Fn(&mut Vec<Segment>)| {
             let mut broken = plan.clone();
             change(&mut broken);
-            let fault = row.check_segments(&broken, true).expect_err(what);
+            let fault = row.check_segments(&broken, Some(Width::W256)).expect_err(what);
             assert!(fault.contains(what), "{fault}");
         };
-        assert_eq!(row.check_segments(&plan, true), Ok(()));
+        assert_eq!(row.check_segments(&plan, Some(Width::W256)), Ok(()));
         refused("end at", &|s| s.truncate(2));
         refused("does not follow", &|s| s[1].begin -= 32);
         refused("whole turns", &|s| s[1].turn = 24);
         refused("other lanes", &|s| s[1].turn = 16);
         refused("cuts a register", &|s| s[2].turn = 2);
         refused("start 32 lanes", &|s| s[0].starts = false);
-        assert!(row.check_segments(&plan, false).expect_err("wide").contains("no 256-bit code"));
+        assert!(row.check_segments(&plan, None).expect_err("wide").contains("no code of its width"));
     });
     with_stage(COPIES, |stage| {
         let mut row = RowLoop::new(stage);

@@ -1,6 +1,6 @@
 //! A plan as text.
 
-use super::{Access, Form, Mode, RowLoop, Segment, Walk};
+use super::{Access, Form, Mode, RowLoop, Segment, Walk, Width};
 use crate::kernel::ir::{Kernel, Phase};
 use std::fmt::{self, Display, Formatter};
 
@@ -40,7 +40,16 @@ impl Display for RowLoop<'_> {
         if !self.has_elements() {
             return Ok(());
         }
-        self.segments(!self.chained()).iter().try_for_each(|s| writeln!(f, "  {s}"))
+        // What is not a chain goes by in wide code where the target has it: in the widest form, or else in the next.
+        let wide = if self.chained() { &[] } else { self.widths(Width::W512) };
+        let plans = if wide.is_empty() { vec![None] } else { wide.iter().copied().map(Some).collect() };
+        for (k, plan) in plans.into_iter().enumerate() {
+            if k > 0 {
+                writeln!(f, "  or")?;
+            }
+            self.segments(plan).iter().try_for_each(|s| writeln!(f, "  {s}"))?;
+        }
+        Ok(())
     }
 }
 
@@ -69,12 +78,12 @@ impl Display for Mode {
 
 impl Display for Segment {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let form = match self.form {
-            Form::Wide => "256 bits",
-            Form::Blocks => "blocks",
-            Form::Singles => "singles",
-        };
-        let starts = if self.starts { ", lanes start" } else { "" };
-        write!(f, "{} to {} by {} in {form}{starts}", self.begin, self.end, self.turn)
+        write!(f, "{} to {} by {} in ", self.begin, self.end, self.turn)?;
+        match self.form {
+            Form::Wide(width) => write!(f, "{} bits", width.bits())?,
+            Form::Blocks => f.write_str("blocks")?,
+            Form::Singles => f.write_str("singles")?,
+        }
+        f.write_str(if self.starts { ", lanes start" } else { "" })
     }
 }

@@ -1,19 +1,20 @@
 //! What must be so of every plan, found again without how it was made.
 
-use super::{BLOCK, Form, Mode, RowLoop, Segment};
+use super::{BLOCK, Form, Mode, RowLoop, Segment, Width};
 use crate::kernel::body::Op;
 use crate::kernel::index::Ix;
 
 impl RowLoop<'_> {
-    /// Checks the plan against its stage, with the segments that it would have with and without 256-bit code.
+    /// Checks the plan against its stage, with the segments that it would have with and without code of each width.
     ///
     /// # Errors
     /// What is wrong, in words.
     pub fn verify(&self) -> Result<(), String> {
         self.nodes()?;
         self.accesses()?;
-        self.check_segments(&self.segments(false), false)?;
-        if self.chained() { Ok(()) } else { self.check_segments(&self.segments(true), true) }
+        self.check_segments(&self.segments(None), None)?;
+        let widths: &[Width] = if self.chained() { &[] } else { &Width::ALL };
+        widths.iter().try_for_each(|&width| self.check_segments(&self.segments(Some(width)), Some(width)))
     }
 
     /// What is computed once depends on nothing that changes.
@@ -54,7 +55,7 @@ impl RowLoop<'_> {
     }
 
     /// Segments are the row, and lanes stay what they are.
-    pub(super) fn check_segments(&self, segments: &[Segment], wide: bool) -> Result<(), String> {
+    pub(super) fn check_segments(&self, segments: &[Segment], wide: Option<Width>) -> Result<(), String> {
         let (n, lanes) = (self.stage.vector.extent, self.stage.lane_count());
         let in_lanes = self.modes.iter().any(|m| matches!(m, Mode::Blocks(_)));
         let mut done = 0;
@@ -67,7 +68,7 @@ impl RowLoop<'_> {
                 return fault("is not made of whole turns");
             }
             let register = match s.form {
-                Form::Wide => 2 * BLOCK,
+                Form::Wide(width) => width.block(),
                 Form::Blocks => BLOCK,
                 Form::Singles => 1,
             };
@@ -78,8 +79,10 @@ impl RowLoop<'_> {
             if in_lanes && (s.begin % BLOCK != 0 || (several && (s.turn % lanes != 0 || s.begin % lanes != 0))) {
                 return fault("puts elements into other lanes");
             }
-            if s.form == Form::Wide && (!wide || self.chained()) {
-                return fault("has no 256-bit code");
+            if let Form::Wide(width) = s.form
+                && (wide != Some(width) || self.chained())
+            {
+                return fault("has no code of its width");
             }
             if self.modes.contains(&Mode::Few) && several {
                 return fault("has a scalar for each element and is a loop");

@@ -1,15 +1,19 @@
 //! Registers for a turn: straight-line code, so that the distance to the next use is known.
 
 use super::select::{Access, Definition, Inst, Turn};
-use super::{Frame, Reg};
+use super::{FIRST_MASK, Frame, MASKS_END, Reg};
+use crate::codegen::rows::Width;
 use iced_x86::Code;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// An operand with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operand {
-    /// A register, or its low half.
+    /// A register, or its low half; from [`FIRST_MASK`] on those of masks.
     Register { number: u8, half: bool },
+    /// The mask register that chooses the elements of an instruction.
+    Chooser(u8),
     /// A constant of the pool.
     Pool(u32),
     /// A register's worth of the frame.
@@ -41,12 +45,13 @@ pub(super) struct Allocated {
     pub after: Vec<Step>,
 }
 
-const REGISTERS: usize = 16;
+/// Machine registers of both kinds.
+const REGISTERS: usize = MASKS_END as usize;
 
 /// Gives a turn its registers; spilled ones are added to the frame.
 pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     let plain = Allocator::run(turn, frame, &[]);
-    let spare = REGISTERS.saturating_sub(plain.peak + turn.accumulators.len());
+    let spare = turn.width.registers().saturating_sub(plain.peak + turn.accumulators.len());
     let mut memory: Vec<(usize, Reg)> = (0..turn.definitions.len() as u32)
         .map(Reg)
         .filter(|r| matches!(turn.definitions[r.0 as usize], Definition::Constant(_) | Definition::Uniform(_)))
@@ -56,6 +61,7 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     memory.sort_by_key(|(count, r)| (std::cmp::Reverse(*count), r.0));
     let kept: Vec<Reg> = memory.into_iter().take(spare).map(|(_, r)| r).collect();
     let done = if kept.is_empty() { plain } else { Allocator::run(turn, frame, &kept) };
+    let (load, store) = (done.move_code(false, true), done.move_code(false, false));
     let Allocator { before: kept, steps, spills, .. } = done;
     let (body, origins) = steps.into_iter().unzip();
     frame.spills = spills;
@@ -63,15 +69,12 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     let mut after = Vec::new();
     for k in 0..turn.accumulators.len() {
         let (register, home) = (whole(k as u8), Operand::Frame(frame.accumulator(k as u32)));
-        before.push(Step::Plain(LOAD, vec![register, home]));
-        after.push(Step::Plain(STORE, vec![home, register]));
+        before.push(Step::Plain(load, vec![register, home]));
+        after.push(Step::Plain(store, vec![home, register]));
     }
     before.extend(kept);
     Allocated { before, body, origins, after }
 }
-
-const LOAD: Code = Code::VEX_Vmovups_ymm_ymmm256;
-const STORE: Code = Code::VEX_Vmovups_ymmm256_ymm;
 
 fn whole(number: u8) -> Operand {
     Operand::Register { number, half: false }
@@ -83,6 +86,10 @@ fn takes_memory(code: Code) -> bool {
     !matches!(
         code,
         VEX_Vextractf128_xmmm128_ymm_imm8
+            | EVEX_Vextractf64x4_ymmm256_k1z_zmm_imm8
+            | EVEX_Vpmovqd_ymmm256_k1z_zmm
+            | EVEX_Vpmovd2m_kr_zmm
+            | EVEX_Vpmovq2m_kr_zmm
             | VEX_Vpslld_ymm_ymm_imm8
             | VEX_Vpsllq_ymm_ymm_imm8
             | VEX_Vpsrld_ymm_ymm_imm8
@@ -154,11 +161,11 @@ impl<'t> Allocator<'t> {
             a.release_unused(start);
         }
         for (k, &r) in kept.iter().enumerate() {
-            let number = (REGISTERS - 1 - k) as u8;
+            let number = (turn.width.registers() - 1 - k) as u8;
             a.reserved[usize::from(number)] = true;
             a.hold(number, r);
             if let Some(home) = a.home(r) {
-                a.before.push(Step::Plain(LOAD, vec![whole(number), home]));
+                a.before.push(Step::Plain(a.move_code(false, true), vec![whole(number), home]));
             }
         }
         for (at, inst) in turn.insts.iter().enumerate() {
@@ -182,17 +189,35 @@ impl<'t> Allocator<'t> {
         }
     }
 
+    /// The machine registers for masks, or for all other values.
+    fn file(&self, mask: bool) -> Range<usize> {
+        if mask { usize::from(FIRST_MASK) + 1..REGISTERS } else { 0..self.turn.width.registers() }
+    }
+
+    /// The move of a value from memory to a register, or back.
+    fn move_code(&self, mask: bool, load: bool) -> Code {
+        match (mask, self.turn.width, load) {
+            (true, _, true) => Code::VEX_Kmovw_kr_km16,
+            (true, _, false) => Code::VEX_Kmovw_m16_kr,
+            (false, Width::W256, true) => Code::VEX_Vmovups_ymm_ymmm256,
+            (false, Width::W256, false) => Code::VEX_Vmovups_ymmm256_ymm,
+            (false, Width::W512, true) => Code::EVEX_Vmovups_zmm_k1z_zmmm512,
+            (false, Width::W512, false) => Code::EVEX_Vmovups_zmmm512_k1z_zmm,
+        }
+    }
+
     /// A register that is free, made so if need be; it stays locked until the instruction is done.
-    fn take(&mut self) -> u8 {
+    fn take(&mut self, mask: bool) -> u8 {
         let general = |a: &Self, i: usize| !a.reserved[i] && !a.locked[i];
-        let free = (0..REGISTERS).find(|&i| general(self, i) && self.held[i].is_none());
+        let free = self.file(mask).find(|&i| general(self, i) && self.held[i].is_none());
         let i = free.unwrap_or_else(|| {
             let next = |r: Reg| self.uses[r.0 as usize].last().copied().unwrap_or(u32::MAX);
-            let last = (0..REGISTERS)
+            let last = self
+                .file(mask)
                 .filter(|&i| general(self, i))
                 .filter_map(|i| self.held[i].map(|r| (next(r), i)))
                 .max()
-                .map_or(REGISTERS - 1, |(_, i)| i);
+                .map_or(self.file(mask).end - 1, |(_, i)| i);
             self.evict(last);
             last
         });
@@ -210,7 +235,8 @@ impl<'t> Allocator<'t> {
         self.place[r.0 as usize] = None;
         if self.home(r).is_none() {
             self.slot[r.0 as usize] = Some(self.spills);
-            self.transfer(STORE, Operand::Frame(self.frame.spill(self.spills)), whole(i as u8));
+            let code = self.move_code(self.turn.is_mask(r), false);
+            self.transfer(code, Operand::Frame(self.frame.spill(self.spills)), whole(i as u8));
             self.spills += 1;
         }
     }
@@ -221,9 +247,10 @@ impl<'t> Allocator<'t> {
             self.locked[usize::from(number)] = true;
             return number;
         }
-        let number = self.take();
+        let mask = self.turn.is_mask(r);
+        let number = self.take(mask);
         if let Some(home) = self.home(r) {
-            self.transfer(LOAD, whole(number), home);
+            self.transfer(self.move_code(mask, true), whole(number), home);
         }
         self.hold(number, r);
         number
@@ -232,7 +259,7 @@ impl<'t> Allocator<'t> {
     /// The value in a register, or where it lies in memory.
     fn anywhere(&mut self, r: Reg) -> Operand {
         match (self.place[r.0 as usize], self.home(r)) {
-            (None, Some(home)) => home,
+            (None, Some(home)) if !self.turn.is_mask(r) => home,
             _ => whole(self.register(r)),
         }
     }
@@ -279,8 +306,9 @@ impl<'t> Allocator<'t> {
         let empty = |a: &Self, p: u8| a.held[usize::from(p)].is_none();
         let wanted = self.wanted.get(&to).copied().filter(|&p| empty(self, p));
         let near = near.filter(|&p| empty(self, p) && !self.reserved[usize::from(p)]);
-        let any = (0..REGISTERS as u8).find(|&p| empty(self, p) && !self.reserved[usize::from(p)]);
-        let number = wanted.or(near).or(any).unwrap_or_else(|| self.take());
+        let mask = self.turn.is_mask(to);
+        let any = self.file(mask).map(|p| p as u8).find(|&p| empty(self, p) && !self.reserved[usize::from(p)]);
+        let number = wanted.or(near).or(any).unwrap_or_else(|| self.take(mask));
         self.hold(number, to);
         number
     }
@@ -307,7 +335,11 @@ impl<'t> Allocator<'t> {
                 self.steps.push((Step::Plain(*code, all), Some(at)));
             }
             Inst::Blend { code, to, mask, then, otherwise } => {
-                let (mask, otherwise) = (whole(self.register(*mask)), whole(self.register(*otherwise)));
+                let mask = match self.turn.width {
+                    Width::W256 => whole(self.register(*mask)),
+                    Width::W512 => Operand::Chooser(self.register(*mask)),
+                };
+                let otherwise = whole(self.register(*otherwise));
                 let then = self.anywhere(*then);
                 self.done(at, &regs);
                 let number = self.result(*to, None);
@@ -349,7 +381,8 @@ impl<'t> Allocator<'t> {
         {
             self.release_unused(*to);
         }
-        let busy = (0..REGISTERS).filter(|&i| !self.reserved[i] && (self.held[i].is_some() || self.locked[i])).count();
+        let busy =
+            self.file(false).filter(|&i| !self.reserved[i] && (self.held[i].is_some() || self.locked[i])).count();
         self.peak = self.peak.max(busy);
         self.locked = [false; REGISTERS];
     }
@@ -357,10 +390,15 @@ impl<'t> Allocator<'t> {
     /// The result takes the place of an operand: of the addend (231), of a factor (213), or of a copy.
     fn multiply_add(&mut self, at: u32, wide: bool, to: Reg, [a, b, c]: [Reg; 3]) {
         use Code::*;
-        let (form_213, form_231) = if wide {
-            (VEX_Vfmadd213pd_ymm_ymm_ymmm256, VEX_Vfmadd231pd_ymm_ymm_ymmm256)
-        } else {
-            (VEX_Vfmadd213ps_ymm_ymm_ymmm256, VEX_Vfmadd231ps_ymm_ymm_ymmm256)
+        let (form_213, form_231) = match (self.turn.width, wide) {
+            (Width::W256, false) => (VEX_Vfmadd213ps_ymm_ymm_ymmm256, VEX_Vfmadd231ps_ymm_ymm_ymmm256),
+            (Width::W256, true) => (VEX_Vfmadd213pd_ymm_ymm_ymmm256, VEX_Vfmadd231pd_ymm_ymm_ymmm256),
+            (Width::W512, false) => {
+                (EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er, EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er)
+            }
+            (Width::W512, true) => {
+                (EVEX_Vfmadd213pd_zmm_k1z_zmm_zmmm512b64_er, EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er)
+            }
         };
         let regs = [a, b, c];
         let distinct = |x: Reg, others: [Reg; 2]| others[0] != x && others[1] != x;
@@ -389,7 +427,7 @@ impl<'t> Allocator<'t> {
             if second == whole(number) || third == whole(number) {
                 number = self.elsewhere(to);
             }
-            self.transfer(LOAD, whole(number), from);
+            self.transfer(self.move_code(false, true), whole(number), from);
         }
         self.steps.push((Step::Plain(code, vec![whole(number), second, third]), Some(at)));
     }
@@ -400,7 +438,7 @@ impl<'t> Allocator<'t> {
             self.held[usize::from(p)] = None;
             self.locked[usize::from(p)] = true;
         }
-        let number = self.take();
+        let number = self.take(false);
         self.hold(number, to);
         number
     }
@@ -425,10 +463,10 @@ impl<'t> Allocator<'t> {
         }
         self.spills += late.len() as u32;
         for &(_, slot, p) in &late {
-            self.transfer(STORE, slot, whole(p));
+            self.transfer(self.move_code(false, false), slot, whole(p));
         }
         for (k, from) in moves.into_iter().chain(late.into_iter().map(|(k, slot, _)| (k, slot))) {
-            self.transfer(LOAD, whole(k), from);
+            self.transfer(self.move_code(false, true), whole(k), from);
         }
     }
 }

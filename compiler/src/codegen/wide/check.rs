@@ -13,14 +13,15 @@
 
 use super::allocate::{Allocated, Operand, Step};
 use super::select::{Definition, Inst, Turn};
-use super::{Frame, REGISTER, Reg};
+use super::{FIRST_MASK, Frame, MASKS_END, Reg};
+use crate::codegen::rows::Width;
 use iced_x86::Code;
 use std::collections::HashMap;
 
 struct State<'t> {
     turn: &'t Turn,
     frame: &'t Frame,
-    registers: [Option<Reg>; 16],
+    registers: [Option<Reg>; MASKS_END as usize],
     slots: HashMap<u32, Reg>,
     /// What lies in the pool and in the frame besides the spill slots.
     homes: HashMap<Operand, Reg>,
@@ -34,16 +35,17 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
     let home = |definition: &Definition| match *definition {
         Definition::Constant(k) => Some(Operand::Pool(k)),
         Definition::Uniform(k) => Some(Operand::Frame(frame.uniform(k))),
-        Definition::Computed | Definition::Accumulator(_) => None,
+        Definition::Computed | Definition::Mask | Definition::Accumulator(_) => None,
     };
     let homes = turn.definitions.iter().zip(0..).filter_map(|(d, r)| Some((home(d)?, Reg(r)))).collect();
-    let mut s = State { turn, frame, registers: [None; 16], slots: HashMap::new(), homes };
+    let mut s = State { turn, frame, registers: [None; MASKS_END as usize], slots: HashMap::new(), homes };
+    let (load, store) = whole_moves(turn.width);
     let mut before = allocated.before.iter();
     for (k, &(start, _)) in turn.accumulators.iter().enumerate() {
         let home = Operand::Frame(frame.accumulator(k as u32));
         match before.next() {
-            Some(Step::Plain(Code::VEX_Vmovups_ymm_ymmm256, operands))
-                if *operands == [Operand::Register { number: k as u8, half: false }, home] =>
+            Some(Step::Plain(code, operands))
+                if *code == load && *operands == [Operand::Register { number: k as u8, half: false }, home] =>
             {
                 s.registers[k] = Some(start);
             }
@@ -76,7 +78,7 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
     }
     let after = (0..turn.accumulators.len()).map(|k| {
         let home = Operand::Frame(frame.accumulator(k as u32));
-        (Code::VEX_Vmovups_ymmm256_ymm, vec![home, Operand::Register { number: k as u8, half: false }])
+        (store, vec![home, Operand::Register { number: k as u8, half: false }])
     });
     let stored = allocated.after.iter().map(|step| match step {
         Step::Plain(code, operands) => (*code, operands.clone()),
@@ -85,11 +87,19 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
     if after.eq(stored) { Ok(()) } else { Err("accumulators are not stored as they were loaded".to_owned()) }
 }
 
+/// The moves of a whole register from memory and to it.
+fn whole_moves(width: Width) -> (Code, Code) {
+    match width {
+        Width::W256 => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
+        Width::W512 => (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm),
+    }
+}
+
 impl State<'_> {
     /// What an operand holds; `None` where that is unknown.
     fn held(&self, operand: &Operand) -> Option<Reg> {
         match operand {
-            Operand::Register { number, .. } => self.registers[usize::from(*number)],
+            Operand::Register { number, .. } | Operand::Chooser(number) => *self.registers.get(usize::from(*number))?,
             Operand::Frame(offset) => self.slots.get(offset).or_else(|| self.homes.get(operand)).copied(),
             Operand::Pool(_) => self.homes.get(operand).copied(),
             Operand::Row(_) | Operand::Imm(_) => None,
@@ -110,22 +120,40 @@ impl State<'_> {
     fn transfer(&mut self, step: &Step) -> Result<(), String> {
         let wrong = || format!("no move: {step:?}");
         let Step::Plain(code, operands) = step else { return Err(wrong()) };
-        match (*code, operands.as_slice()) {
-            (Code::VEX_Vmovups_ymm_ymmm256, [Operand::Register { number, half: false }, from]) => {
-                let value = self.held(from);
-                self.registers[usize::from(*number)] =
-                    Some(value.ok_or_else(|| format!("of nothing known: {step:?}"))?);
-                Ok(())
+        let (load, store) = whole_moves(self.turn.width);
+        // A move of masks moves a mask, to a register of masks; one of whole registers anything else.
+        let mask = matches!(*code, Code::VEX_Kmovw_kr_km16 | Code::VEX_Kmovw_m16_kr);
+        let right = |r: &Reg| self.turn.is_mask(*r) == mask;
+        match operands.as_slice() {
+            [Operand::Register { number, half: false }, from] if mask || *code == load => {
+                if *code == Code::VEX_Kmovw_m16_kr || (mask && !matches!(from, Operand::Frame(_))) {
+                    return Err(wrong());
+                }
+                let value = self.held(from).filter(right).ok_or_else(|| format!("of nothing known: {step:?}"))?;
+                self.hold(*number, value).ok_or_else(wrong)
             }
-            (Code::VEX_Vmovups_ymmm256_ymm, [Operand::Frame(offset), from @ Operand::Register { half: false, .. }]) => {
+            [Operand::Frame(offset), from @ Operand::Register { half: false, .. }] if mask || *code == store => {
                 let slot = offset.checked_sub(self.frame.spill(0));
-                let whole = slot.is_some_and(|at| at % REGISTER == 0 && at / REGISTER < self.frame.spills);
-                let value = self.held(from).filter(|_| whole).ok_or_else(wrong)?;
+                let register = self.turn.width.bytes();
+                let whole = slot.is_some_and(|at| at % register == 0 && at / register < self.frame.spills);
+                let stores = *code != Code::VEX_Kmovw_kr_km16;
+                let value = self.held(from).filter(|r| whole && stores && right(r)).ok_or_else(wrong)?;
                 self.slots.insert(*offset, value);
                 Ok(())
             }
             _ => Err(wrong()),
         }
+    }
+
+    /// Notes what a register holds from now on; `None` where it is not one for such values. `k0` chooses nothing.
+    fn hold(&mut self, number: u8, value: Reg) -> Option<()> {
+        let mask = self.turn.is_mask(value);
+        let file = if mask { FIRST_MASK + 1..MASKS_END } else { 0..self.turn.width.registers() as u8 };
+        if !file.contains(&number) {
+            return None;
+        }
+        self.registers[usize::from(number)] = Some(value);
+        Some(())
     }
 
     /// Compares a step with its instruction and notes its result; `None` where they differ.
@@ -162,7 +190,13 @@ impl State<'_> {
                 let [first, no, yes, selector] = operands.as_slice() else { return None };
                 is(no, *otherwise, false)?;
                 is(yes, *then, false)?;
-                is(selector, *mask, false)?;
+                let chooses = match self.turn.width {
+                    Width::W256 => matches!(selector, Operand::Register { .. }),
+                    Width::W512 => matches!(selector, Operand::Chooser(_)),
+                };
+                if !chooses || self.held(selector) != Some(*mask) {
+                    return None;
+                }
                 (result(first, false)?, *to)
             }
             (Inst::Fma { wide, to, a, b, c }, Step::Plain(code, operands)) => {
@@ -172,12 +206,18 @@ impl State<'_> {
                     straight.or_else(|| is(x, *b, false).and(is(y, *a, false)))
                 };
                 use Code::*;
-                match (*code, wide) {
-                    (VEX_Vfmadd213ps_ymm_ymm_ymmm256, false) | (VEX_Vfmadd213pd_ymm_ymm_ymmm256, true) => {
+                match (*code, wide, self.turn.width) {
+                    (VEX_Vfmadd213ps_ymm_ymm_ymmm256, false, Width::W256)
+                    | (VEX_Vfmadd213pd_ymm_ymm_ymmm256, true, Width::W256)
+                    | (EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er, false, Width::W512)
+                    | (EVEX_Vfmadd213pd_zmm_k1z_zmm_zmmm512b64_er, true, Width::W512) => {
                         product(tied, second)?;
                         is(third, *c, false)?;
                     }
-                    (VEX_Vfmadd231ps_ymm_ymm_ymmm256, false) | (VEX_Vfmadd231pd_ymm_ymm_ymmm256, true) => {
+                    (VEX_Vfmadd231ps_ymm_ymm_ymmm256, false, Width::W256)
+                    | (VEX_Vfmadd231pd_ymm_ymm_ymmm256, true, Width::W256)
+                    | (EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er, false, Width::W512)
+                    | (EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er, true, Width::W512) => {
                         product(second, third)?;
                         is(tied, *c, false)?;
                     }
@@ -214,8 +254,7 @@ impl State<'_> {
             }
             _ => return None,
         };
-        self.registers[usize::from(number)] = Some(to);
-        Some(())
+        self.hold(number, to)
     }
 }
 
@@ -223,50 +262,73 @@ impl State<'_> {
 mod tests {
     use super::super::allocate::allocate;
     use super::super::select::Access;
+    use super::super::table::widened;
     use super::*;
 
-    /// A sum of many loads, products and a constant: enough values at once that some are spilled.
-    fn turn() -> Turn {
-        let mut turn = Turn::default();
+    /// A sum of many loads, products and a constant, with 512 bits of what many comparisons choose too: enough values at once
+    /// that some are spilled.
+    fn turn(width: Width) -> Turn {
+        let mut turn = Turn::new(width);
+        let code = |narrow| match width {
+            Width::W256 => narrow,
+            Width::W512 => widened(narrow).expect("a wider form"),
+        };
         let mut define = |definition| {
             turn.definitions.push(definition);
             Reg(turn.definitions.len() as u32 - 1)
         };
         let (start, constant, uniform) =
             (define(Definition::Accumulator(0)), define(Definition::Constant(0)), define(Definition::Uniform(0)));
-        let mut loads: Vec<Reg> = (0..24).map(|_| define(Definition::Computed)).collect();
-        let products: Vec<Reg> = (0..24).map(|_| define(Definition::Computed)).collect();
-        let sums: Vec<Reg> = (0..24).map(|_| define(Definition::Computed)).collect();
+        let mut several = |definition| -> Vec<Reg> { (0..40).map(|_| define(definition)).collect() };
+        let mut loads = several(Definition::Computed);
+        let (products, chosen, sums) =
+            (several(Definition::Computed), several(Definition::Computed), several(Definition::Computed));
+        let (inserted, masks) = (several(Definition::Computed), several(Definition::Mask));
         for (k, &to) in loads.iter().enumerate() {
-            let from = Access { pointer: 0, scale: 4, displacement: 32 * k as i32 };
-            turn.insts.push(Inst::Load { code: Code::VEX_Vmovups_ymm_ymmm256, to, from, half: false });
+            let from = Access { pointer: 0, scale: 4, displacement: 64 * k as i32 };
+            turn.insts.push(Inst::Load { code: code(Code::VEX_Vmovups_ymm_ymmm256), to, from, half: false });
         }
-        // An element more in the low half of each.
-        for r in &mut loads {
-            let from = Access { pointer: 1, scale: 0, displacement: 12 };
-            let to = define(Definition::Computed);
-            let code = Code::VEX_Vinsertps_xmm_xmm_xmmm32_imm8;
-            turn.insts.push(Inst::Insert { code, to, into: *r, from, imm: Some(16) });
-            *r = to;
+        if width == Width::W256 {
+            // An element more in the low half of each.
+            for (r, &to) in loads.iter_mut().zip(&inserted) {
+                let from = Access { pointer: 1, scale: 0, displacement: 12 };
+                let code = Code::VEX_Vinsertps_xmm_xmm_xmmm32_imm8;
+                turn.insts.push(Inst::Insert { code, to, into: *r, from, imm: Some(16) });
+                *r = to;
+            }
         }
         for (k, &to) in products.iter().enumerate() {
             let c = if k % 2 == 0 { constant } else { uniform };
-            turn.insts.push(Inst::Fma { wide: false, to, a: loads[k], b: loads[23 - k], c });
+            turn.insts.push(Inst::Fma { wide: false, to, a: loads[k], b: loads[39 - k], c });
+        }
+        let mut addends = products.clone();
+        if width == Width::W512 {
+            let compare = Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae;
+            for (&to, &product) in masks.iter().zip(&products) {
+                let from = vec![product, uniform];
+                turn.insts.push(Inst::Plain { code: compare, to, from, half: 0, imm: Some(1) });
+            }
+            for (k, &to) in chosen.iter().enumerate() {
+                let code = code(Code::VEX_Vblendvps_ymm_ymm_ymmm256_ymm);
+                let (mask, then, otherwise) = (masks[39 - k], products[k], constant);
+                turn.insts.push(Inst::Blend { code, to, mask, then, otherwise });
+            }
+            addends = chosen;
         }
         let mut sum = start;
-        for (&to, &product) in sums.iter().zip(&products) {
-            let code = Code::VEX_Vaddps_ymm_ymm_ymmm256;
-            turn.insts.push(Inst::Plain { code, to, from: vec![sum, product], half: 0, imm: None });
+        for (&to, &addend) in sums.iter().zip(&addends) {
+            let code = code(Code::VEX_Vaddps_ymm_ymm_ymmm256);
+            turn.insts.push(Inst::Plain { code, to, from: vec![sum, addend], half: 0, imm: None });
             sum = to;
         }
-        turn.pool.push([0; 32]);
+        turn.pool.push(vec![0; width.bytes() as usize]);
         turn.accumulators.push((start, sum));
         turn
     }
 
-    fn allocated() -> (Turn, Allocated, Frame) {
-        let turn = turn();
-        let mut frame = Frame { accumulators: 1, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 };
+    fn allocated(width: Width) -> (Turn, Allocated, Frame) {
+        let turn = turn(width);
+        let mut frame = Frame { width, accumulators: 1, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 };
         frame.uniforms.push(crate::kernel::body::NodeId(0));
         let allocated = allocate(&turn, &mut frame);
         (turn, allocated, frame)
@@ -274,39 +336,52 @@ mod tests {
 
     #[test]
     fn an_allocation_is_right() {
-        let (turn, allocated, frame) = allocated();
-        assert!(frame.spills > 0, "nothing is spilled");
-        assert_eq!(check(&turn, &allocated, &frame), Ok(()));
+        for width in Width::ALL {
+            let (turn, allocated, frame) = allocated(width);
+            assert!(frame.spills > 0, "nothing is spilled");
+            assert_eq!(check(&turn, &allocated, &frame), Ok(()));
+            let masks = allocated.body.iter().filter(|s| matches!(s, Step::Plain(Code::VEX_Kmovw_m16_kr, _))).count();
+            assert_eq!(masks > 0, width == Width::W512, "masks that are spilled");
+        }
     }
 
     #[test]
     fn every_wrong_register_is_seen() {
-        let (turn, allocated, frame) = allocated();
-        for step in 0..allocated.body.len() {
-            let Step::Plain(_, operands) = &allocated.body[step] else { continue };
-            for operand in 0..operands.len() {
-                let (_, mut broken, _) = self::allocated();
-                let Step::Plain(_, operands) = &mut broken.body[step] else { continue };
-                match &mut operands[operand] {
-                    Operand::Register { number, .. } => *number = (*number + 1) % 16,
-                    Operand::Frame(offset) => *offset += 32,
-                    Operand::Row(access) => access.displacement += 4,
-                    Operand::Pool(k) => *k += 1,
-                    Operand::Imm(v) => *v ^= 1,
+        for width in Width::ALL {
+            let (turn, allocated, frame) = allocated(width);
+            for step in 0..allocated.body.len() {
+                let Step::Plain(_, operands) = &allocated.body[step] else { continue };
+                for operand in 0..operands.len() {
+                    let mut broken = self::allocated(width).1;
+                    let Step::Plain(_, operands) = &mut broken.body[step] else { continue };
+                    match &mut operands[operand] {
+                        Operand::Register { number, .. } | Operand::Chooser(number) if *number >= FIRST_MASK => {
+                            *number = FIRST_MASK + (*number + 1) % 8;
+                        }
+                        Operand::Register { number, .. } | Operand::Chooser(number) => {
+                            *number = (*number + 1) % width.registers() as u8;
+                        }
+                        Operand::Frame(offset) => *offset += width.bytes(),
+                        Operand::Row(access) => access.displacement += 4,
+                        Operand::Pool(k) => *k += 1,
+                        Operand::Imm(v) => *v ^= 1,
+                    }
+                    assert_ne!(check(&turn, &broken, &frame), Ok(()), "step {step}, operand {operand}");
                 }
-                assert_ne!(check(&turn, &broken, &frame), Ok(()), "step {step}, operand {operand}");
             }
         }
     }
 
     #[test]
     fn a_step_that_is_lost_is_seen() {
-        let (turn, whole, frame) = allocated();
-        for step in 0..whole.body.len() {
-            let (_, mut broken, _) = allocated();
-            broken.body.remove(step);
-            broken.origins.remove(step);
-            assert_ne!(check(&turn, &broken, &frame), Ok(()), "step {step}");
+        for width in Width::ALL {
+            let (turn, whole, frame) = allocated(width);
+            for step in 0..whole.body.len() {
+                let mut broken = allocated(width).1;
+                broken.body.remove(step);
+                broken.origins.remove(step);
+                assert_ne!(check(&turn, &broken, &frame), Ok(()), "step {step}");
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The bytes of the function.
 
-use super::Frame;
 use super::allocate::{Allocated, Operand, Step};
 use super::select::{Access, Turn};
+use super::{FIRST_MASK, Frame};
+use crate::codegen::rows::Width;
 use crate::codegen::x86::asm::{Assembler, Refer, indexed, memory, there};
 use crate::error::{Error, Result};
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
@@ -53,11 +54,11 @@ pub(super) fn function(a: &Allocated, turn: &Turn, frame: &Frame, elements: i64)
         out.put(Instruction::with2(Code::Add_r64_rm64, r, SCRATCH));
     }
     for step in &a.before {
-        push(&mut out, step, pointers, &pool)?;
+        push(&mut out, turn.width, step, pointers, &pool)?;
     }
     let head = out.here();
     for step in &a.body {
-        push(&mut out, step, pointers, &pool)?;
+        push(&mut out, turn.width, step, pointers, &pool)?;
     }
     for (r, each) in walking {
         out.put(Instruction::with2(Code::Add_rm64_imm32, r, each));
@@ -66,7 +67,7 @@ pub(super) fn function(a: &Allocated, turn: &Turn, frame: &Frame, elements: i64)
     out.put(Instruction::with2(Code::Cmp_rm64_r64, INDEX, END));
     out.branch(Code::Jl_rel32_64, Refer::Label(head));
     for step in &a.after {
-        push(&mut out, step, pointers, &pool)?;
+        push(&mut out, turn.width, step, pointers, &pool)?;
     }
     out.plain(Code::VEX_Vzeroupper);
     for &r in saved.iter().rev() {
@@ -76,12 +77,19 @@ pub(super) fn function(a: &Allocated, turn: &Turn, frame: &Frame, elements: i64)
     Ok(Some(out.finish()?.code))
 }
 
-fn vector(number: u8, half: bool) -> Register {
-    let first = if half { Register::XMM0 } else { Register::YMM0 };
-    first + u32::from(number)
+fn vector(width: Width, number: u8, half: bool) -> Register {
+    let first = match (width, half) {
+        (Width::W256, true) => Register::XMM0,
+        (Width::W256, false) | (Width::W512, true) => Register::YMM0,
+        (Width::W512, false) => Register::ZMM0,
+    };
+    match number.checked_sub(FIRST_MASK) {
+        Some(mask) => Register::K0 + u32::from(mask),
+        None => first + u32::from(number),
+    }
 }
 
-fn push(out: &mut Assembler, step: &Step, pointers: &[Register], pool: &[Refer]) -> Result<()> {
+fn push(out: &mut Assembler, width: Width, step: &Step, pointers: &[Register], pool: &[Refer]) -> Result<()> {
     let missing = |what: &str| Error::Internal(format!("a row loop has no such {what}"));
     match step {
         Step::Plain(code, operands) => {
@@ -90,7 +98,8 @@ fn push(out: &mut Assembler, step: &Step, pointers: &[Register], pool: &[Refer])
             i.set_code(*code);
             for (n, operand) in (0u32..).zip(operands) {
                 match *operand {
-                    Operand::Register { number, half } => i.set_op_register(n, vector(number, half)),
+                    Operand::Register { number, half } => i.set_op_register(n, vector(width, number, half)),
+                    Operand::Chooser(number) => i.set_op_mask(vector(width, number, false)),
                     Operand::Pool(k) => {
                         set_memory(&mut i, n, there());
                         refer = Some(*pool.get(k as usize).ok_or_else(|| missing("constant"))?);
@@ -116,11 +125,23 @@ fn push(out: &mut Assembler, step: &Step, pointers: &[Register], pool: &[Refer])
             }
         }
         Step::Spread { register, stride, wide } => {
-            let (low, full) = (vector(*register, true), vector(*register, false));
-            let spread = if *wide { Code::VEX_Vpbroadcastq_ymm_xmmm64 } else { Code::VEX_Vpbroadcastd_ymm_xmmm32 };
             out.put(Instruction::with3(Code::Imul_r64_rm64_imm32, SCRATCH, INDEX, *stride));
-            out.put(Instruction::with2(Code::VEX_Vmovq_xmm_rm64, low, SCRATCH));
-            out.put(Instruction::with2(spread, full, low));
+            let whole = vector(width, *register, false);
+            match (width, *wide) {
+                (Width::W256, _) => {
+                    let low = vector(width, *register, true);
+                    let spread =
+                        if *wide { Code::VEX_Vpbroadcastq_ymm_xmmm64 } else { Code::VEX_Vpbroadcastd_ymm_xmmm32 };
+                    out.put(Instruction::with2(Code::VEX_Vmovq_xmm_rm64, low, SCRATCH));
+                    out.put(Instruction::with2(spread, whole, low));
+                }
+                (Width::W512, true) => {
+                    out.put(Instruction::with2(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, whole, SCRATCH));
+                }
+                (Width::W512, false) => {
+                    out.put(Instruction::with2(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, whole, Register::EAX));
+                }
+            }
         }
     }
     Ok(())

@@ -1,14 +1,17 @@
-//! Row loops in 256-bit registers: machine code for x86-64 with AVX2, which CLIF has no types for.
+//! Row loops in registers of 256 and 512 bits: machine code for x86-64 with AVX2 or AVX-512, which CLIF has no types for.
 //!
-//! **Problem.** CLIF ends at 128 bits, and a loop that computes is twice as slow as the machine allows. The body of a row
-//! loop is straight-line, without a call and without a trap, so that encoding it takes no compiler.
+//! **Problem.** CLIF ends at 128 bits, and a loop that computes is two or four times as slow as the machine allows. The body of
+//! a row loop is straight-line, without a call and without a trap, so that encoding it takes no compiler.
 //!
 //! **Invariant.** A turn computes what the 128-bit loop computes for the same elements: the same operations with the same
-//! roundings, each element of a reduction in the same lane. What has no 256-bit form here leaves the whole row to CLIF.
+//! roundings, each element of a reduction in the same lane. What has no form of 512 bits here is tried in 256, and what has none
+//! there leaves the whole row to CLIF.
 //!
-//! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight elements) in instructions over virtual registers,
-//! [`table`] knowing the instruction of each operation, [`strided`] that of elements which do not lie side by side, [`tile`] those
-//! of a square that is turned. [`allocate`] gives them the sixteen registers, the value that is
+//! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight or sixteen elements) in instructions over virtual
+//! registers, operation by operation ([`operations`]), [`strided`] knowing elements which do not lie side by side, [`tile`] a
+//! square that is turned. It names the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does the same on a
+//! register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
+//! [`masked`]. [`allocate`] gives them the sixteen or thirty-two registers, the value that is
 //! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
 //! those used most stay in the registers that are left over. [`check`] replays the result, in release builds too, and trusts
 //! none of it. [`encode`] makes bytes of it: a function
@@ -18,6 +21,8 @@
 mod allocate;
 mod check;
 mod encode;
+mod masked;
+mod operations;
 mod select;
 mod strided;
 mod table;
@@ -26,19 +31,38 @@ mod tile;
 pub use select::Pointer;
 pub use tile::tile_of;
 
-use super::rows::RowLoop;
+use super::rows::{RowLoop, Width};
 use crate::kernel::body::NodeId;
 use crate::kernel::ir::Nest;
 
-/// Elements of a block.
-pub const BLOCK: i64 = 8;
+impl Width {
+    /// Bytes of a register.
+    pub const fn bytes(self) -> u32 {
+        self.bits() / 8
+    }
 
-/// Bytes of a register.
-const REGISTER: u32 = 32;
+    /// Words of 64 bits in a register.
+    const fn words(self) -> usize {
+        self.bits() as usize / 64
+    }
 
-/// A virtual register: eight elements of 32 bits, or four of 64.
+    /// Machine registers of that width.
+    const fn registers(self) -> usize {
+        match self {
+            Width::W256 => 16,
+            Width::W512 => 32,
+        }
+    }
+}
+
+/// A virtual register: as many elements of 32 or 64 bits as the width has, or with 512 bits a truth value for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Reg(u32);
+
+/// Numbers of machine registers from here on are those of masks; of `k0` and those after it, the first cannot choose elements.
+const FIRST_MASK: u8 = 32;
+/// The number behind the last mask register.
+const MASKS_END: u8 = FIRST_MASK + 8;
 
 /// The finished function, and what its frame holds.
 #[derive(Clone, Debug)]
@@ -49,12 +73,13 @@ pub struct WideFunction {
     pub frame: Frame,
 }
 
-/// The function that runs whole turns of a row, of [`RowLoop::wide_turn`] elements each; `None` where some part has no form here.
+/// The function that runs whole turns of a row, of [`RowLoop::wide_turn`] elements each; `None` where some part has no form of
+/// that width.
 ///
 /// # Errors
 /// What the checker finds wrong with the allocation, in words.
-pub fn row_function(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Result<Option<WideFunction>, String> {
-    finished(select::select(nest, row, fma), row.wide_turn())
+pub fn row_function(nest: &Nest, row: &RowLoop<'_>, width: Width, fma: bool) -> Result<Option<WideFunction>, String> {
+    finished(select::select(nest, row, width, fma), row.wide_turn(width))
 }
 
 /// The function that runs a stage that is a tile ([`tile_of`]), called once with the whole vector axis; the plan is along both its
@@ -78,6 +103,8 @@ fn finished(selected: Option<(select::Turn, Frame)>, elements: i64) -> Result<Op
 /// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
+    /// What a register is.
+    pub width: Width,
     /// Registers of accumulators.
     pub accumulators: u32,
     /// Values that are the same along the row, each in every element of a register.
@@ -91,12 +118,12 @@ pub struct Frame {
 impl Frame {
     /// Offset of a register of the accumulators.
     pub fn accumulator(&self, k: u32) -> u32 {
-        k * REGISTER
+        k * self.width.bytes()
     }
 
     /// Offset of a spread value.
     pub fn uniform(&self, k: u32) -> u32 {
-        self.accumulator(self.accumulators) + k * REGISTER
+        self.accumulator(self.accumulators) + k * self.width.bytes()
     }
 
     /// Offset of a pointer.
@@ -105,7 +132,7 @@ impl Frame {
     }
 
     fn spill(&self, k: u32) -> u32 {
-        self.pointer(self.pointers.len() as u32).next_multiple_of(REGISTER) + k * REGISTER
+        self.pointer(self.pointers.len() as u32).next_multiple_of(self.width.bytes()) + k * self.width.bytes()
     }
 
     /// Size in bytes.

@@ -1,9 +1,9 @@
 //! From the nodes of a stage to instructions over virtual registers.
 
-use super::table::{ORDERED, binary, commutes, float_predicate, unary};
-use super::{BLOCK, Frame, REGISTER, Reg};
-use crate::codegen::rows::RowLoop;
-use crate::kernel::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
+use super::table::widened;
+use super::{Frame, Reg};
+use crate::codegen::rows::{RowLoop, Width};
+use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Nest, Place, Store};
 use iced_x86::Code;
 use std::collections::HashMap;
@@ -55,6 +55,8 @@ pub(super) enum Inst {
 pub(super) enum Definition {
     /// An instruction.
     Computed,
+    /// An instruction, whose result is a truth value for each element.
+    Mask,
     /// A constant of the pool, by number.
     Constant(u32),
     /// A spread value of the frame, by number.
@@ -64,16 +66,44 @@ pub(super) enum Definition {
 }
 
 /// A turn of the loop.
-#[derive(Default)]
 pub(super) struct Turn {
+    pub width: Width,
     pub insts: Vec<Inst>,
     pub definitions: Vec<Definition>,
-    pub pool: Vec<[u8; REGISTER as usize]>,
+    /// Constants, each a register.
+    pub pool: Vec<Vec<u8>>,
     /// Each accumulator's register at the start of a turn and at its end.
     pub accumulators: Vec<(Reg, Reg)>,
     /// Bytes from an element to the next of what each pointer that walks points to; 0 for the others, which stay at the row's
     /// first element.
     pub steps: Vec<i32>,
+}
+
+impl Turn {
+    /// A turn of nothing.
+    pub(super) fn new(width: Width) -> Turn {
+        let (insts, definitions, pool) = (Vec::new(), Vec::new(), Vec::new());
+        Turn { width, insts, definitions, pool, accumulators: Vec::new(), steps: Vec::new() }
+    }
+
+    /// Whether a register is one of masks.
+    pub(super) fn is_mask(&self, r: Reg) -> bool {
+        self.definitions.get(r.0 as usize) == Some(&Definition::Mask)
+    }
+}
+
+impl Inst {
+    /// The instruction that it is, where that is settled.
+    fn code(&mut self) -> Option<&mut Code> {
+        match self {
+            Inst::Plain { code, .. }
+            | Inst::Blend { code, .. }
+            | Inst::Load { code, .. }
+            | Inst::Insert { code, .. }
+            | Inst::Store { code, .. } => Some(code),
+            Inst::Fma { .. } | Inst::Spread { .. } => None,
+        }
+    }
 }
 
 /// The most registers of accumulators that a turn keeps.
@@ -82,9 +112,12 @@ const MOST_ACCUMULATORS: usize = 8;
 const MOST_INSTRUCTIONS: usize = 2000;
 
 /// A turn of a stage's row loop, and what its frame holds so far; `None` where some part has no form here.
-pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Option<(Turn, Frame)> {
-    let blocks = row.wide_turn() / BLOCK;
-    let mut s = Selector::new(nest, row, fma);
+pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, width: Width, fma: bool) -> Option<(Turn, Frame)> {
+    let mut s = Selector::new(nest, row, width, fma);
+    if width == Width::W512 && s.masks_in_memory() {
+        return None;
+    }
+    let blocks = row.wide_turn(width) / s.block;
     let mut accumulators = s.accumulators()?;
     for block in 0..blocks {
         s.block(block, &mut accumulators)?;
@@ -102,16 +135,21 @@ pub(super) type Block = Vec<Reg>;
 pub(super) struct Selector<'k> {
     nest: &'k Nest,
     pub(super) row: &'k RowLoop<'k>,
-    fma: bool,
+    pub(super) width: Width,
+    /// Elements of a block.
+    pub(super) block: i64,
+    pub(super) fma: bool,
     pub(super) turn: Turn,
     frame: Frame,
-    constants: HashMap<[u8; REGISTER as usize], Reg>,
+    constants: HashMap<Vec<u8>, Reg>,
+    /// The masks of spread truth values, by their registers.
+    pub(super) masks: HashMap<Reg, Reg>,
     uniforms: HashMap<NodeId, Reg>,
     pointers: HashMap<Pointer, u32>,
     /// What index nodes are at the turn's first element, in every element.
     starts: HashMap<NodeId, Reg>,
     /// Masks that say of a register that it is NaN.
-    nan_tests: HashMap<Reg, Reg>,
+    pub(super) nan_tests: HashMap<Reg, Reg>,
 }
 
 /// The instruction that loads a register of a row, or half of one of 64-bit lanes.
@@ -137,14 +175,17 @@ pub(super) fn count(lane: Lane) -> usize {
 }
 
 impl<'k> Selector<'k> {
-    pub(super) fn new(nest: &'k Nest, row: &'k RowLoop<'k>, fma: bool) -> Selector<'k> {
+    pub(super) fn new(nest: &'k Nest, row: &'k RowLoop<'k>, width: Width, fma: bool) -> Selector<'k> {
         Selector {
             nest,
             row,
+            width,
+            block: width.block(),
             fma,
-            turn: Turn::default(),
-            frame: Frame { accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 },
+            turn: Turn::new(width),
+            frame: Frame { width, accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 },
             constants: HashMap::new(),
+            masks: HashMap::new(),
             uniforms: HashMap::new(),
             pointers: HashMap::new(),
             starts: HashMap::new(),
@@ -152,9 +193,24 @@ impl<'k> Selector<'k> {
         }
     }
 
-    /// The turn, where it is not too long.
-    pub(super) fn finish(self) -> Option<(Turn, Frame)> {
+    /// The turn in instructions of its width, where each has that form and they are not too many.
+    pub(super) fn finish(mut self) -> Option<(Turn, Frame)> {
+        if self.width == Width::W512 {
+            for code in self.turn.insts.iter_mut().filter_map(Inst::code) {
+                *code = widened(*code)?;
+            }
+        }
         (self.turn.insts.len() <= MOST_INSTRUCTIONS).then_some((self.turn, self.frame))
+    }
+
+    /// Whether truth values are kept from one element or row to another.
+    fn masks_in_memory(&self) -> bool {
+        let stage = self.row.stage;
+        let body = &stage.body;
+        let read = body.nodes().iter().any(|n| matches!(n.op, Op::Row(_)) && n.lane.is_mask());
+        let written = stage.row_stores.iter().map(|(_, node)| *node).chain(stage.stores.iter().map(|s| s.value));
+        let folded = stage.accumulators.iter().flat_map(Accumulator::lanes);
+        read || written.map(|node| body.lane(node)).chain(folded).any(Lane::is_mask)
     }
 
     pub(super) fn load_at(&mut self, code: Code, from: Access, half: bool) -> Reg {
@@ -168,29 +224,23 @@ impl<'k> Selector<'k> {
         Reg(self.turn.definitions.len() as u32 - 1)
     }
 
-    fn constant_bytes(&mut self, bytes: [u8; REGISTER as usize]) -> Reg {
-        if let Some(&r) = self.constants.get(&bytes) {
-            return r;
-        }
-        let r = self.register(Definition::Constant(self.turn.pool.len() as u32));
-        self.turn.pool.push(bytes);
-        self.constants.insert(bytes, r);
-        r
-    }
-
     /// A constant in every element.
     pub(super) fn constant(&mut self, lane: Lane, bits: u64) -> Reg {
         let bits = if lane.is_mask() && bits != 0 { u64::MAX } else { bits };
         let bits = if lane.bits() == 64 { bits } else { (bits & 0xffff_ffff) * 0x1_0000_0001 };
-        self.elements([bits; 4])
+        self.elements(|_| bits)
     }
 
-    pub(super) fn elements(&mut self, words: [u64; 4]) -> Reg {
-        let mut bytes = [0; REGISTER as usize];
-        for (chunk, w) in bytes.chunks_exact_mut(8).zip(words) {
-            chunk.copy_from_slice(&w.to_le_bytes());
+    /// A constant, of which the words of 64 bits are given by number.
+    pub(super) fn elements(&mut self, word: impl Fn(u64) -> u64) -> Reg {
+        let bytes: Vec<u8> = (0..self.width.words() as u64).flat_map(|k| word(k).to_le_bytes()).collect();
+        if let Some(&r) = self.constants.get(&bytes) {
+            return r;
         }
-        self.constant_bytes(bytes)
+        let r = self.register(Definition::Constant(self.turn.pool.len() as u32));
+        self.turn.pool.push(bytes.clone());
+        self.constants.insert(bytes, r);
+        r
     }
 
     pub(super) fn pointer(&mut self, p: Pointer) -> u32 {
@@ -217,14 +267,14 @@ impl<'k> Selector<'k> {
         self.halves(code, from, 0, Some(imm))
     }
 
-    fn blend(&mut self, wide: bool, mask: Reg, then: Reg, otherwise: Reg) -> Reg {
+    pub(super) fn blend(&mut self, wide: bool, mask: Reg, then: Reg, otherwise: Reg) -> Reg {
         let code = if wide { Code::VEX_Vblendvpd_ymm_ymm_ymmm256_ymm } else { Code::VEX_Vblendvps_ymm_ymm_ymmm256_ymm };
         let to = self.register(Definition::Computed);
         self.turn.insts.push(Inst::Blend { code, to, mask, then, otherwise });
         to
     }
 
-    fn multiply_add(&mut self, wide: bool, a: Reg, b: Reg, c: Reg) -> Reg {
+    pub(super) fn multiply_add(&mut self, wide: bool, a: Reg, b: Reg, c: Reg) -> Reg {
         let to = self.register(Definition::Computed);
         self.turn.insts.push(Inst::Fma { wide, to, a, b, c });
         to
@@ -243,7 +293,7 @@ impl<'k> Selector<'k> {
             if let Place::Lanes { .. } = a.place {
                 for lane in a.lanes() {
                     let mut column = Vec::new();
-                    for _ in 0..a.lane_count() / BLOCK {
+                    for _ in 0..a.lane_count() / self.block {
                         let registers: Block = (0..count(lane))
                             .map(|_| {
                                 let k = self.frame.accumulators;
@@ -276,7 +326,7 @@ impl<'k> Selector<'k> {
     fn values(&mut self, block: i64) -> Option<HashMap<NodeId, Block>> {
         let row = self.row;
         let body = &row.stage.body;
-        let first = block * BLOCK;
+        let first = block * self.block;
         let mut values: HashMap<NodeId, Block> = HashMap::new();
         for id in row.varying() {
             let node = body.node(id);
@@ -305,7 +355,7 @@ impl<'k> Selector<'k> {
     fn stores(&mut self, block: i64, values: &HashMap<NodeId, Block>) -> Option<()> {
         let (row, stage) = (self.row, self.row.stage);
         let body = &stage.body;
-        let first = block * BLOCK;
+        let first = block * self.block;
         let mut interleaved = None;
         for (number, (s, access)) in stage.stores.iter().zip(&row.stores).enumerate() {
             let Some(access) = access.as_ref().filter(|_| interleaved != Some(number)) else { continue };
@@ -338,12 +388,13 @@ impl<'k> Selector<'k> {
         values: &HashMap<NodeId, Block>,
     ) -> Option<()> {
         let body = &self.row.stage.body;
-        let first = block * BLOCK;
+        let first = block * self.block;
+        let round = a.lane_count() / self.block;
         let new = a.values.iter().map(|&n| self.argument(body, values, n));
         match &a.place {
             Place::Lanes { .. } => {
                 // One of fewer lanes than the turn has elements goes round them more than once.
-                let at = (block % (a.lane_count() / BLOCK)) as usize;
+                let at = (block % round) as usize;
                 let args: Vec<Block> = now.iter().map(|c| c[at].clone()).chain(new).collect();
                 for (component, v) in now.iter_mut().zip(self.combine(a, &args)?) {
                     component[at] = v;
@@ -375,7 +426,10 @@ impl<'k> Selector<'k> {
         for (i, node) in a.combine.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
             let v = match &node.op {
                 Op::Arg(n) => args.get(*n as usize)?.clone(),
-                Op::Const(bits) => vec![self.constant(node.lane, *bits); count(node.lane)],
+                Op::Const(bits) => {
+                    let r = self.constant(node.lane, *bits);
+                    vec![self.as_operand(node.lane, r); count(node.lane)]
+                }
                 op => {
                     let inputs: Vec<Block> = node.args.iter().map(|x| values.get(x).cloned()).collect::<Option<_>>()?;
                     let from: Vec<Lane> = node.args.iter().map(|&x| a.combine.lane(x)).collect();
@@ -397,7 +451,7 @@ impl<'k> Selector<'k> {
             Op::Const(bits) => self.constant(lane, *bits),
             _ => self.uniform(id),
         };
-        vec![r; count(lane)]
+        vec![self.as_operand(lane, r); count(lane)]
     }
 
     fn uniform(&mut self, id: NodeId) -> Reg {
@@ -413,7 +467,7 @@ impl<'k> Selector<'k> {
     /// Memory of the row, `first` elements from the turn's first one and as many registers.
     pub(super) fn access(&mut self, p: Pointer, mem: Mem, first: i64, registers: i64) -> Option<Access> {
         let pointer = self.pointer(p);
-        let bytes = first.checked_mul(mem.bytes())?.checked_add(registers * i64::from(REGISTER))?;
+        let bytes = first.checked_mul(mem.bytes())?.checked_add(registers * i64::from(self.width.bytes()))?;
         Some(Access { pointer, scale: mem.bytes() as u32, displacement: i32::try_from(bytes).ok()? })
     }
 
@@ -431,9 +485,12 @@ impl<'k> Selector<'k> {
     /// Stores a block to elements side by side, from `first` on.
     pub(super) fn store(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
-        // Values of narrow memory forms are in range, so that the saturation of a pack never shows.
-        let (code, v, half) = match mem {
-            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => {
+        // Values of narrow memory forms are in range, so that what a pack or a cut does beyond it never shows.
+        let narrow = matches!(mem, Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16);
+        let (code, v, half) = match (mem, self.width) {
+            (Mem::S8 | Mem::U8, Width::W512) => (EVEX_Vpmovdb_xmmm128_k1z_zmm, v.to_vec(), false),
+            (Mem::S16 | Mem::U16, Width::W512) => (EVEX_Vpmovdw_ymmm256_k1z_zmm, v.to_vec(), false),
+            _ if narrow => {
                 let words =
                     if matches!(mem, Mem::U16) { VEX_Vpackusdw_ymm_ymm_ymmm256 } else { VEX_Vpackssdw_ymm_ymm_ymmm256 };
                 let r = self.plain(words, &[v[0], v[0]]);
@@ -444,7 +501,7 @@ impl<'k> Selector<'k> {
                     _ => (VEX_Vmovups_xmmm128_xmm, vec![r], true),
                 }
             }
-            Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => (VEX_Vmovups_ymmm256_ymm, v.to_vec(), false),
+            _ => (VEX_Vmovups_ymmm256_ymm, v.to_vec(), false),
         };
         for (k, &from) in v.iter().enumerate() {
             let to = self.access(p, mem, first, k as i64)?;
@@ -468,293 +525,17 @@ impl<'k> Selector<'k> {
                 start
             }
         };
+        let (first, each) = (block * self.block, self.block / count(lane) as i64);
         (0..count(lane) as i64)
             .map(|half| {
-                let at = |e: i64| stride.wrapping_mul(block * BLOCK + e) as u64;
+                let at = |e: u64| stride.wrapping_mul(first + half * each + e as i64) as u64;
                 let offsets = if wide {
-                    self.elements([0, 1, 2, 3].map(|e| at(4 * half + e)))
+                    self.elements(at)
                 } else {
-                    self.elements([0, 2, 4, 6].map(|e| (at(e) & 0xffff_ffff) | at(e + 1) << 32))
+                    self.elements(|k| (at(2 * k) & 0xffff_ffff) | at(2 * k + 1) << 32)
                 };
                 self.each(&Op::IAdd, wide, start, offsets)
             })
             .collect()
-    }
-
-    pub(super) fn each(&mut self, op: &Op, wide: bool, a: Reg, b: Reg) -> Option<Reg> {
-        Some(self.plain(binary(op, wide)?, &[a, b]))
-    }
-
-    /// One operation on a block.
-    pub(super) fn node(&mut self, op: &Op, args: &[Block], from: &[Lane], to: Lane) -> Option<Block> {
-        let lane = *from.first()?;
-        match op {
-            Op::Bitcast => return Some(args[0].clone()),
-            Op::SToF
-            | Op::UToF
-            | Op::FToS
-            | Op::FToU
-            | Op::FToSFast
-            | Op::Promote
-            | Op::Demote
-            | Op::SExt
-            | Op::UExt => {
-                return self.conversion(op, &args[0], lane, to);
-            }
-            Op::Wrap => return Some(vec![self.narrow(&args[0])]),
-            Op::MaskCast if lane == to => return Some(args[0].clone()),
-            Op::MaskCast if to == Lane::M32 => return Some(vec![self.narrow(&args[0])]),
-            Op::MaskCast => return Some(self.widen(args[0][0], true)),
-            _ => {}
-        }
-        // NaN where the first is NaN: the 128-bit loop makes all ones of it.
-        let nan_test = *op == Op::Select && self.nan_tests.get(&args[0][0]) == Some(&args[1][0]);
-        (0..args[0].len())
-            .map(|h| {
-                let a: Vec<Reg> = args.iter().map(|b| b[h]).collect();
-                if nan_test { self.each(&Op::Or, false, a[0], a[2]) } else { self.one(op, &a, lane) }
-            })
-            .collect()
-    }
-
-    fn one(&mut self, op: &Op, a: &[Reg], lane: Lane) -> Option<Reg> {
-        use Code::*;
-        let wide = lane.bits() == 64;
-        let sign = if wide { 1 << 63 } else { 1 << 31 };
-        let int = lane.integer();
-        if let Some(code) = binary(op, wide) {
-            let constant = |r: Reg| matches!(self.turn.definitions[r.0 as usize], Definition::Constant(_));
-            let swapped = commutes(op) && constant(a[0]) && !constant(a[1]);
-            return Some(self.plain(code, &if swapped { [a[1], a[0]] } else { [a[0], a[1]] }));
-        }
-        if let Some((code, imm)) = unary(op, wide) {
-            return Some(self.halves(code, &a[..1], 0, imm));
-        }
-        Some(match op {
-            Op::FNeg => {
-                let c = self.constant(int, sign);
-                self.plain(if wide { VEX_Vxorpd_ymm_ymm_ymmm256 } else { VEX_Vxorps_ymm_ymm_ymmm256 }, &[a[0], c])
-            }
-            Op::FAbs => {
-                let c = self.constant(int, sign - 1);
-                self.plain(if wide { VEX_Vandpd_ymm_ymm_ymmm256 } else { VEX_Vandps_ymm_ymm_ymmm256 }, &[a[0], c])
-            }
-            Op::Not => {
-                let ones = self.constant(Lane::I64, u64::MAX);
-                self.each(&Op::Xor, wide, a[0], ones)?
-            }
-            Op::Fma if self.fma => self.multiply_add(wide, a[0], a[1], a[2]),
-            Op::IMul => self.multiply_wide(a[0], a[1]),
-            Op::SDiv | Op::UDiv if !wide => self.quotient(*op == Op::SDiv, a[0], a[1])?,
-            Op::SRem | Op::URem if !wide => {
-                let quotient = self.quotient(*op == Op::SRem, a[0], a[1])?;
-                let product = self.each(&Op::IMul, false, quotient, a[1])?;
-                self.each(&Op::ISub, false, a[0], product)?
-            }
-            Op::SMulHi | Op::UMulHi if !wide => self.multiply_high(*op == Op::SMulHi, a[0], a[1]),
-            Op::SMin | Op::UMin | Op::SMax | Op::UMax => {
-                let (x, y) = if matches!(op, Op::SMin | Op::UMin) { (a[1], a[0]) } else { (a[0], a[1]) };
-                let larger = self.greater(wide, matches!(op, Op::UMin | Op::UMax), x, y)?;
-                self.blend(wide, larger, a[0], a[1])
-            }
-            // The sign, moved along with the bits, is spread again by a borrow.
-            Op::AShrImm(n) => {
-                let moved = self.with_imm(VEX_Vpsrlq_ymm_ymm_imm8, &a[..1], *n);
-                let bit = self.constant(Lane::I64, sign >> n);
-                let flipped = self.each(&Op::Xor, true, moved, bit)?;
-                self.each(&Op::ISub, true, flipped, bit)?
-            }
-            Op::AShr => {
-                let moved = self.each(&Op::LShr, true, a[0], a[1])?;
-                let top = self.constant(Lane::I64, sign);
-                let bit = self.each(&Op::LShr, true, top, a[1])?;
-                let flipped = self.each(&Op::Xor, true, moved, bit)?;
-                self.each(&Op::ISub, true, flipped, bit)?
-            }
-            Op::FCmp(c) => {
-                let mask = self.compare(wide, a[0], a[1], float_predicate(*c));
-                if *c == FloatCond::Uno && a[0] == a[1] {
-                    self.nan_tests.insert(mask, a[0]);
-                }
-                mask
-            }
-            Op::ICmp(c) => return self.integer_compare(*c, wide, a[0], a[1]),
-            Op::Select => self.blend(wide, a[0], a[1], a[2]),
-            Op::MaskToInt => self.with_imm(
-                if wide { VEX_Vpsrlq_ymm_ymm_imm8 } else { VEX_Vpsrld_ymm_ymm_imm8 },
-                &a[..1],
-                lane.bits() as u8 - 1,
-            ),
-            _ => return None,
-        })
-    }
-
-    /// The quotient of 32-bit lanes, toward zero. That of two doubles is nearer to the exact one than any integer beside it: numbers
-    /// below 2^32 leave at least 1/b between them.
-    fn quotient(&mut self, signed: bool, a: Reg, b: Reg) -> Option<Reg> {
-        use Code::*;
-        let convert = if signed { Op::SToF } else { Op::UToF };
-        let above = self.conversion(&convert, &[a], Lane::I32, Lane::F64)?;
-        let below = self.conversion(&convert, &[b], Lane::I32, Lane::F64)?;
-        let quotients: Block =
-            above.iter().zip(&below).map(|(&x, &y)| self.each(&Op::FDiv, true, x, y)).collect::<Option<_>>()?;
-        if signed {
-            return Some(self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &quotients));
-        }
-        // The low bits of a number whose last bit is worth 1.
-        let magic = self.constant(Lane::F64, 4_503_599_627_370_496f64.to_bits());
-        let whole: Block = quotients
-            .iter()
-            .map(|&q| {
-                let (code, imm) = unary(&Op::Trunc, true)?;
-                let q = self.halves(code, &[q], 0, imm);
-                self.each(&Op::FAdd, true, q, magic)
-            })
-            .collect::<Option<_>>()?;
-        Some(self.narrow(&whole))
-    }
-
-    fn compare(&mut self, wide: bool, a: Reg, b: Reg, predicate: u8) -> Reg {
-        let code = if wide { Code::VEX_Vcmppd_ymm_ymm_ymmm256_imm8 } else { Code::VEX_Vcmpps_ymm_ymm_ymmm256_imm8 };
-        self.with_imm(code, &[a, b], predicate)
-    }
-
-    fn greater(&mut self, wide: bool, unsigned: bool, a: Reg, b: Reg) -> Option<Reg> {
-        let (mut a, mut b) = (a, b);
-        if unsigned {
-            let sign = if wide { self.constant(Lane::I64, 1 << 63) } else { self.constant(Lane::I32, 1 << 31) };
-            a = self.each(&Op::Xor, wide, a, sign)?;
-            b = self.each(&Op::Xor, wide, b, sign)?;
-        }
-        Some(
-            self.plain(
-                if wide { Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256 } else { Code::VEX_Vpcmpgtd_ymm_ymm_ymmm256 },
-                &[a, b],
-            ),
-        )
-    }
-
-    fn integer_compare(&mut self, c: IntCond, wide: bool, a: Reg, b: Reg) -> Option<Reg> {
-        use IntCond::*;
-        let equal = if wide { Code::VEX_Vpcmpeqq_ymm_ymm_ymmm256 } else { Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256 };
-        let (yes, negated) = match c {
-            Eq => (self.plain(equal, &[a, b]), false),
-            Ne => (self.plain(equal, &[a, b]), true),
-            SGt | ULe | SLe | UGt => (self.greater(wide, matches!(c, ULe | UGt), a, b)?, matches!(c, SLe | ULe)),
-            SLt | ULt | SGe | UGe => (self.greater(wide, matches!(c, ULt | UGe), b, a)?, matches!(c, SGe | UGe)),
-        };
-        if !negated {
-            return Some(yes);
-        }
-        let ones = self.constant(Lane::I64, u64::MAX);
-        self.each(&Op::Xor, wide, yes, ones)
-    }
-
-    /// The low 64 bits of products of 64-bit lanes, from products of halves.
-    fn multiply_wide(&mut self, a: Reg, b: Reg) -> Reg {
-        use Code::*;
-        let (high_a, high_b) =
-            (self.with_imm(VEX_Vpsrlq_ymm_ymm_imm8, &[a], 32), self.with_imm(VEX_Vpsrlq_ymm_ymm_imm8, &[b], 32));
-        let (x, y) = (
-            self.plain(VEX_Vpmuludq_ymm_ymm_ymmm256, &[high_a, b]),
-            self.plain(VEX_Vpmuludq_ymm_ymm_ymmm256, &[high_b, a]),
-        );
-        let cross = self.plain(VEX_Vpaddq_ymm_ymm_ymmm256, &[x, y]);
-        let cross = self.with_imm(VEX_Vpsllq_ymm_ymm_imm8, &[cross], 32);
-        let low = self.plain(VEX_Vpmuludq_ymm_ymm_ymmm256, &[a, b]);
-        self.plain(VEX_Vpaddq_ymm_ymm_ymmm256, &[cross, low])
-    }
-
-    /// The high halves of products of 32-bit lanes: those with even numbers, then those with odd ones.
-    fn multiply_high(&mut self, signed: bool, a: Reg, b: Reg) -> Reg {
-        use Code::*;
-        let code = if signed { VEX_Vpmuldq_ymm_ymm_ymmm256 } else { VEX_Vpmuludq_ymm_ymm_ymmm256 };
-        let even = self.plain(code, &[a, b]);
-        let even = self.with_imm(VEX_Vpsrlq_ymm_ymm_imm8, &[even], 32);
-        let (x, y) =
-            (self.with_imm(VEX_Vpsrlq_ymm_ymm_imm8, &[a], 32), self.with_imm(VEX_Vpsrlq_ymm_ymm_imm8, &[b], 32));
-        let odd = self.plain(code, &[x, y]);
-        self.with_imm(VEX_Vpblendd_ymm_ymm_ymmm256_imm8, &[even, odd], 0b1010_1010)
-    }
-
-    /// The even 32-bit lanes of two registers: the low halves of eight 64-bit lanes.
-    pub(super) fn narrow(&mut self, v: &[Reg]) -> Reg {
-        let both = self.with_imm(Code::VEX_Vshufps_ymm_ymm_ymmm256_imm8, &[v[0], v[1]], 0b1000_1000);
-        self.with_imm(Code::VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b1101_1000)
-    }
-
-    fn widen(&mut self, v: Reg, signed: bool) -> Block {
-        let code = if signed { Code::VEX_Vpmovsxdq_ymm_xmmm128 } else { Code::VEX_Vpmovzxdq_ymm_xmmm128 };
-        self.split_halves(code, v)
-    }
-
-    /// An instruction that makes a register of each half of one.
-    fn split_halves(&mut self, code: Code, v: Reg) -> Block {
-        let upper = self.upper(v);
-        [v, upper].map(|half| self.halves(code, &[half], 0b10, None)).to_vec()
-    }
-
-    /// Two registers, each made half of one.
-    pub(super) fn joined_halves(&mut self, code: Code, v: &[Reg]) -> Reg {
-        let (low, high) = (self.halves(code, &v[..1], 1, None), self.halves(code, &v[1..], 1, None));
-        self.halves(Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, &[low, high], 0b100, Some(1))
-    }
-
-    pub(super) fn conversion(&mut self, op: &Op, v: &[Reg], from: Lane, to: Lane) -> Option<Block> {
-        use Code::*;
-        use Lane::{F32, F64, I32, I64};
-        Some(match (op, from, to) {
-            (Op::SToF, I32, F32) => vec![self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, v)],
-            (Op::SToF, I32, F64) => self.split_halves(VEX_Vcvtdq2pd_ymm_xmmm128, v[0]),
-            // High and low 16 bits are exact; their sum is rounded once.
-            (Op::UToF, I32, F32) if self.fma => {
-                let high = self.with_imm(VEX_Vpsrld_ymm_ymm_imm8, v, 16);
-                let low_bits = self.constant(I32, 0xffff);
-                let low = self.each(&Op::And, false, v[0], low_bits)?;
-                let (high, low) =
-                    (self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, &[high]), self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, &[low]));
-                let scale = self.constant(F32, u64::from(65536f32.to_bits()));
-                vec![self.multiply_add(false, high, scale, low)]
-            }
-            // As the low bits of a number whose last bit is worth 1.
-            (Op::UToF, I32, F64) => {
-                let magic = self.constant(F64, 4_503_599_627_370_496f64.to_bits());
-                let parts = self.widen(v[0], false);
-                parts
-                    .into_iter()
-                    .map(|p| {
-                        let p = self.each(&Op::Or, true, p, magic)?;
-                        self.each(&Op::FSub, true, p, magic)
-                    })
-                    .collect::<Option<_>>()?
-            }
-            (Op::FToSFast, F32, I32) => vec![self.plain(VEX_Vcvttps2dq_ymm_ymmm256, v)],
-            (Op::FToS, F32, I32) => {
-                let raw = self.plain(VEX_Vcvttps2dq_ymm_ymmm256, v);
-                let limit = self.constant(F32, u64::from(2_147_483_648f32.to_bits()));
-                let over = self.compare(false, v[0], limit, float_predicate(FloatCond::Ge));
-                let raw = self.each(&Op::Xor, false, raw, over)?;
-                let number = self.compare(false, v[0], v[0], ORDERED);
-                vec![self.each(&Op::And, false, raw, number)?]
-            }
-            (Op::FToS, F64, I32) => {
-                let (least, most) =
-                    (self.constant(F64, (-2_147_483_648f64).to_bits()), self.constant(F64, 2_147_483_647f64.to_bits()));
-                let parts: Block = v
-                    .iter()
-                    .map(|&x| {
-                        let number = self.compare(true, x, x, ORDERED);
-                        let x = self.each(&Op::And, true, x, number)?;
-                        let x = self.each(&Op::FMaxPseudo, true, x, least)?;
-                        self.each(&Op::FMinPseudo, true, x, most)
-                    })
-                    .collect::<Option<_>>()?;
-                vec![self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &parts)]
-            }
-            (Op::Promote, F32, F64) => self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]),
-            (Op::Demote, F64, F32) => vec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, v)],
-            (Op::SExt | Op::UExt, I32, I64) => self.widen(v[0], *op == Op::SExt),
-            _ => return None,
-        })
     }
 }

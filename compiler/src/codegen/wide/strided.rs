@@ -2,13 +2,14 @@
 //!
 //! Nothing is read that the row does not have, and nothing is written.
 
+use super::Reg;
 use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code};
-use super::{BLOCK, REGISTER, Reg};
+use crate::codegen::rows::Width;
 use crate::kernel::body::{Lane, Mem};
 use iced_x86::Code;
 
 /// Elements of a register of 128 bits, for 32-bit lanes.
-const HALF: i64 = 4;
+const QUARTER: i64 = 4;
 
 impl Selector<'_> {
     /// Memory at element `e` of the turn's block, from a pointer that walks.
@@ -29,30 +30,27 @@ impl Selector<'_> {
     /// A block of a row with a stride other than 1.
     pub(super) fn load_strided(&mut self, p: Pointer, mem: Mem, block: i64, stride: i64) -> Option<Block> {
         use Code::*;
-        let first = block * BLOCK;
+        let first = block * self.block;
         let whole = mem == Mem::of(mem.lane());
-        match (stride, mem.lane().bits()) {
-            (0, _) => None,
-            (-1, 32) => {
-                let from = self.walking(p, mem, stride, first + BLOCK - 1)?;
-                let v = self.load_at(load_code(mem), from, false);
-                Some(vec![self.reversed(v)])
-            }
-            (-1, _) => [0, HALF]
-                .into_iter()
-                .map(|half| {
-                    let from = self.walking(p, mem, stride, first + half + HALF - 1)?;
-                    let v = self.load_at(VEX_Vmovups_ymm_ymmm256, from, false);
-                    Some(self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[v], 0b00_01_10_11))
+        let each = self.block * 32 / i64::from(mem.lane().bits());
+        match stride {
+            0 => None,
+            -1 => (0..self.block / each)
+                .map(|k| {
+                    let from = self.walking(p, mem, stride, first + (k + 1) * each - 1)?;
+                    let code = if mem.lane().bits() == 32 { load_code(mem) } else { VEX_Vmovups_ymm_ymmm256 };
+                    let v = self.load_at(code, from, false);
+                    Some(self.reversed(mem, v))
                 })
                 .collect(),
-            (2, bits) if whole => {
-                let each = BLOCK * 32 / i64::from(bits);
-                let last = self.row.wide_turn() - each;
+            2 if whole => {
+                let last = self.row.wide_turn(self.width) - each;
+                let registers = self.block / each;
                 let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
-                (0..BLOCK / each).map(&mut one).collect()
+                (0..registers).map(&mut one).collect()
             }
-            _ => self.load_elements(p, mem, first, stride),
+            _ if self.width == Width::W256 => self.load_elements(p, mem, first, stride),
+            _ => None,
         }
     }
 
@@ -65,20 +63,37 @@ impl Selector<'_> {
         let high = Access { displacement: low.displacement.checked_add(bytes)?, ..low };
         let (low, high) =
             (self.load_at(VEX_Vmovups_ymm_ymmm256, low, false), self.load_at(VEX_Vmovups_ymm_ymmm256, high, false));
-        let (code, imm) = match (each == BLOCK, last) {
+        let (code, imm) = match (each == self.block, last) {
             (true, false) => (VEX_Vshufps_ymm_ymm_ymmm256_imm8, 0b10_00_10_00),
             (true, true) => (VEX_Vshufps_ymm_ymm_ymmm256_imm8, 0b11_01_10_00),
-            (false, false) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0b0000),
-            (false, true) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0b1010),
+            (false, false) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0),
+            (false, true) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0b1010_1010),
         };
+        // In each part of 128 bits: what is of the first register, then what is of the second.
         let both = self.with_imm(code, &[low, high], imm);
-        Some(self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b11_01_10_00))
+        Some(match self.width {
+            Width::W256 => self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b11_01_10_00),
+            Width::W512 => {
+                let order = self.elements(|k| 2 * k % 8 + 2 * k / 8);
+                self.plain(EVEX_Vpermq_zmm_k1z_zmm_zmmm512b64, &[order, both])
+            }
+        })
     }
 
-    /// The 32-bit elements of a register, the last one first.
-    fn reversed(&mut self, v: Reg) -> Reg {
-        let order = self.elements([7 | 6 << 32, 5 | 4 << 32, 3 | 2 << 32, 1]);
-        self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, v])
+    /// The elements of a register, the last one first.
+    fn reversed(&mut self, mem: Mem, v: Reg) -> Reg {
+        let last = u64::from(self.width.bytes()) / u64::from(mem.lane().bits() / 8) - 1;
+        match (mem.lane().bits(), self.width) {
+            (32, _) => {
+                let order = self.elements(|k| (last - 2 * k) | (last - 2 * k - 1) << 32);
+                self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, v])
+            }
+            (_, Width::W256) => self.with_imm(Code::VEX_Vpermq_ymm_ymmm256_imm8, &[v], 0b00_01_10_11),
+            (_, Width::W512) => {
+                let order = self.elements(|k| last - k);
+                self.plain(Code::EVEX_Vpermq_zmm_k1z_zmm_zmmm512b64, &[order, v])
+            }
+        }
     }
 
     /// A block, element by element.
@@ -89,17 +104,17 @@ impl Selector<'_> {
                 let byte = mem.bytes() == 1;
                 let code = if byte { VEX_Vpinsrb_xmm_xmm_r32m8_imm8 } else { VEX_Vpinsrw_xmm_xmm_r32m16_imm8 };
                 let mut v = self.constant(Lane::I32, 0);
-                for e in 0..BLOCK {
+                for e in 0..self.block {
                     let from = self.walking(p, mem, stride, first + e)?;
                     v = self.insert(code, v, from, Some(e as u8));
                 }
                 Some(vec![self.halves(load_code(mem), &[v], 0b10, None)])
             }
             Mem::I32 | Mem::F32 => {
-                let mut halves = [0, HALF].into_iter().map(|half| {
+                let mut halves = [0, QUARTER].into_iter().map(|half| {
                     let from = self.walking(p, mem, stride, first + half)?;
                     let mut v = self.load_at(VEX_Vmovss_xmm_m32, from, true);
-                    for e in 1..HALF {
+                    for e in 1..QUARTER {
                         let from = self.walking(p, mem, stride, first + half + e)?;
                         v = self.insert(VEX_Vinsertps_xmm_xmm_xmmm32_imm8, v, from, Some((e << 4) as u8));
                     }
@@ -111,7 +126,7 @@ impl Selector<'_> {
             Mem::I64 | Mem::F64 => (0..2)
                 .map(|k| {
                     let mut halves = [0, 2].into_iter().map(|half| {
-                        let at = first + k * HALF + half;
+                        let at = first + k * QUARTER + half;
                         let from = self.walking(p, mem, stride, at)?;
                         let v = self.load_at(VEX_Vmovsd_xmm_m64, from, true);
                         let from = self.walking(p, mem, stride, at + 1)?;
@@ -136,23 +151,19 @@ impl Selector<'_> {
     /// Stores a block to a row with a stride other than 1.
     pub(super) fn store_strided(&mut self, p: Pointer, mem: Mem, block: i64, stride: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
-        let first = block * BLOCK;
+        let first = block * self.block;
         let whole = mem == Mem::of(mem.lane());
         for (k, &r) in (0..).zip(v) {
-            let each = BLOCK / v.len() as i64;
+            let each = self.block / v.len() as i64;
             let begin = first + k * each;
-            match (stride, mem.lane().bits()) {
-                (0, _) => return None,
-                (-1, bits) if whole => {
-                    let reversed = if bits == 32 {
-                        self.reversed(r)
-                    } else {
-                        self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[r], 0b00_01_10_11)
-                    };
+            match stride {
+                0 => return None,
+                -1 if whole => {
+                    let reversed = self.reversed(mem, r);
                     let to = self.walking(p, mem, stride, begin + each - 1)?;
                     self.store_at(VEX_Vmovups_ymmm256_ymm, to, reversed, false, None);
                 }
-                _ => {
+                _ if self.width == Width::W256 => {
                     let upper = self.upper(r);
                     for (half, from) in (0..).zip([r, upper]) {
                         for e in 0..each / 2 {
@@ -162,6 +173,7 @@ impl Selector<'_> {
                         }
                     }
                 }
+                _ => return None,
             }
         }
         Some(())
@@ -170,16 +182,28 @@ impl Selector<'_> {
     /// Stores two blocks, the elements of the first at the even places of a row, those of the second behind each.
     pub(super) fn store_interleaved(&mut self, p: Pointer, mem: Mem, block: i64, v: [&[Reg]; 2]) -> Option<()> {
         use Code::*;
-        let first = self.walking(p, mem, 2, block * BLOCK)?;
+        let first = self.walking(p, mem, 2, block * self.block)?;
         let (low_code, high_code) = match mem.lane().bits() {
             32 => (VEX_Vunpcklps_ymm_ymm_ymmm256, VEX_Vunpckhps_ymm_ymm_ymmm256),
             _ => (VEX_Vunpcklpd_ymm_ymm_ymmm256, VEX_Vunpckhpd_ymm_ymm_ymmm256),
         };
         for (k, (&a, &b)) in (0..).zip(v[0].iter().zip(v[1])) {
+            // Each part of 128 bits of the one is followed by that of the other.
             let (low, high) = (self.plain(low_code, &[a, b]), self.plain(high_code, &[a, b]));
-            for (half, order) in [(0, 0x20), (1, 0x31)] {
-                let both = self.with_imm(VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, &[low, high], order);
-                let bytes = (2 * k + half) * REGISTER as i32;
+            for half in [0, 1] {
+                let both = match self.width {
+                    Width::W256 => {
+                        let order = [0x20, 0x31][half];
+                        self.with_imm(VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, &[low, high], order)
+                    }
+                    Width::W512 => {
+                        let code = EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8;
+                        let order = [0b01_00_01_00, 0b11_10_11_10][half];
+                        let parts = self.with_imm(code, &[low, high], order);
+                        self.with_imm(code, &[parts, parts], 0b11_01_10_00)
+                    }
+                };
+                let bytes = (2 * k + half as i32) * self.width.bytes() as i32;
                 let to = Access { displacement: first.displacement.checked_add(bytes)?, ..first };
                 self.store_at(VEX_Vmovups_ymmm256_ymm, to, both, false, None);
             }

@@ -1,4 +1,5 @@
-//! The AVX2 instruction of each operation that is one instruction.
+//! The AVX2 instruction of each operation that is one instruction, and that of AVX-512 which does the same on a register twice
+//! as wide.
 
 use crate::kernel::body::{FloatCond, Op};
 use iced_x86::Code;
@@ -80,3 +81,114 @@ pub(super) fn float_predicate(c: FloatCond) -> u8 {
 
 /// The predicate «neither is NaN».
 pub(super) const ORDERED: u8 = 7;
+
+/// The instruction that does on 512 bits what another does on 256: the same for each element, in each part of 128 bits, or for each
+/// half, as the other's form is. What has no other form than that of 512 bits is itself.
+pub(super) fn widened(code: Code) -> Option<Code> {
+    use Code::*;
+    Some(match code {
+        VEX_Vaddps_ymm_ymm_ymmm256 => EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
+        VEX_Vaddpd_ymm_ymm_ymmm256 => EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
+        VEX_Vsubps_ymm_ymm_ymmm256 => EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er,
+        VEX_Vsubpd_ymm_ymm_ymmm256 => EVEX_Vsubpd_zmm_k1z_zmm_zmmm512b64_er,
+        VEX_Vmulps_ymm_ymm_ymmm256 => EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
+        VEX_Vmulpd_ymm_ymm_ymmm256 => EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er,
+        VEX_Vdivps_ymm_ymm_ymmm256 => EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er,
+        VEX_Vdivpd_ymm_ymm_ymmm256 => EVEX_Vdivpd_zmm_k1z_zmm_zmmm512b64_er,
+        VEX_Vminps_ymm_ymm_ymmm256 => EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae,
+        VEX_Vminpd_ymm_ymm_ymmm256 => EVEX_Vminpd_zmm_k1z_zmm_zmmm512b64_sae,
+        VEX_Vmaxps_ymm_ymm_ymmm256 => EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae,
+        VEX_Vmaxpd_ymm_ymm_ymmm256 => EVEX_Vmaxpd_zmm_k1z_zmm_zmmm512b64_sae,
+        VEX_Vpaddd_ymm_ymm_ymmm256 => EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpaddq_ymm_ymm_ymmm256 => EVEX_Vpaddq_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vpsubd_ymm_ymm_ymmm256 => EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpsubq_ymm_ymm_ymmm256 => EVEX_Vpsubq_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vpmulld_ymm_ymm_ymmm256 => EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpminsd_ymm_ymm_ymmm256 => EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpmaxsd_ymm_ymm_ymmm256 => EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpminud_ymm_ymm_ymmm256 => EVEX_Vpminud_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpmaxud_ymm_ymm_ymmm256 => EVEX_Vpmaxud_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpsllvd_ymm_ymm_ymmm256 => EVEX_Vpsllvd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpsllvq_ymm_ymm_ymmm256 => EVEX_Vpsllvq_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vpsrlvd_ymm_ymm_ymmm256 => EVEX_Vpsrlvd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpsrlvq_ymm_ymm_ymmm256 => EVEX_Vpsrlvq_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vpsravd_ymm_ymm_ymmm256 => EVEX_Vpsravd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vxorps_ymm_ymm_ymmm256 => EVEX_Vxorps_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vxorpd_ymm_ymm_ymmm256 => EVEX_Vxorpd_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vandps_ymm_ymm_ymmm256 => EVEX_Vandps_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vandpd_ymm_ymm_ymmm256 => EVEX_Vandpd_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vpmuludq_ymm_ymm_ymmm256 => EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vpmuldq_ymm_ymm_ymmm256 => EVEX_Vpmuldq_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vunpcklps_ymm_ymm_ymmm256 => EVEX_Vunpcklps_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vunpcklpd_ymm_ymm_ymmm256 => EVEX_Vunpcklpd_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vunpckhps_ymm_ymm_ymmm256 => EVEX_Vunpckhps_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vunpckhpd_ymm_ymm_ymmm256 => EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vpand_ymm_ymm_ymmm256 => EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpor_ymm_ymm_ymmm256 => EVEX_Vpord_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpxor_ymm_ymm_ymmm256 => EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpermd_ymm_ymm_ymmm256 => EVEX_Vpermd_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vshufps_ymm_ymm_ymmm256_imm8 => EVEX_Vshufps_zmm_k1z_zmm_zmmm512b32_imm8,
+        VEX_Vshufpd_ymm_ymm_ymmm256_imm8 => EVEX_Vshufpd_zmm_k1z_zmm_zmmm512b64_imm8,
+        VEX_Vsqrtps_ymm_ymmm256 => EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er,
+        VEX_Vsqrtpd_ymm_ymmm256 => EVEX_Vsqrtpd_zmm_k1z_zmmm512b64_er,
+        VEX_Vroundps_ymm_ymmm256_imm8 => EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae,
+        VEX_Vroundpd_ymm_ymmm256_imm8 => EVEX_Vrndscalepd_zmm_k1z_zmmm512b64_imm8_sae,
+        VEX_Vpslld_ymm_ymm_imm8 => EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8,
+        VEX_Vpsllq_ymm_ymm_imm8 => EVEX_Vpsllq_zmm_k1z_zmmm512b64_imm8,
+        VEX_Vpsrld_ymm_ymm_imm8 => EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8,
+        VEX_Vpsrlq_ymm_ymm_imm8 => EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8,
+        VEX_Vpsrad_ymm_ymm_imm8 => EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8,
+        VEX_Vcvtdq2ps_ymm_ymmm256 => EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er,
+        VEX_Vcvttps2dq_ymm_ymmm256 => EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae,
+        VEX_Vcvtdq2pd_ymm_xmmm128 => EVEX_Vcvtdq2pd_zmm_k1z_ymmm256b32_er,
+        VEX_Vcvtps2pd_ymm_xmmm128 => EVEX_Vcvtps2pd_zmm_k1z_ymmm256b32_sae,
+        VEX_Vcvtpd2ps_xmm_ymmm256 => EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er,
+        VEX_Vcvttpd2dq_xmm_ymmm256 => EVEX_Vcvttpd2dq_ymm_k1z_zmmm512b64_sae,
+        VEX_Vpmovsxdq_ymm_xmmm128 => EVEX_Vpmovsxdq_zmm_k1z_ymmm256,
+        VEX_Vpmovzxdq_ymm_xmmm128 => EVEX_Vpmovzxdq_zmm_k1z_ymmm256,
+        VEX_Vpmovsxbd_ymm_xmmm64 => EVEX_Vpmovsxbd_zmm_k1z_xmmm128,
+        VEX_Vpmovzxbd_ymm_xmmm64 => EVEX_Vpmovzxbd_zmm_k1z_xmmm128,
+        VEX_Vpmovsxwd_ymm_xmmm128 => EVEX_Vpmovsxwd_zmm_k1z_ymmm256,
+        VEX_Vpmovzxwd_ymm_xmmm128 => EVEX_Vpmovzxwd_zmm_k1z_ymmm256,
+        VEX_Vextractf128_xmmm128_ymm_imm8 => EVEX_Vextractf64x4_ymmm256_k1z_zmm_imm8,
+        VEX_Vinsertf128_ymm_ymm_xmmm128_imm8 => EVEX_Vinsertf64x4_zmm_k1z_zmm_ymmm256_imm8,
+        VEX_Vmovups_ymm_ymmm256 => EVEX_Vmovups_zmm_k1z_zmmm512,
+        VEX_Vmovups_ymmm256_ymm => EVEX_Vmovups_zmmm512_k1z_zmm,
+        VEX_Vblendvps_ymm_ymm_ymmm256_ymm => EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vblendvpd_ymm_ymm_ymmm256_ymm => EVEX_Vblendmpd_zmm_k1z_zmm_zmmm512b64,
+        EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae
+        | EVEX_Vcmppd_kr_k1_zmm_zmmm512b64_imm8_sae
+        | EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8
+        | EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8
+        | EVEX_Vpcmpq_kr_k1_zmm_zmmm512b64_imm8
+        | EVEX_Vpcmpuq_kr_k1_zmm_zmmm512b64_imm8
+        | EVEX_Vpmovd2m_kr_zmm
+        | EVEX_Vpmovq2m_kr_zmm
+        | VEX_Kandw_kr_kr_kr
+        | VEX_Kandnw_kr_kr_kr
+        | VEX_Korw_kr_kr_kr
+        | VEX_Kxorw_kr_kr_kr
+        | VEX_Knotw_kr_kr
+        | VEX_Kunpckbw_kr_kr_kr
+        | VEX_Kshiftrw_kr_kr_imm8
+        | EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64
+        | EVEX_Vpminsq_zmm_k1z_zmm_zmmm512b64
+        | EVEX_Vpmaxsq_zmm_k1z_zmm_zmmm512b64
+        | EVEX_Vpminuq_zmm_k1z_zmm_zmmm512b64
+        | EVEX_Vpmaxuq_zmm_k1z_zmm_zmmm512b64
+        | EVEX_Vpsravq_zmm_k1z_zmm_zmmm512b64
+        | EVEX_Vpsraq_zmm_k1z_zmmm512b64_imm8
+        | EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er
+        | EVEX_Vcvtudq2pd_zmm_k1z_ymmm256b32_er
+        | EVEX_Vcvtqq2pd_zmm_k1z_zmmm512b64_er
+        | EVEX_Vcvtuqq2pd_zmm_k1z_zmmm512b64_er
+        | EVEX_Vcvtqq2ps_ymm_k1z_zmmm512b64_er
+        | EVEX_Vcvtuqq2ps_ymm_k1z_zmmm512b64_er
+        | EVEX_Vpmovqd_ymmm256_k1z_zmm
+        | EVEX_Vpmovdb_xmmm128_k1z_zmm
+        | EVEX_Vpmovdw_ymmm256_k1z_zmm
+        | EVEX_Vpermq_zmm_k1z_zmm_zmmm512b64
+        | EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8 => code,
+        _ => return None,
+    })
+}

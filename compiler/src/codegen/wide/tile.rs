@@ -5,14 +5,17 @@
 //! transposed.
 
 use super::select::{Access, Block, Pointer, Selector, Turn, count, load_code};
-use super::{BLOCK, Frame, Reg};
-use crate::codegen::rows::RowLoop;
+use super::{Frame, Reg};
+use crate::codegen::rows::{RowLoop, Width};
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Loop, Nest, Stage};
 use iced_x86::Code;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+
+/// Tiles go in registers of 256 bits: squares of eight by eight elements, a cache line being two of them.
+const BLOCK: i64 = Width::W256.block();
 
 /// The most elements of a tile.
 const MOST_ELEMENTS: i64 = 256;
@@ -30,7 +33,7 @@ pub fn tile_of(stage: &Stage) -> Option<Loop> {
 pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Option<(Turn, Frame)> {
     let stage = row.stage;
     let inner = tile_of(stage)?;
-    let mut s = Selector::new(nest, row, fma);
+    let mut s = Selector::new(nest, row, Width::W256, fma);
     let strides =
         |ix: &Ix| -> Option<(i64, i64)> { Some((row.stride(ix, inner.axis)?, row.stride(ix, stage.vector.axis)?)) };
     let crossing: Vec<Mem> = row

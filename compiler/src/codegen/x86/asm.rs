@@ -30,7 +30,7 @@ pub struct Assembled {
 }
 
 /// Constants start on a line of so many bytes.
-const POOL_ALIGNMENT: u64 = 32;
+const POOL_ALIGNMENT: u64 = 64;
 
 /// Collects the instructions of one function.
 #[derive(Default)]
@@ -200,9 +200,9 @@ mod tests {
         // The jump of five bytes goes over the call, the load and the comparison.
         assert_eq!(code[..5], [0xe9, 18, 0, 0, 0]);
         assert_eq!(code[10..12], [0x8b, 0x05]);
-        assert_eq!(i32::from_le_bytes(code[12..16].try_into().unwrap()), 32 - 16);
+        assert_eq!(i32::from_le_bytes(code[12..16].try_into().unwrap()), 64 - 16);
         assert_eq!(code[23], 0xc3);
-        assert_eq!(code[32..], 7u32.to_le_bytes());
+        assert_eq!(code[64..], 7u32.to_le_bytes());
         let reloc = |offset, kind, target, addend| CodeReloc { offset, kind, target, addend };
         let want = [
             reloc(6, Reloc::X86CallPCRel4, Target::Function(3), -4),

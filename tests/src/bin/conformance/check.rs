@@ -1,6 +1,7 @@
 //! One case.
 
 use brolga::command::npy;
+use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::{CompileOptions, shape, text};
 use brolga_runtime::{ElementType, Literal, Shape};
@@ -244,8 +245,10 @@ fn run_kernels(case: &Case) -> Result<(Status, String), String> {
     let mut arrays = arrays.into_iter();
     let inputs: Option<Vec<Literal>> = shapes.iter().map(|s| Literal::from_arrays(s, &mut arrays)).collect();
     let inputs = inputs.ok_or("an input is missing")?;
-    for wide_work in [0, u64::MAX] {
+    let wide = brolga_tests::widths::targets().into_iter().map(|target| (target, 0));
+    for (target, wide_work) in wide.chain([(TargetOptions::default(), u64::MAX)]) {
         let options = CompileOptions {
+            target,
             wide_work: Some(wide_work),
             threads: 1,
             devices: Some(Grid::ONE),

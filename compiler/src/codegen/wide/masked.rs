@@ -1,0 +1,153 @@
+//! What AVX-512 does in another way than AVX2: truth values are bits of mask registers, 64-bit lanes have their own multiplication,
+//! order and shifts, and unsigned integers their own conversions.
+//!
+//! A mask has a bit for each element of a register, those of 64-bit lanes eight; bits beyond are anything, and chosen by nobody.
+
+use super::Reg;
+use super::select::{Block, Definition, Inst, Selector};
+use super::table::{ORDERED, float_predicate};
+use crate::codegen::rows::Width;
+use crate::kernel::body::{FloatCond, IntCond, Lane, Op};
+use iced_x86::Code;
+
+impl Selector<'_> {
+    /// An instruction whose result is a mask.
+    fn mask(&mut self, code: Code, from: &[Reg], imm: Option<u8>) -> Reg {
+        let to = self.register(Definition::Mask);
+        self.turn.insts.push(Inst::Plain { code, to, from: from.to_vec(), half: 0, imm });
+        to
+    }
+
+    /// A value that is the same along the row, as operations of this width take it: truth values as a mask.
+    pub(super) fn as_operand(&mut self, lane: Lane, r: Reg) -> Reg {
+        if self.width == Width::W256 || !lane.is_mask() {
+            return r;
+        }
+        if let Some(&mask) = self.masks.get(&r) {
+            return mask;
+        }
+        let code = if lane.bits() == 64 { Code::EVEX_Vpmovq2m_kr_zmm } else { Code::EVEX_Vpmovd2m_kr_zmm };
+        let mask = self.mask(code, &[r], None);
+        self.masks.insert(r, mask);
+        mask
+    }
+
+    /// Where a comparison of floats holds.
+    pub(super) fn float_mask(&mut self, wide: bool, operands: [Reg; 2], predicate: u8) -> Reg {
+        let code = if wide {
+            Code::EVEX_Vcmppd_kr_k1_zmm_zmmm512b64_imm8_sae
+        } else {
+            Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae
+        };
+        self.mask(code, &operands, Some(predicate))
+    }
+
+    /// Where a comparison of integers holds.
+    pub(super) fn integer_mask(&mut self, c: IntCond, wide: bool, operands: [Reg; 2]) -> Reg {
+        use Code::*;
+        use IntCond::*;
+        let (predicate, unsigned) = match c {
+            Eq => (0, false),
+            SLt => (1, false),
+            SLe => (2, false),
+            Ne => (4, false),
+            SGe => (5, false),
+            SGt => (6, false),
+            ULt => (1, true),
+            ULe => (2, true),
+            UGe => (5, true),
+            UGt => (6, true),
+        };
+        let code = match (wide, unsigned) {
+            (false, false) => EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8,
+            (false, true) => EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8,
+            (true, false) => EVEX_Vpcmpq_kr_k1_zmm_zmmm512b64_imm8,
+            (true, true) => EVEX_Vpcmpuq_kr_k1_zmm_zmmm512b64_imm8,
+        };
+        self.mask(code, &operands, Some(predicate))
+    }
+
+    /// A mask beside lanes of the other width: two of eight bits for one of sixteen, or the other way.
+    pub(super) fn mask_cast(&mut self, v: &[Reg], to: Lane) -> Block {
+        match *v {
+            [low, high] if to == Lane::M32 => vec![self.mask(Code::VEX_Kunpckbw_kr_kr_kr, &[high, low], None)],
+            [both] if to == Lane::M64 => vec![both, self.mask(Code::VEX_Kshiftrw_kr_kr_imm8, &[both], Some(8))],
+            _ => v.to_vec(),
+        }
+    }
+
+    /// One operation that has a form of its own here; `None` where that of AVX2 only becomes wider.
+    pub(super) fn masked(&mut self, op: &Op, a: &[Reg], from: &[Lane]) -> Option<Reg> {
+        use Code::*;
+        let lane = *from.first()?;
+        let wide = lane.bits() == 64;
+        Some(match op {
+            Op::And if lane.is_mask() => self.mask(VEX_Kandw_kr_kr_kr, a, None),
+            Op::Or if lane.is_mask() => self.mask(VEX_Korw_kr_kr_kr, a, None),
+            Op::Xor if lane.is_mask() => self.mask(VEX_Kxorw_kr_kr_kr, a, None),
+            Op::Not if lane.is_mask() => self.mask(VEX_Knotw_kr_kr, a, None),
+            Op::Select if from.get(1)?.is_mask() => {
+                let then = self.mask(VEX_Kandw_kr_kr_kr, &[a[0], a[1]], None);
+                let otherwise = self.mask(VEX_Kandnw_kr_kr_kr, &[a[0], a[2]], None);
+                self.mask(VEX_Korw_kr_kr_kr, &[then, otherwise], None)
+            }
+            Op::MaskToInt => {
+                let (one, zero) = (self.constant(lane.integer(), 1), self.constant(lane.integer(), 0));
+                self.blend(wide, a[0], one, zero)
+            }
+            Op::IMul if wide => self.plain(EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64, a),
+            Op::SMin if wide => self.plain(EVEX_Vpminsq_zmm_k1z_zmm_zmmm512b64, a),
+            Op::SMax if wide => self.plain(EVEX_Vpmaxsq_zmm_k1z_zmm_zmmm512b64, a),
+            Op::UMin if wide => self.plain(EVEX_Vpminuq_zmm_k1z_zmm_zmmm512b64, a),
+            Op::UMax if wide => self.plain(EVEX_Vpmaxuq_zmm_k1z_zmm_zmmm512b64, a),
+            Op::AShr if wide => self.plain(EVEX_Vpsravq_zmm_k1z_zmm_zmmm512b64, a),
+            Op::AShrImm(n) if wide => self.with_imm(EVEX_Vpsraq_zmm_k1z_zmmm512b64_imm8, a, *n),
+            _ => return None,
+        })
+    }
+
+    /// A conversion that has a form of its own here; `None` where that of AVX2 only becomes wider.
+    pub(super) fn masked_conversion(&mut self, op: &Op, v: &[Reg], from: Lane, to: Lane) -> Option<Block> {
+        use Code::*;
+        use Lane::{F32, F64, I32, I64};
+        Some(match (op, from, to) {
+            (Op::UToF, I32, F32) => vec![self.plain(EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er, v)],
+            (Op::UToF, I32, F64) => self.split_halves(EVEX_Vcvtudq2pd_zmm_k1z_ymmm256b32_er, v[0]),
+            (Op::SToF | Op::UToF, I64, F64) => {
+                let code = match op {
+                    Op::SToF => EVEX_Vcvtqq2pd_zmm_k1z_zmmm512b64_er,
+                    _ => EVEX_Vcvtuqq2pd_zmm_k1z_zmmm512b64_er,
+                };
+                v.iter().map(|&r| self.plain(code, &[r])).collect()
+            }
+            (Op::SToF, I64, F32) => vec![self.joined_halves(EVEX_Vcvtqq2ps_ymm_k1z_zmmm512b64_er, v)],
+            (Op::UToF, I64, F32) => vec![self.joined_halves(EVEX_Vcvtuqq2ps_ymm_k1z_zmmm512b64_er, v)],
+            // What lies above becomes the minimum, as what lies below; what is no number does too.
+            (Op::FToS, F32, I32) => {
+                let raw = self.plain(VEX_Vcvttps2dq_ymm_ymmm256, v);
+                let limit = self.constant(F32, u64::from(2_147_483_648f32.to_bits()));
+                let over = self.float_mask(false, [v[0], limit], float_predicate(FloatCond::Ge));
+                let (most, zero) = (self.constant(I32, 0x7fff_ffff), self.constant(I32, 0));
+                let bounded = self.blend(false, over, most, raw);
+                let number = self.float_mask(false, [v[0], v[0]], ORDERED);
+                vec![self.blend(false, number, bounded, zero)]
+            }
+            (Op::FToS, F64, I32) => {
+                let (least, most) =
+                    (self.constant(F64, (-2_147_483_648f64).to_bits()), self.constant(F64, 2_147_483_647f64.to_bits()));
+                let zero = self.constant(F64, 0);
+                let parts: Block = v
+                    .iter()
+                    .map(|&x| {
+                        let number = self.float_mask(true, [x, x], ORDERED);
+                        let x = self.blend(true, number, x, zero);
+                        let x = self.each(&Op::FMaxPseudo, true, x, least)?;
+                        self.each(&Op::FMinPseudo, true, x, most)
+                    })
+                    .collect::<Option<_>>()?;
+                vec![self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &parts)]
+            }
+            _ => return None,
+        })
+    }
+}
