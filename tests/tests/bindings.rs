@@ -1,6 +1,6 @@
 //! Bindings as `build.rs` makes them, of a model with the names that JAX gives the parameters of a dict, a result in a parameter's
 //! memory, a scalar, and a column-major array: they warn of nothing, and do what they say.
-#![deny(warnings, clippy::all, clippy::pedantic)]
+#![deny(warnings, clippy::all)]
 #![allow(clippy::unwrap_used)]
 
 mod model {

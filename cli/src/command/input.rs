@@ -297,10 +297,12 @@ fn shorten(spec: &str) -> String {
 
 /// The arrays in a parameter.
 fn array_leaves(shape: &Shape) -> Vec<&ArrayShape> {
-    let array = |leaf| match leaf {
-        &Shape::Array(ref array) | &Shape::Buffer(ref array) => Some(array),
-        _ => None,
-    };
+    fn array(leaf: &Shape) -> Option<&ArrayShape> {
+        match leaf {
+            Shape::Array(array) | Shape::Buffer(array) => Some(array),
+            _ => None,
+        }
+    }
     shape.leaves().into_iter().filter_map(array).collect()
 }
 
