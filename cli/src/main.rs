@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    brolga_cli::main()
+    brolga::command::main()
 }

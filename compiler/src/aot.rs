@@ -11,21 +11,25 @@
 //!     include!(concat!(env!("OUT_DIR"), "/mlp.rs"));
 //! }
 //! let mut mlp = model::Mlp::new()?;
-//! mlp.run(&input, &mut output)?;
+//! mlp.run(&input, &mut output)?; // arrays of the program's own shapes: &[[f32; 8]; 4]
+//! let output = mlp.compute(&input)?; // slices, and vectors for the results
 //! ```
 //!
 //! The target is that which Cargo builds for; the object has code for two levels of x86-64, v3 and v4, of which it runs the
 //! higher that the processor has ([`Builder::target_cpu`] names others). The package needs `brolga-compiler` as a build dependency and `brolga-runtime`
 //! as a dependency; with a checked-in object ([`Builder::object`]) the compiler is still what makes the bindings.
 
+mod cache;
+
 use crate::codegen::target::TargetOptions;
 use crate::collective::Grid;
 use crate::front::{self, Argument, ReadOptions};
 use crate::hlo::Module;
 use crate::object::{c_header, program_name, read_descriptors, rust_bindings, static_archive};
-use crate::{CompileOptions, compile, compile_computations, compile_sizes, shape, symbol_name};
+use crate::{CompileOptions, compile, compile_computations, compile_sizes, shape, symbol_name, text};
 use brolga_runtime::Shape;
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
+use cache::Question;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -96,6 +100,7 @@ pub struct Builder {
     cpu: Option<String>,
     features: Vec<String>,
     out_dir: Option<PathBuf>,
+    cache: Option<PathBuf>,
     options: CompileOptions,
     shapes: Vec<(Argument, Shape)>,
     sizes: Vec<Vec<(Argument, Shape)>>,
@@ -187,6 +192,14 @@ impl Builder {
         self
     }
 
+    /// Where compiled objects are kept for later builds, and looked for, instead of the folder that the environment variable
+    /// `BROLGA_CACHE` names; without either there is no cache. Builds may share a folder, at the same time too. Nothing is ever
+    /// removed from it.
+    pub fn cache(&mut self, folder: impl Into<PathBuf>) -> &mut Builder {
+        self.cache = Some(folder.into());
+        self
+    }
+
     /// Options of the compiler. Their target and name are replaced by the builder's.
     pub fn options(&mut self, options: CompileOptions) -> &mut Builder {
         self.options = options;
@@ -257,24 +270,28 @@ impl Builder {
             shapes: self.shapes.iter().chain(shapes).cloned().collect(),
             ..ReadOptions::default()
         };
-        let result = if self.sizes.is_empty() {
-            let read = front::read(&bytes, ending, &read(&[]));
-            read.and_then(|read| {
-                shape::verify(&read.module)?;
-                compile(&read.module, &options).map(|artifact| artifact.object)
-            })
-        } else {
-            let sizes: Vec<ReadOptions> = self.sizes.iter().map(|shapes| read(shapes)).collect();
-            front::read_sizes(&bytes, ending, &sizes).and_then(|read| {
-                read.modules.iter().try_for_each(shape::verify)?;
-                compile_sizes(&read.modules, &read.open, &options).map(|artifact| artifact.object)
-            })
+        let make = || {
+            if self.sizes.is_empty() {
+                let read = front::read(&bytes, ending, &read(&[]));
+                read.and_then(|read| {
+                    shape::verify(&read.module)?;
+                    compile(&read.module, &options).map(|artifact| artifact.object)
+                })
+            } else {
+                let sizes: Vec<ReadOptions> = self.sizes.iter().map(|shapes| read(shapes)).collect();
+                front::read_sizes(&bytes, ending, &sizes).and_then(|read| {
+                    read.modules.iter().try_for_each(shape::verify)?;
+                    compile_sizes(&read.modules, &read.open, &options).map(|artifact| artifact.object)
+                })
+            }
         };
-        let object =
-            result.map_err(|error| match std::str::from_utf8(&bytes).ok().and_then(|text| error.excerpt(text)) {
+        let given = format!("{ending:?} {:?} {:?}", self.shapes, self.sizes);
+        let object = self.cached(&options, &given, &bytes, make).map_err(|error| {
+            match std::str::from_utf8(&bytes).ok().and_then(|text| error.excerpt(text)) {
                 Some(excerpt) => at(path, format!("{error}\n{excerpt}")),
                 None => at(path, error),
-            })?;
+            }
+        })?;
         // As a reader of the object sees it, so that bindings made from the object alone are the same.
         let descriptors = read_descriptors(&object).map_err(|e| at(path, e))?;
         Ok((object, descriptors))
@@ -288,9 +305,33 @@ impl Builder {
         let here = Path::new("");
         let name = self.name.as_deref().ok_or_else(|| at(here, "modules need a name: call `name`"))?;
         let options = CompileOptions { target, name: Some(symbol_name(name)), ..self.options.clone() };
-        let object = compile_computations(modules, &options).map_err(|e| at(here, e))?.object;
+        let print = |module: &Module| text::print(module, &text::PrintOptions::default());
+        let program: String = modules.iter().map(print).collect();
+        let make = || compile_computations(modules, &options).map(|artifact| artifact.object);
+        let object = self.cached(&options, "modules", program.as_bytes(), make).map_err(|e| at(here, e))?;
         let descriptors = read_descriptors(&object).map_err(|e| at(here, e))?;
         Ok((object, descriptors))
+    }
+
+    /// The object that `make` compiles, from the cache where it is there.
+    fn cached(
+        &self,
+        options: &CompileOptions,
+        given: &str,
+        program: &[u8],
+        make: impl FnOnce() -> crate::Result<Vec<u8>>,
+    ) -> crate::Result<Vec<u8>> {
+        self.tell(format_args!("cargo:rerun-if-env-changed=BROLGA_CACHE"));
+        let folder = self.cache.clone().or_else(|| environment("BROLGA_CACHE").map(PathBuf::from));
+        let Some((folder, question)) = folder.zip(Question::new(options, given, program)) else { return make() };
+        if let Some(object) = question.find(&folder) {
+            return Ok(object);
+        }
+        let object = make()?;
+        if let Err(error) = question.keep(&folder, &object) {
+            self.tell(format_args!("cargo:warning=brolga: nothing is kept in {}: {error}", folder.display()));
+        }
+        Ok(object)
     }
 
     fn take_object(
@@ -330,6 +371,7 @@ impl Builder {
     ) -> Result<Output, BuildError> {
         let name = program_name(&descriptors).to_owned();
         self.claim(directory.join(&name))?;
+        std::fs::create_dir_all(directory).map_err(|e| at(directory, e))?;
         // Not `libNAME.a`: a program called `m` must not stand in for the system's mathematics.
         let library_name = format!("brolga_{name}");
         let msvc = triple.ends_with("-msvc");
@@ -469,6 +511,79 @@ mod tests {
         builder(&two).name("other").compile();
         let error = builder(&two).name("model").options(CompileOptions::default()).try_compile().unwrap_err();
         assert!(error.message.contains("with `name`"), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// The entries of a cache, by name.
+    fn entries(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    }
+
+    #[test]
+    fn objects_are_kept_and_damaged_ones_are_made_again() {
+        let directory = directory("cache");
+        let (module, cache) = (directory.join("model.hlo"), directory.join("cache"));
+        std::fs::write(&module, MODULE).unwrap();
+        let mut builder = Builder::new();
+        builder.silent(true).module(&module).target("x86_64-unknown-linux-gnu").out_dir(&directory).cache(&cache);
+        let object = |builder: &Builder| std::fs::read(builder.compile().object).unwrap();
+        let first = object(&builder);
+        let kept = entries(&cache);
+        assert_eq!(kept.len(), 1);
+        // What is kept is used: an entry with another program's object answers with that.
+        let other = directory.join("other.hlo");
+        std::fs::write(&other, MODULE.replace("add(", "multiply(")).unwrap();
+        let mut second = builder.clone();
+        let multiplied = object(second.module(&other).name("model").out_dir(directory.join("second")));
+        assert_eq!(entries(&cache).len(), 2);
+        assert_ne!(first, multiplied);
+        let (path, entry) = kept.first_key_value().unwrap();
+        let question = &entry[..entry.len() - first.len()];
+        std::fs::write(path, [question, &multiplied].concat()).unwrap();
+        assert_eq!(object(&builder), multiplied);
+        // Entries that were cut off or changed are made again, and then whole.
+        let mut damaged = vec![Vec::new(), entry[..entry.len() - 1].to_vec(), entry[..20].to_vec()];
+        for place in [0, 16, question.len() / 2, question.len() + 100, entry.len() - 9] {
+            let mut bytes = entry.clone();
+            bytes[place] ^= 1;
+            damaged.push(bytes);
+        }
+        for bytes in damaged {
+            std::fs::write(path, bytes).unwrap();
+            assert_eq!(object(&builder), first);
+            assert_eq!(&std::fs::read(path).unwrap(), entry);
+        }
+        // Another level, another option, another question.
+        for (count, change) in [
+            (3, &(|b: &mut Builder| b.target_cpu("x86-64-v2").clone()) as &dyn Fn(&mut Builder) -> Builder),
+            (4, &|b| b.options(CompileOptions { strict_rounding: true, ..CompileOptions::default() }).clone()),
+            (5, &|b| b.name("renamed").clone()),
+        ] {
+            change(builder.clone().out_dir(directory.join(count.to_string()))).compile();
+            assert_eq!(entries(&cache).len(), count);
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn builds_at_the_same_time_share_a_cache() {
+        let directory = directory("shared-cache");
+        let (module, cache) = (directory.join("model.hlo"), directory.join("cache"));
+        std::fs::write(&module, MODULE).unwrap();
+        let build = |n: usize| {
+            let mut builder = Builder::new();
+            let out = directory.join(n.to_string());
+            std::fs::create_dir_all(&out).unwrap();
+            builder.silent(true).module(&module).target("x86_64-unknown-linux-gnu").out_dir(out).cache(&cache);
+            std::fs::read(builder.compile().object).unwrap()
+        };
+        let objects: Vec<Vec<u8>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|n| scope.spawn(move || build(n))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(objects.windows(2).all(|pair| pair[0] == pair[1]));
+        assert_eq!(entries(&cache).len(), 1, "no temporary file is left");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

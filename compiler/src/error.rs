@@ -134,7 +134,7 @@ impl Error {
 }
 
 /// `; did you mean 'sine'?` where one of the names is close to `word`; nothing where none is.
-pub(crate) fn suggestion<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn suggestion<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     // A typing error or two, fewer in short words.
     let limit = (word.chars().count() / 3).min(2);
     let near = names.into_iter().map(|name| (strsim::osa_distance(word, name), name)).min();

@@ -17,6 +17,7 @@ pub mod builder;
 pub mod hlo;
 pub mod shape;
 
+pub mod arithmetic;
 pub mod collective;
 pub mod custom_call;
 pub mod interp;
@@ -31,6 +32,8 @@ pub mod memory;
 
 pub mod codegen;
 pub mod object;
+
+pub mod survey;
 
 pub mod aot;
 
@@ -48,4 +51,4 @@ pub use driver::{
     Artifact, CompileOptions, ProgramArtifact, SizedArtifact, Timings, compile, compile_computations, compile_kernel,
     compile_sizes, compile_sizes_with, compile_with, size_of, symbol_name,
 };
-pub use error::{Error, Result, Site};
+pub use error::{Error, Result, Site, suggestion};

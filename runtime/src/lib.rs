@@ -6,8 +6,10 @@
 pub mod abi;
 pub mod custom_call;
 pub mod devices;
+pub mod display;
 mod element_type;
 pub mod feed;
+pub mod files;
 mod index;
 mod layout;
 mod literal;

@@ -179,6 +179,44 @@ pub fn encode_bf16(value: f64) -> u16 {
     BF16.encode(value) as u16
 }
 
+/// Mantissa bits of the formats whose NaNs and infinities have an exponent of ones, as IEEE has it.
+pub fn ieee_mantissa(ty: ElementType) -> Option<u32> {
+    match ty {
+        ElementType::F64 => Some(52),
+        ElementType::F32 => Some(23),
+        ElementType::F16 => Some(10),
+        ElementType::BF16 => Some(7),
+        ElementType::F8E5M2 => Some(2),
+        ElementType::F8E4M3 => Some(3),
+        ElementType::F8E3M4 => Some(4),
+        _ => None,
+    }
+}
+
+/// The bit of the sign in place, 0 where the number is not negative.
+pub fn sign_bit(ty: ElementType, negative: bool) -> u64 {
+    if negative { 1 << (ty.bits() - 1) } else { 0 }
+}
+
+/// The infinity; `None` where the type has none of the usual form.
+pub fn infinity_bits(ty: ElementType, negative: bool) -> Option<u64> {
+    let mantissa = ieee_mantissa(ty)?;
+    let magnitude = ((1u64 << (ty.bits() - 1)) - 1) & !((1u64 << mantissa) - 1);
+    Some(magnitude | sign_bit(ty, negative))
+}
+
+/// The NaN with the given mantissa; the quiet one where none is given. `None` where the type has no such NaN.
+pub fn nan_bits(ty: ElementType, negative: bool, payload: Option<u64>) -> Option<u64> {
+    if let Some(mantissa) = ieee_mantissa(ty) {
+        let payload = payload.unwrap_or(1 << (mantissa - 1));
+        let fits = payload != 0 && payload < 1 << mantissa;
+        return infinity_bits(ty, negative).filter(|_| fits).map(|bits| bits | payload);
+    }
+    // The other formats have one NaN, one for each sign, or none.
+    let bits = u64::from(encode(ty, if negative { -f64::NAN } else { f64::NAN }));
+    payload.is_none().then_some(bits)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

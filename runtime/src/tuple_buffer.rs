@@ -74,7 +74,7 @@ impl<'a> TupleBuffer<'a> {
             if size != Some(leaf.len() as u64) || !aligned {
                 let alignment = if aligned { "" } else { " at an odd address" };
                 let (expected, found) = (format!("{array}"), format!("{} bytes{alignment}", leaf.len()));
-                return Err(RunError::Shape { index, expected, found });
+                return Err(RunError::Shape { index, name: String::new(), expected, found });
             }
             pointers.push((leaf.as_mut_ptr().cast(), leaf.len()));
         }

@@ -4,7 +4,7 @@
 //! may fail are those of the conformance program's list; a listed case that passes is a failure too, so that the list stays
 //! true. `BROLGA_FILTER` runs only cases whose `suite/name` contains it.
 
-use brolga_cli::npy;
+use brolga::command::npy;
 use brolga_compiler::front::{self, ReadOptions};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp::{self, Options};

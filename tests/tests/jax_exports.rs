@@ -5,8 +5,8 @@
 //! fills one; without either the test says so and passes. Integers must agree exactly, floats within
 //! atol + rtol * |expected|, which stand beside each case.
 
-use brolga_cli::npy;
-use brolga_compiler::front::{ReadOptions, read};
+use brolga::command::npy;
+use brolga_compiler::front::{Argument, ReadOptions, read};
 use brolga_compiler::{CompileOptions, compile, interp, shape};
 use brolga_runtime::{ArrayLiteral, ElementType, Kind, Literal, Program};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn difference(found: &[ArrayLiteral], expected: &[ArrayLiteral], rtol: f64, atol
 
 /// Runs a case in every engine; what each gives, or why not.
 fn results(artifact: &[u8], inputs: &[ArrayLiteral]) -> [(&'static str, Result<Vec<ArrayLiteral>, String>); 3] {
-    let sizes = inputs.iter().map(|a| Some(a.dims().to_vec())).collect();
+    let sizes = inputs.iter().enumerate().map(|(k, a)| (Argument::Number(k), a.dims().to_vec())).collect();
     let module = read(artifact, Some("jax"), &ReadOptions { sizes, ..ReadOptions::default() })
         .and_then(|read| shape::verify(&read.module).map(|()| read.module));
     let module = match module {

@@ -2,7 +2,7 @@
 //!
 //! Set `BROLGA_CONFORMANCE` to the corpus, a folder of zip files or of cases. Without it these tests say so and pass.
 
-use brolga_cli::npy;
+use brolga::command::npy;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp::{self, Options};
 use brolga_compiler::passes::{PassOptions, optimize};

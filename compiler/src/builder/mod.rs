@@ -29,6 +29,9 @@
 //! | `_r0`, `_r1`, `_pred`, `_literal` | what a constant is made from |
 //! | any other | a form of an older document, named after what differs: `_modulo`, `_from_vector`, `_operand_first` |
 //!
+//! What is made of several operations (`composite.rs`: sums and means, softmax, activations) has the name that it has in machine
+//! learning. [`Expression`] is a value with Rust's operators.
+//!
 //! ```
 //! use brolga_compiler::builder::{Builder, ElementType, Shape};
 //!
@@ -44,9 +47,11 @@
 
 mod broadcast;
 mod collective;
+mod composite;
 mod contraction;
 mod control;
 mod elementwise;
+mod expression;
 mod indexing;
 mod linalg;
 mod movement;
@@ -65,6 +70,7 @@ pub use crate::error::{Error, Result};
 pub use crate::hlo::{AliasKind, ConvolutionDims, Module, Opcode, PaddingDimension};
 pub use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, NativeType, Shape};
 pub use contraction::default_convolution_dims;
+pub use expression::Expression;
 pub(crate) use movement::inverse;
 pub use reduction::scalar_computation;
 pub use types::{

@@ -577,3 +577,22 @@ fn layouts_of_parameters_and_the_result() {
     assert_eq!(constraint(&error), "builder.result-layout");
     assert!(error.site().unwrap().location.file.is_some(), "{error}");
 }
+
+/// Compositions check what the operations that they are made of do not.
+#[test]
+fn compositions_check_dimensions_and_types() {
+    let refused = |ty, make: fn(&Builder, Op) -> Op| {
+        let b = Builder::new("main");
+        make(&b, b.parameter(0, Shape::array(ty, [2, 3]), "x"));
+        constraint(&b.build().unwrap_err())
+    };
+    for dimensions in [&[2][..], &[-3], &[0, -2]] {
+        let b = Builder::new("main");
+        b.sum(array(&b, 0, &[2, 3]), dimensions);
+        assert_eq!(constraint(&b.build().unwrap_err()), "builder.dimensions", "{dimensions:?}");
+    }
+    assert_eq!(refused(ElementType::S32, |b, x| b.mean(x, &[0])), "operand.type");
+    assert_eq!(refused(ElementType::Pred, |b, x| b.softmax(x, 0)), "operand.type");
+    assert_eq!(refused(ElementType::C64, |b, x| b.reduce_max(x, &[0])), "constant.elements");
+    assert_eq!(refused(ElementType::U8, |b, x| b.mul(x, b.scalar(ElementType::U8, 256.0))), "constant.elements");
+}

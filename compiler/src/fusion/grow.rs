@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
 /// A group takes no more members than this: code size and register pressure grow with it.
-const MAX_MEMBERS: usize = 256;
+pub(super) const MAX_MEMBERS: usize = 256;
 /// Values whose inlined cost is at most this are computed again for each user.
 const CHEAP: u32 = 2;
 /// A group's rows are at most this long where there is only one row: longer ones are better split over threads.

@@ -19,6 +19,8 @@
 mod grow;
 mod order;
 mod plan;
+mod why;
 
 pub use plan::{ComputationPlan, Group, GroupKind, Step, plan};
 pub(crate) use plan::{CumulativeWindow, cumulative_window, is_splat, own_cost, reduced_dims, written};
+pub use why::{Ending, Reason, endings};

@@ -193,7 +193,7 @@ pub(super) struct Analysis<'a> {
 }
 
 impl<'a> Analysis<'a> {
-    fn new(module: &Module, computation: &'a Computation) -> Result<Self> {
+    pub(super) fn new(module: &Module, computation: &'a Computation) -> Result<Self> {
         let mut a = Analysis {
             computation,
             users: computation.users(),

@@ -30,6 +30,7 @@
 pub mod assign;
 pub mod build;
 pub mod check;
+pub mod lifetimes;
 pub mod run;
 pub mod schedule;
 
@@ -44,3 +45,4 @@ mod text;
 pub use assign::assign;
 pub use build::build;
 pub use check::check;
+pub use lifetimes::lifetimes;

@@ -27,7 +27,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use crate::hlo::Module;
+use crate::hlo::{AttrKey, Instruction, Module};
 use crate::{Error, Result, Site};
 use brolga_runtime::Literal;
 
@@ -58,6 +58,13 @@ pub fn read(bytes: &[u8]) -> Result<Read> {
 /// `Unsupported` for an attribute that the message has no field for, and for a constant whose value the text left out.
 pub fn write(module: &Module) -> Result<Vec<u8>> {
     write::write(module)
+}
+
+/// What an instruction was made from, as its metadata say: of a parameter of a JAX program the argument, such as
+/// `params['w']`.
+pub fn op_name(instruction: &Instruction) -> Option<String> {
+    let metadata = kept::metadata_message(instruction.attrs.raw(AttrKey::Metadata)?).ok()?;
+    Some(metadata.op_name).filter(|name| !name.is_empty())
 }
 
 /// A message that breaks the form: `what` was found in the instruction or computation called `name`.

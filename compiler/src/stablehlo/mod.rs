@@ -29,8 +29,8 @@ use std::fmt;
 pub struct ReadOptions {
     /// Shapes of arguments whose sizes the program leaves open.
     pub shapes: Vec<(Argument, Shape)>,
-    /// Sizes of the arguments in order, such as those of a run's inputs, for open sizes that `shapes` says nothing of.
-    pub sizes: Vec<Option<Vec<i64>>>,
+    /// Sizes of arguments, such as those of a run's inputs, for open sizes that `shapes` says nothing of.
+    pub sizes: Vec<(Argument, Vec<i64>)>,
 }
 
 /// Which argument of the entry function.

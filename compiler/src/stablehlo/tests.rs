@@ -249,7 +249,7 @@ fn open_sizes_follow_from_the_arguments() {
     let x = ArrayLiteral::from_elements(&[2, 4], &[0.0f32; 8]).into();
     let result = interp::run(&module, &[x], &Options::default()).unwrap();
     assert_eq!(shown(&result), "({ {0, 0, 0, 0}, {1, 1, 1, 1} }, {0, 0, 0, 0, 1, 1, 1, 1})");
-    let sized = ReadOptions { sizes: vec![Some(vec![3, 4])], ..ReadOptions::default() };
+    let sized = ReadOptions { sizes: vec![(Argument::Number(0), vec![3, 4])], ..ReadOptions::default() };
     assert_eq!(read_text(source, &sized).unwrap().entry().result_shape().to_string(), "(f32[3,4], f32[12])");
     let error = read_text(source, &given("f32[0,4]")).unwrap_err();
     assert!(error.to_string().contains("n must be positive, found 0 [shape-assertion]"), "{error}");
@@ -287,7 +287,7 @@ fn sizes_may_come_from_calls() {
   }
 }
 "#;
-    let options = ReadOptions { sizes: vec![Some(vec![5])], ..ReadOptions::default() };
+    let options = ReadOptions { sizes: vec![(Argument::Number(0), vec![5])], ..ReadOptions::default() };
     let module = read_text(source, &options).unwrap();
     let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0]);
     let rolled = interp::run(&module, &[x], &Options::default()).unwrap();
@@ -311,7 +311,7 @@ fn a_slice_of_known_sizes_may_start_where_the_program_says() {
   }
 }
 "#;
-    let options = ReadOptions { sizes: vec![Some(vec![5, 3]), None], ..ReadOptions::default() };
+    let options = ReadOptions { sizes: vec![(Argument::Number(0), vec![5, 3])], ..ReadOptions::default() };
     let module = read_text(source, &options).unwrap();
     let x: Vec<f32> = (0..15u8).map(f32::from).collect();
     let x = ArrayLiteral::from_elements(&[5, 3], &x).into();
@@ -422,7 +422,7 @@ fn a_window_told_by_operands_is_read() {
         %0 = stablehlo.add %a, %b : tensor<f32>
         return %0 : tensor<f32>\n}\n";
     let source = format!("{}{reducer}", main("%x: tensor<?xf32>) -> tensor<?xf32>", body));
-    let sized = |n| ReadOptions { sizes: vec![Some(vec![n])], ..ReadOptions::default() };
+    let sized = |n| ReadOptions { sizes: vec![(Argument::Number(0), vec![n])], ..ReadOptions::default() };
     let module = read_text(&source, &sized(4)).unwrap_or_else(|e| panic!("{e}"));
     shape::verify(&module).unwrap();
     let result = interp::run(&module, &[floats(&[1.0, 2.0, 3.0, 4.0])], &Options::default()).unwrap();

@@ -7,7 +7,7 @@
 use super::cursor::Cursor;
 use super::{number, shapes};
 use crate::Result;
-use brolga_runtime::{ArrayLiteral, ArrayShape, Layout, Literal, Shape};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Layout, Literal, Shape, display};
 
 /// What stands in place of a large constant that was left out.
 pub(super) const ELIDED: &str = "{...}";
@@ -141,7 +141,8 @@ fn dense(c: &mut Cursor<'_>, shape: &ArrayShape, dimension: usize, out: &mut Vec
 /// The text of a value as `constant` takes it: `{ {1, 2}, {3, 4} }` for arrays, `(1, {2, 3})` for tuples.
 pub fn literal_to_string(literal: &Literal) -> String {
     let mut out = String::new();
-    print_literal(&mut out, literal);
+    // Writing to a string cannot fail.
+    let _ = display::write_values(&mut out, literal);
     out
 }
 
@@ -162,61 +163,9 @@ pub(super) fn print_with_shape(out: &mut String, literal: &Literal) {
                 array.layout = Some(Layout::row_major(array.rank()));
             }
             out.push_str(&format!("{shape} "));
-            print_literal(out, leaf);
+            let _ = display::write_values(out, leaf);
         }
     }
-}
-
-pub(super) fn print_literal(out: &mut String, literal: &Literal) {
-    match literal {
-        Literal::Token => out.push_str("token[]"),
-        Literal::Tuple(elements) => {
-            out.push('(');
-            for (i, element) in elements.iter().enumerate() {
-                out.push_str(if i > 0 { ", " } else { "" });
-                print_literal(out, element);
-            }
-            out.push(')');
-        }
-        Literal::Array(array) if array.elements() == 0 => print_empty(out, array.dims()),
-        Literal::Array(array) => print_dimension(out, array, 0, array.bytes()),
-    }
-}
-
-/// Prints an array without elements: all its braces, as XLA asks for, unless they are too many.
-fn print_empty(out: &mut String, dims: &[i64]) {
-    let outer = dims.iter().take_while(|&&d| d != 0);
-    match (dims.split_first(), outer.map(|&d| d as f64).product::<f64>() < 4096.0) {
-        (Some((&size, rest)), true) => {
-            out.push('{');
-            for i in 0..size {
-                out.push_str(if i > 0 { ", " } else { "" });
-                print_empty(out, rest);
-            }
-            out.push('}');
-        }
-        _ => out.push_str("{}"),
-    }
-}
-
-/// Prints the part of an array that `bytes` holds; not empty.
-fn print_dimension(out: &mut String, array: &ArrayLiteral, dimension: usize, bytes: &[u8]) {
-    let Some(&size) = array.dims().get(dimension) else {
-        return match (array.ty(), array.dims()) {
-            (brolga_runtime::ElementType::Pred, []) => out.push_str(if bytes == [0] { "false" } else { "true" }),
-            (ty, _) => number::print_element(out, ty, bytes),
-        };
-    };
-    let part = bytes.len() / usize::try_from(size).unwrap_or(1).max(1);
-    let blank = if dimension + 1 < array.dims().len() { " " } else { "" };
-    out.push('{');
-    out.push_str(blank);
-    for (i, element) in bytes.chunks_exact(part.max(1)).enumerate() {
-        out.push_str(if i > 0 { ", " } else { "" });
-        print_dimension(out, array, dimension + 1, element);
-    }
-    out.push_str(blank);
-    out.push('}');
 }
 
 #[cfg(test)]

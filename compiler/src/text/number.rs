@@ -1,14 +1,15 @@
-//! One element of a literal: text to bytes and back.
+//! One element of a literal: text to bytes. `brolga_runtime::display` is the way back.
 //!
-//! Invariant: an element prints with enough digits to read back to the same bits. A number that its type cannot hold
+//! Invariant: a number that its type cannot hold
 //! is an error, not a rounding: integers past the limits, finite floats that would become infinite or NaN. Three
 //! liberties are those of XLA's reader: integers of 64 bits may be written with or without sign, any integer is a truth
 //! value, and a format without infinity or NaN has what a conversion makes of them.
 
 use super::cursor::{Cursor, shorten};
 use crate::{Result, decimal};
-use brolga_runtime::{ElementType, Kind, narrow};
-use std::fmt::{Display, LowerExp, Write};
+use brolga_runtime::narrow::{self, infinity_bits, nan_bits, sign_bit};
+use brolga_runtime::{ElementType, Kind};
+use std::fmt::Display;
 
 /// Reads one element and appends its storage form to `out`.
 pub(super) fn element(c: &mut Cursor<'_>, ty: ElementType, out: &mut Vec<u8>) -> Result<()> {
@@ -152,42 +153,6 @@ fn payload(c: &mut Cursor<'_>) -> Result<Option<u64>> {
     Ok(Some(value))
 }
 
-/// Mantissa bits of the formats whose NaNs and infinities have an exponent of ones, as IEEE has it.
-fn ieee_mantissa(ty: ElementType) -> Option<u32> {
-    match ty {
-        ElementType::F64 => Some(52),
-        ElementType::F32 => Some(23),
-        ElementType::F16 => Some(10),
-        ElementType::BF16 => Some(7),
-        ElementType::F8E5M2 => Some(2),
-        ElementType::F8E4M3 => Some(3),
-        ElementType::F8E3M4 => Some(4),
-        _ => None,
-    }
-}
-
-fn sign_bit(ty: ElementType, negative: bool) -> u64 {
-    if negative { 1 << (ty.bits() - 1) } else { 0 }
-}
-
-fn infinity_bits(ty: ElementType, negative: bool) -> Option<u64> {
-    let mantissa = ieee_mantissa(ty)?;
-    let magnitude = ((1u64 << (ty.bits() - 1)) - 1) & !((1u64 << mantissa) - 1);
-    Some(magnitude | sign_bit(ty, negative))
-}
-
-/// The NaN with the given mantissa; the quiet one where none is given. `None` where the type has no such NaN.
-fn nan_bits(ty: ElementType, negative: bool, payload: Option<u64>) -> Option<u64> {
-    if let Some(mantissa) = ieee_mantissa(ty) {
-        let payload = payload.unwrap_or(1 << (mantissa - 1));
-        let fits = payload != 0 && payload < 1 << mantissa;
-        return infinity_bits(ty, negative).filter(|_| fits).map(|bits| bits | payload);
-    }
-    // The other formats have one NaN, one for each sign, or none.
-    let bits = u64::from(narrow::encode(ty, if negative { -f64::NAN } else { f64::NAN }));
-    payload.is_none().then_some(bits)
-}
-
 fn finite_bits(ty: ElementType, text: &str) -> Option<u64> {
     if ty == ElementType::F32 {
         let value: f32 = text.parse().ok()?;
@@ -213,70 +178,6 @@ fn encode(ty: ElementType, value: f64) -> Option<u64> {
 fn not_infinite(ty: ElementType, bits: u16) -> Option<u64> {
     let bits = u64::from(bits);
     (infinity_bits(ty, false) != Some(bits & !sign_bit(ty, true))).then_some(bits)
-}
-
-/// Prints the element whose storage form is `bytes`.
-pub(super) fn print_element(out: &mut String, ty: ElementType, bytes: &[u8]) {
-    let mut wide = [0u8; 16];
-    for (to, from) in wide.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    let raw = u128::from_le_bytes(wide);
-    // Writing to a string cannot fail.
-    let _ = match ty.kind() {
-        Kind::Pred => write!(out, "{}", raw & 1),
-        Kind::Unsigned => write!(out, "{raw}"),
-        Kind::Signed => {
-            let unused = 128 - 8 * ty.byte_size() as u32;
-            write!(out, "{}", ((raw << unused) as i128) >> unused)
-        }
-        Kind::Float => {
-            print_float(out, ty, raw as u64);
-            Ok(())
-        }
-        Kind::Complex => {
-            let part = ty.real_part();
-            let half = part.bits();
-            out.push('(');
-            print_float(out, part, (raw & ((1 << half) - 1)) as u64);
-            out.push_str(", ");
-            print_float(out, part, (raw >> half) as u64);
-            out.push(')');
-            Ok(())
-        }
-    };
-}
-
-fn print_float(out: &mut String, ty: ElementType, bits: u64) {
-    let value = match ty {
-        ElementType::F64 => f64::from_bits(bits),
-        ElementType::F32 => f64::from(f32::from_bits(bits as u32)),
-        ElementType::F16 => brolga_runtime::half::f16::from_bits(bits as u16).to_f64(),
-        ElementType::BF16 => brolga_runtime::half::bf16::from_bits(bits as u16).to_f64(),
-        _ => narrow::decode(ty, bits as u8),
-    };
-    if value.is_nan() {
-        let negative =
-            nan_bits(ty, true, None) == Some(bits) || ieee_mantissa(ty).is_some() && bits & sign_bit(ty, true) != 0;
-        out.push_str(if negative && nan_bits(ty, false, None) != Some(bits) { "-nan" } else { "nan" });
-        if let Some(mantissa) = ieee_mantissa(ty)
-            && bits & ((1 << mantissa) - 1) != 1 << (mantissa - 1)
-        {
-            let _ = write!(out, "(0x{:x})", bits & ((1 << mantissa) - 1));
-        }
-    } else if ty == ElementType::F64 {
-        print_number(out, value);
-    } else {
-        // The shortest decimal of the `f32` is no longer than needed and every narrower float is an `f32`.
-        print_number(out, value as f32);
-    }
-}
-
-/// Prints a number that is not NaN so that it reads back to the same bits.
-pub(super) fn print_number<T: Display + LowerExp + Copy + Into<f64>>(out: &mut String, value: T) {
-    let magnitude: f64 = value.into().abs();
-    let plain = magnitude == 0.0 || magnitude.is_infinite() || (1e-5..1e16).contains(&magnitude);
-    let _ = if plain { write!(out, "{value}") } else { write!(out, "{value:e}") };
 }
 
 /// Reads a number that is no element of a literal, such as `epsilon`.

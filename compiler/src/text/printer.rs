@@ -4,12 +4,12 @@
 //! print equal.
 
 use super::header::TABLES;
-use super::{literal, number};
+use super::literal;
 use crate::hlo::{
     Alias, AliasKind, AttrKey, AttrValue, Computation, ComputationId, ConvolutionDims, Instruction, InstructionId,
     Module, Opcode, WindowDimension,
 };
-use brolga_runtime::Shape;
+use brolga_runtime::{Shape, display};
 use std::fmt::Write;
 
 /// How a module prints.
@@ -221,7 +221,7 @@ impl Printer<'_> {
         let elements: usize = instruction.shape.leaves().iter().map(|s| s.as_array().map_or(0, |a| a.elements())).sum();
         match instruction.literal() {
             Some(value) if self.options.large_constants || elements < LARGE => {
-                literal::print_literal(&mut self.out, value);
+                let _ = display::write_values(&mut self.out, value);
             }
             _ => self.out.push_str(literal::ELIDED),
         }
@@ -231,7 +231,9 @@ impl Printer<'_> {
         match value {
             AttrValue::Int(v) => self.put(format_args!("{v}")),
             AttrValue::Bool(v) => self.put(format_args!("{v}")),
-            AttrValue::Float(v) => number::print_number(&mut self.out, *v),
+            AttrValue::Float(v) => {
+                let _ = display::write_number(&mut self.out, *v);
+            }
             AttrValue::Ints(v) => self.braced(v, ",", |p, i| p.put(format_args!("{i}"))),
             AttrValue::Str(v) => self.out.push_str(&crate::hlo::quote(v)),
             AttrValue::Word(v) => self.out.push_str(v),

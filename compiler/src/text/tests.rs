@@ -4,7 +4,7 @@
 use super::*;
 use crate::Error;
 use crate::hlo::{AliasKind, AttrKey, AttrValue, Instruction, Opcode};
-use brolga_runtime::{ElementType, Layout};
+use brolga_runtime::{ElementType, Layout, display};
 
 fn module(text: &str) -> Module {
     let module = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -454,7 +454,7 @@ fn floats_read_back_to_the_same_bits() {
         for code in 0..1u32 << ty.bits() {
             let bytes = &code.to_le_bytes()[..ty.byte_size()];
             let mut text = String::new();
-            number::print_element(&mut text, ty, bytes);
+            display::write_element(&mut text, ty, bytes).unwrap();
             let read = parse_literal(&text, &Shape::scalar(ty)).unwrap_or_else(|e| panic!("{ty} {code:x} {text}: {e}"));
             assert_eq!(read.as_array().unwrap().bytes(), bytes, "{ty} {code:x} {text}");
         }

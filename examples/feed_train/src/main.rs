@@ -63,7 +63,6 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut program = train::Train::with_options(&RunOptions { feeds, ..RunOptions::default() })?;
     let mut random = Random(1);
     let (w1, b1, w2): ([f32; 16], [f32; 8], [f32; 8]) = (random.array(), [0.0; 8], random.array());
-    let (mut w1_out, mut b1_out, mut w2_out) = ([0.0; 16], [0.0; 8], [0.0; 8]);
     let loss = std::thread::scope(|scope| {
         scope.spawn(|| {
             // However this thread ends, the program must not wait for it.
@@ -75,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
             }
         });
         let reporter = scope.spawn(|| report(&metrics));
-        let outcome = program.run(&STEPS, &0.2, &w1, &b1, &w2, &mut w1_out, &mut b1_out, &mut w2_out);
+        let outcome = program.compute(&STEPS, &0.2, &w1, &b1, &w2);
         // Whatever happened, nobody waits for this program any more.
         batches.close();
         metrics.close();

@@ -124,5 +124,5 @@ impl Bound {
 
 fn wrong_size(index: usize, leaf: &Leaf, buffer: &AlignedBytes) -> RunError {
     let found = format!("a buffer of {} bytes", buffer.bytes().len());
-    RunError::Shape { index, expected: format!("{}", leaf.shape), found }
+    RunError::Shape { index, name: leaf.name.clone(), expected: format!("{}", leaf.shape), found }
 }

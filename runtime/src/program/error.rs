@@ -109,10 +109,12 @@ pub enum RunError {
         found: usize,
     },
     /// An argument does not fit its parameter, or a buffer its shape.
-    #[error("array {index} is {expected}, what was given is {found}")]
+    #[error("array {index}{} is {expected}, what was given is {found}", name_text(name))]
     Shape {
         /// Number of the parameter leaf.
         index: usize,
+        /// Its name, where it has one.
+        name: String,
         /// Its shape.
         expected: String,
         /// The argument's.
@@ -188,6 +190,10 @@ impl From<OutOfMemory> for RunError {
     fn from(OutOfMemory(bytes): OutOfMemory) -> RunError {
         RunError::OutOfMemory(bytes)
     }
+}
+
+fn name_text(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" ('{name}')") }
 }
 
 fn status_text(code: i32) -> String {

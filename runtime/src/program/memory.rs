@@ -91,7 +91,10 @@ pub(crate) fn check_argument(index: usize, leaf: &Leaf, literal: &ArrayLiteral) 
     let fits = want.ty == have.ty
         && want.rank() == have.rank()
         && want.dims.iter().zip(&have.dims).zip(&want.dynamic).all(|((w, h), d)| if *d { h <= w } else { h == w });
-    if fits { Ok(()) } else { Err(RunError::Shape { index, expected: format!("{want}"), found: format!("{have}") }) }
+    if fits {
+        return Ok(());
+    }
+    Err(RunError::Shape { index, name: leaf.name.clone(), expected: format!("{want}"), found: format!("{have}") })
 }
 
 /// Writes a literal, which fits, into the leaf's buffer.

@@ -111,7 +111,8 @@ fn leaves(tuples: &[&TupleBuffer<'_>], expected: &[Leaf]) -> Result<Vec<*mut c_v
             && shape.same_memory(want)
             && length as u64 == leaf.byte_size();
         if !same {
-            return Err(RunError::Shape { index, expected: format!("{want}"), found: format!("{shape}") });
+            let (expected, found) = (format!("{want}"), format!("{shape}"));
+            return Err(RunError::Shape { index, name: leaf.name.clone(), expected, found });
         }
         out.push(pointer);
     }

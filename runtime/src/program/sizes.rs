@@ -78,6 +78,12 @@ impl Sizes {
         })
     }
 
+    /// What errors call a parameter.
+    fn parameter_name(&self, index: usize) -> String {
+        let leaves = self.programs.first().map(|p| &p.descriptor().parameters);
+        leaves.and_then(|leaves| leaves.get(index)).map_or_else(String::new, |leaf| leaf.name.clone())
+    }
+
     /// The program for arguments of these shapes.
     ///
     /// # Errors
@@ -90,6 +96,7 @@ impl Sizes {
             let argument = arguments.get(index).ok_or(RunError::Count { expected, found: arguments.len() })?;
             let size = argument.dims().get(open.dimension as usize).ok_or_else(|| RunError::Shape {
                 index,
+                name: self.parameter_name(index),
                 expected: format!("of more than {} dimensions", open.dimension),
                 found: format!("of {}", argument.dims().len()),
             })?;

@@ -6,13 +6,11 @@
 
 use super::{Store, StoreError};
 use crate::abi::Leaf;
+use crate::files::replace;
 use crate::{ArrayLiteral, ArrayShape, ElementType};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
 /// The element types that the format has.
 const TYPES: [(ElementType, Dtype); 20] = [
@@ -47,6 +45,14 @@ fn stored(shape: &ArrayShape) -> Option<(Dtype, Vec<usize>)> {
         dims.push(2);
     }
     Some((dtype, dims))
+}
+
+/// A tensor of a file as an array of this type and these dimensions; `None` where it has others. What truth values and types
+/// that the format lacks are stored as is said by [`Store::save`].
+pub fn safetensors_array(view: &TensorView<'_>, shape: &ArrayShape) -> Option<ArrayLiteral> {
+    let found = (view.dtype(), view.shape().to_vec());
+    let value = ArrayLiteral::from_bytes(&ArrayShape::new(shape.ty, shape.dims.clone()), view.data());
+    value.filter(|_| stored(shape) == Some(found))
 }
 
 impl Store {
@@ -87,9 +93,7 @@ impl Store {
         for leaf in self.kept_leaves() {
             let view =
                 file.tensor(&leaf.name).map_err(|_| fault(path, format!("there is no tensor '{}'", leaf.name)))?;
-            let found = (view.dtype(), view.shape().to_vec());
-            let value = ArrayLiteral::from_bytes(&ArrayShape::new(leaf.shape.ty, leaf.shape.dims.clone()), view.data());
-            match value.filter(|_| stored(&leaf.shape) == Some(found)) {
+            match safetensors_array(&view, &leaf.shape) {
                 Some(value) => values.push((leaf.name.clone(), value)),
                 None => {
                     let (dtype, dims) = (view.dtype(), view.shape());
@@ -115,37 +119,4 @@ impl Store {
 
 fn fault(path: &Path, message: impl std::fmt::Display) -> StoreError {
     StoreError::Checkpoint { path: path.display().to_string(), message: message.to_string() }
-}
-
-/// Writes a file under another name in the same folder, and renames it when it is on the disk.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = temporary(path)?;
-    let written = write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        // What went wrong is said already.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written?;
-    sync_folder(path)
-}
-
-/// A name in the folder of `path` that no other process, and no other call of this one, uses.
-fn temporary(path: &Path) -> io::Result<PathBuf> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let name =
-        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "expected the name of a file"))?;
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    Ok(path.with_file_name(format!(".{}.{}.{number}.tmp", name.display(), std::process::id())))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-/// The renaming itself is on the disk when the folder is. Only Unix lets folders be opened.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

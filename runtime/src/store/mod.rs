@@ -16,6 +16,8 @@
 mod checkpoint;
 mod error;
 
+#[cfg(feature = "checkpoint")]
+pub use checkpoint::safetensors_array;
 pub use error::StoreError;
 
 use crate::abi::{Leaf, TensorFlags};

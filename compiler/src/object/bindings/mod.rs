@@ -3,8 +3,8 @@
 mod sized;
 
 use super::names::{camel_case, comment, identifier, leaf_names, modules};
-use brolga_runtime::ElementType;
 use brolga_runtime::abi::{DescriptorInfo, Leaf, Service, storage_bits};
+use brolga_runtime::{ElementType, row_major_strides};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -130,8 +130,9 @@ fn one(out: &mut String, descriptor: &DescriptorInfo, ty: &str) {
     let leaf = |i: usize, result: bool| if result { descriptor.results.get(i) } else { descriptor.parameters.get(i) };
     let describe = |i: usize, result: bool| leaf(i, result).map_or_else(String::new, describe);
     let rust_type = |i: usize, result: bool| leaf(i, result).map_or_else(String::new, rust_type);
-    let Signature { arguments, docs, borrows, parameter_pointers, result_pointers, .. } =
-        signature(descriptor, &["parameters", "results"], &describe, &rust_type);
+    let Signature { arguments, docs, borrows, parameter_pointers, result_pointers, parameters, results } =
+        signature(descriptor, &USED, &describe, &rust_type);
+    let shapes = shape_constants(descriptor, &parameters, &results);
     let (parameter_count, result_count) = (parameter_pointers.len(), result_pointers.len());
     let (parameter_pointers, result_pointers) = (parameter_pointers.join(", "), result_pointers.join(", "));
     let (entry, symbol) = (format!("{:?}", descriptor.entry), format!("{:?}", descriptor.descriptor_symbol()));
@@ -213,7 +214,8 @@ impl {ty} {{
         self.caller.set_seed(seed);
     }}
 
-    /// Runs the program. Arrays are flat, in the order of the layout:
+{shapes}
+    /// Runs the program. Arrays whose elements do not lie in the order of their indices are flat, in the order of the layout:
     ///
 {docs}    ///
     /// # Errors
@@ -225,12 +227,128 @@ impl {ty} {{
         // mutable references overlap nothing.
         unsafe {{ self.caller.call(&parameters, &results) }}
     }}
-}}
 "#,
         upper = snake.to_uppercase(),
         fixed = descriptor.workspace_fixed,
         per_worker = descriptor.workspace_per_worker,
     );
+    slices(out, descriptor);
+    out.push_str("}\n");
+}
+
+/// Names that the bodies of generated functions use themselves.
+const USED: [&str; 4] = ["parameters", "results", "length", "status"];
+
+/// `X_SHAPE` of each parameter and result.
+fn shape_constants(descriptor: &DescriptorInfo, parameters: &[String], results: &[String]) -> String {
+    let mut out = String::new();
+    let inputs = parameters.iter().zip(&descriptor.parameters);
+    let outputs = results.iter().zip(&descriptor.results);
+    // A result in a parameter's buffer has its name and its shape.
+    for (name, leaf) in inputs.chain(outputs.filter(|(name, _)| !parameters.contains(name))) {
+        let (upper, rank) = (name.to_uppercase(), leaf.shape.rank());
+        let _ = writeln!(out, "    /// The shape of `{name}`.");
+        let _ = writeln!(out, "    pub const {upper}_SHAPE: [usize; {rank}] = {:?};", leaf.shape.dims);
+    }
+    out
+}
+
+/// The functions that take slices: `run_slices`, whose results are the caller's, and `compute`, which makes them.
+fn slices(out: &mut String, descriptor: &DescriptorInfo) {
+    let leaf = |i: usize, result: bool| if result { descriptor.results.get(i) } else { descriptor.parameters.get(i) };
+    let describe = |i: usize, result: bool| leaf(i, result).map_or_else(String::new, describe);
+    let slice_type = |i: usize, result: bool| {
+        leaf(i, result).map_or_else(String::new, |leaf| match slice(leaf) {
+            Some((element, _)) => format!("[{element}]"),
+            None => rust_type(leaf),
+        })
+    };
+    let Signature { arguments, docs, borrows, parameter_pointers, result_pointers, parameters, results } =
+        signature(descriptor, &USED, &describe, &slice_type);
+    let made: Vec<usize> = (0..results.len()).filter(|&r| !parameters.contains(&results[r])).collect();
+    let mut lengths = String::new();
+    let inputs = parameters.iter().zip(&descriptor.parameters).enumerate();
+    let outputs = made.iter().map(|&r| (parameters.len() + r, (&results[r], &descriptor.results[r])));
+    for (index, (name, leaf)) in inputs.chain(outputs) {
+        if let Some((_, length)) = slice(leaf) {
+            lengths += &check_length(index, name, &length.to_string());
+        }
+    }
+    let (parameter_count, result_count) = (parameter_pointers.len(), result_pointers.len());
+    let (parameter_pointers, result_pointers) = (parameter_pointers.join(", "), result_pointers.join(", "));
+    let _ = write!(
+        out,
+        r#"
+    /// As [`Self::run`], on slices in the order of the layout.
+    ///
+{docs}    ///
+    /// # Errors
+    /// Where a slice has another length than its argument, and as [`Self::run`].
+    pub fn run_slices(&mut self{arguments}) -> ::core::result::Result<(), ::brolga_runtime::RunError> {{
+{lengths}{borrows}        let parameters: [*const ::core::ffi::c_void; {parameter_count}] = [{parameter_pointers}];
+        let results: [*mut ::core::ffi::c_void; {result_count}] = [{result_pointers}];
+        // SAFETY: the types of the arguments, and the lengths of slices checked above, give each buffer the size and
+        // alignment that the descriptor states, and mutable references overlap nothing.
+        unsafe {{ self.caller.call(&parameters, &results) }}
+    }}
+"#
+    );
+    // What is made is no argument.
+    let given: Vec<String> = parameters
+        .iter()
+        .enumerate()
+        .map(|(p, name)| {
+            let in_out = results.contains(name);
+            format!(", {name}: &{}{}", if in_out { "mut " } else { "" }, slice_type(p, false))
+        })
+        .collect();
+    let (mut types, mut makes) = (Vec::new(), String::new());
+    for &r in &made {
+        let (name, leaf) = (&results[r], &descriptor.results[r]);
+        let (ty, make) = match slice(leaf) {
+            Some((element, length)) => (
+                format!("::std::vec::Vec<{element}>"),
+                format!("::std::vec![<{element} as ::core::default::Default>::default(); {length}]"),
+            ),
+            None => (rust_type(leaf), format!("<{} as ::core::default::Default>::default()", rust_type(leaf))),
+        };
+        let _ = writeln!(makes, "        let mut {name}: {ty} = {make};");
+        types.push(ty);
+    }
+    let names: Vec<&str> = made.iter().map(|&r| results[r].as_str()).collect();
+    let call: Vec<String> = parameters.iter().cloned().chain(names.iter().map(|name| format!("&mut {name}"))).collect();
+    let one_or_tuple = |list: Vec<&str>| match list.as_slice() {
+        [only] => (*only).to_owned(),
+        list => format!("({})", list.join(", ")),
+    };
+    let _ = write!(
+        out,
+        r#"
+    /// As [`Self::run_slices`], but the results that have no memory of a parameter are made.
+    ///
+    /// # Errors
+    /// As [`Self::run_slices`].
+    pub fn compute(&mut self{given}) -> ::core::result::Result<{types}, ::brolga_runtime::RunError> {{
+{makes}        self.run_slices({call})?;
+        ::core::result::Result::Ok({names})
+    }}
+"#,
+        given = given.concat(),
+        types = one_or_tuple(types.iter().map(String::as_str).collect()),
+        call = call.join(", "),
+        names = one_or_tuple(names),
+    );
+}
+
+/// Statements that refuse a slice of another length; `length` is an expression.
+pub(super) fn check_length(index: usize, name: &str, length: &str) -> String {
+    format!(
+        "        let length: usize = {length};\n        if {name}.len() != length {{\n            \
+         return ::core::result::Result::Err(::brolga_runtime::RunError::Shape {{\n                index: {index},\n                \
+         name: \"{name}\".into(),\n                \
+         expected: ::std::format!(\"of {{length}} elements\"),\n                \
+         found: ::std::format!(\"of {{}}\", {name}.len()),\n            }});\n        }}\n"
+    )
 }
 
 pub(super) fn describe(leaf: &Leaf) -> String {
@@ -251,13 +369,39 @@ pub(super) fn is_raw(leaf: &Leaf) -> bool {
     leaf.shape.is_dynamic() || storage_bits(&leaf.shape) as usize != 8 * leaf.shape.ty.byte_size()
 }
 
+/// The type of a leaf that lies in memory as its elements are numbered: arrays of arrays, of the leaf's own shape. Of any other, one
+/// array of its buffer.
 pub(super) fn rust_type(leaf: &Leaf) -> String {
     if is_raw(leaf) {
         // Words, for their alignment.
-        return format!("[u64; {}]", leaf.byte_size().div_ceil(8));
+        return format!("[u64; {}]", words(leaf));
     }
-    let element = element_type(leaf.shape.ty);
-    if leaf.shape.rank() == 0 { element.to_owned() } else { format!("[{element}; {}]", leaf.buffer_elements()) }
+    let element = element_type(leaf.shape.ty).to_owned();
+    if leaf.shape.rank() == 0 {
+        element
+    } else if is_dense(leaf) {
+        leaf.shape.dims.iter().rev().fold(element, |inside, size| format!("[{inside}; {size}]"))
+    } else {
+        format!("[{element}; {}]", leaf.buffer_elements())
+    }
+}
+
+/// Whether the elements lie one behind the other in the order of their indices.
+fn is_dense(leaf: &Leaf) -> bool {
+    leaf.shape.strides() == row_major_strides(&leaf.shape.dims) && !leaf.shape.is_padded()
+}
+
+fn words(leaf: &Leaf) -> u64 {
+    leaf.byte_size().div_ceil(8)
+}
+
+/// The element type and the number of elements of a leaf's slice; `None` of a scalar, which is none.
+fn slice(leaf: &Leaf) -> Option<(&'static str, u64)> {
+    match (is_raw(leaf), leaf.shape.rank()) {
+        (true, _) => Some(("u64", words(leaf))),
+        (false, 0) => None,
+        (false, _) => Some((element_type(leaf.shape.ty), leaf.buffer_elements() as u64)),
+    }
 }
 
 /// The type of one element.
@@ -294,9 +438,16 @@ mod tests {
         d.results = vec![weights, Leaf::new(ArrayShape::new(ElementType::Pred, [4]))];
         d.aliases = vec![Alias { parameter: 0, result: 0, must: true }];
         let text = rust_bindings(std::slice::from_ref(&d));
-        let signature = "pub fn run(&mut self, w: &mut [f32; 6], arg1: &::brolga_runtime::half::bf16, \
-                         out1: &mut [u8; 4])";
-        assert!(text.contains(signature), "{text}");
+        for signature in [
+            "pub fn run(&mut self, w: &mut [[f32; 3]; 2], arg1: &::brolga_runtime::half::bf16, out1: &mut [u8; 4])",
+            "pub fn run_slices(&mut self, w: &mut [f32], arg1: &::brolga_runtime::half::bf16, out1: &mut [u8])",
+            "pub fn compute(&mut self, w: &mut [f32], arg1: &::brolga_runtime::half::bf16) \
+             -> ::core::result::Result<::std::vec::Vec<u8>, ::brolga_runtime::RunError>",
+            "pub const W_SHAPE: [usize; 2] = [2, 3];",
+            "pub const OUT1_SHAPE: [usize; 1] = [4];",
+        ] {
+            assert!(text.contains(signature), "{signature} in\n{text}");
+        }
         assert!(text.contains("[shared0, ::core::ptr::from_mut(out1).cast()]"), "{text}");
         assert!(text.contains("pub struct TrainStep"), "{text}");
     }

@@ -1,6 +1,6 @@
 //! The struct of a program for several sizes: a call says the sizes, and its slices must have the lengths of that size.
 
-use super::{Signature, element_type, is_raw, rust_type, signature};
+use super::{Signature, check_length, element_type, is_raw, rust_type, signature};
 use crate::object::names::{camel_case, comment};
 use brolga_runtime::abi::{DescriptorInfo, Leaf};
 use std::fmt::Write;
@@ -52,14 +52,7 @@ pub(super) fn whole(out: &mut String, descriptors: &[DescriptorInfo], types: &[S
             }
             let expected: Vec<String> = leaves.iter().map(|leaf| length(leaf).to_string()).collect();
             let index = if result { parameters.len() + i } else { i };
-            let _ = writeln!(
-                lengths,
-                "        let length: usize = [{}][number];\n        if {name}.len() != length {{\n            \
-                 return Err(::brolga_runtime::RunError::Shape {{\n                index: {index},\n                \
-                 expected: format!(\"of {{length}} elements\"),\n                \
-                 found: format!(\"of {{}}\", {name}.len()),\n            }});\n        }}",
-                expected.join(", "),
-            );
+            lengths += &check_length(index, name, &format!("[{}][number]", expected.join(", ")));
         }
     }
     let count = descriptors.len();
@@ -130,7 +123,7 @@ impl {ty} {{
         }}
     }}
 
-    /// Runs the program for the `sizes`, one of [`Self::SIZES`]. Arrays are flat, in the order of the layout:
+    /// Runs the program for the `sizes`, one of [`Self::SIZES`]. Arrays whose sizes differ are slices in the order of the layout:
     ///
 {docs}    ///
     /// # Errors

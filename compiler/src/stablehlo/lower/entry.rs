@@ -87,8 +87,12 @@ impl<'p> Lowering<'p> {
         }
         let mut out = Vec::new();
         for (k, ((ty, name), given)) in function.arguments.iter().zip(&names).zip(given).enumerate() {
-            let sized = match (options.sizes.get(k), ty) {
-                (Some(Some(dims)), Type::Tensor(t)) if is_open(ty) => {
+            let known = |argument: &Argument| match argument {
+                Argument::Number(n) => *n == k,
+                Argument::Name(n) => n == name,
+            };
+            let sized = match (options.sizes.iter().find(|(argument, _)| known(argument)), ty) {
+                (Some((_, dims)), Type::Tensor(t)) if is_open(ty) => {
                     super::element_type(&t.element).ok().map(|e| Shape::array(e, dims.clone()))
                 }
                 _ => None,

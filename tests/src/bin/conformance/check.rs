@@ -1,6 +1,6 @@
 //! One case.
 
-use brolga_cli::npy;
+use brolga::command::npy;
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::{CompileOptions, shape, text};

@@ -1,6 +1,6 @@
 //! Every way in which a command ends badly.
 
-use crate::source::Source;
+use crate::command::source::Source;
 use brolga_compiler::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

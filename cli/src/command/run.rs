@@ -1,16 +1,17 @@
 //! `brolga run`.
 
-use crate::args::{Engine, RunArgs};
-use crate::failure::Failure;
-use crate::source::{Input, SizedModules, Source, load, load_sizes};
-use crate::{devices, feeds, input, npy, output, program};
+use crate::command::args::{Engine, RunArgs};
+use crate::command::failure::Failure;
+use crate::command::input::Parameters;
+use crate::command::source::{Input, SizedModules, Source, load, load_sizes};
+use crate::command::{devices, expect, feeds, input, npy, output, program, progress};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::front::ReadOptions;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, compile_sizes, interp, size_of, text};
 use brolga_runtime::abi::size_text;
-use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunError, RunOptions, Shape, room_for};
+use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunError, RunOptions, room_for};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,22 +35,20 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     } else {
         match load(&args.module, &args.shapes.with_inputs(&args.input)?)? {
             Input::Module(module, source) => {
-                let inputs = input::gather_or(&args.input, &parameter_shapes(&module), source.inputs())?;
+                let inputs = input::gather_or(&args.input, &Parameters::of_module(&module), source.inputs())?;
                 run_module(args, &options, &module, &source, &inputs)?
             }
             Input::Object(bytes) => run_object(args, &options, &bytes)?,
         }
     };
-    match &args.output_dir {
-        Some(dir) => write_outputs(dir, "out", &result),
-        None => output::print(&show(&result)?),
+    if let Some(dir) = &args.output_dir {
+        write_outputs(dir, "out", &result)?;
     }
-}
-
-/// The shapes of the entry parameters.
-pub fn parameter_shapes(module: &Module) -> Vec<Shape> {
-    let entry = module.entry();
-    entry.parameters().into_iter().map(|id| entry.instructions[id].shape.clone()).collect()
+    match (args.expect.is_empty(), &args.output_dir) {
+        (false, _) => output::print(&expect::check(args, &result)?),
+        (true, Some(_)) => Ok(()),
+        (true, None) => output::print(&show(&result)?),
+    }
 }
 
 /// Options of the compiler for a run.
@@ -64,7 +63,8 @@ fn compile_options(args: &RunArgs) -> CompileOptions {
 /// Runs the size of a program that the inputs have, from the object of all sizes where it is compiled.
 fn run_sizes(args: &RunArgs, options: &RunOptions, sizes: &[ReadOptions]) -> Result<Literal, Failure> {
     let SizedModules { modules, open, source } = load_sizes(&args.module, sizes)?;
-    let wanted = program::wanted(&open, &input::sizes(&args.input))?;
+    let names = modules.first().map(Parameters::of_module);
+    let wanted = program::wanted(&open, &names.map_or_else(Vec::new, |names| input::dims(&args.input, &names)))?;
     let mut found = Vec::new();
     for module in &modules {
         found.push(size_of(module, &open).map_err(|e| Failure::program(e, &source))?);
@@ -74,9 +74,9 @@ fn run_sizes(args: &RunArgs, options: &RunOptions, sizes: &[ReadOptions]) -> Res
         let (found, sizes) = (size_text(&open, &wanted), list.join(", "));
         return Err(Failure::Size(RunError::Size { found, sizes }.to_string()));
     };
-    let inputs = input::gather(&args.input, &parameter_shapes(module))?;
+    let inputs = input::gather(&args.input, &Parameters::of_module(module))?;
     if args.engine != Engine::Interp {
-        match compile_sizes(&modules, &open, &compile_options(args)) {
+        match progress::during("compiling", || compile_sizes(&modules, &open, &compile_options(args))) {
             Ok(artifact) => {
                 let sizes = program::load_sizes(&bytes_to_load(args, artifact.object)?, args.strict_symbols)?;
                 let program = sizes.select(&wanted).map_err(|e| Failure::Size(e.to_string()))?;
@@ -104,7 +104,7 @@ pub fn compiled(args: &RunArgs, module: &Module, source: &Arc<Source>) -> Result
     if args.engine == Engine::Interp {
         return Ok(None);
     }
-    match brolga_compiler::compile(module, &compile_options(args)) {
+    match progress::during("compiling", || brolga_compiler::compile(module, &compile_options(args))) {
         Ok(artifact) => program::load(&bytes_to_load(args, artifact.object)?, args.strict_symbols).map(Some),
         Err(error) => note_refusal(args, error, source).map(|()| None),
     }
@@ -135,7 +135,9 @@ fn interpret(
     program::report_undefined(&interp::undefined_symbols(module, &calls), args.strict_symbols)?;
     let mut host = interp::RegistryHost(&calls);
     let mut host = interp::Fed { feeds: &options.feeds, host: &mut host };
-    interp::run_with(module, inputs, &interp::Options::default(), &mut host).map_err(|e| Failure::program(e, source))
+    let result =
+        progress::during("interpreting", || interp::run_with(module, inputs, &interp::Options::default(), &mut host));
+    result.map_err(|e| Failure::program(e, source))
 }
 
 /// Runs the program of a module whose source is at hand, so that the result gets its tuples back.
@@ -155,20 +157,19 @@ fn bytes_to_load(args: &RunArgs, object: Vec<u8>) -> Result<Vec<u8>, Failure> {
     if args.engine != Engine::Aot {
         return Ok(object);
     }
-    let path = std::env::temp_dir().join(format!("brolga-{}.o", std::process::id()));
-    let result = std::fs::write(&path, object).and_then(|()| std::fs::read(&path));
-    let _ = std::fs::remove_file(&path);
-    result.map_err(|e| Failure::file(&path, e))
+    let failed = |e| Failure::file(&std::env::temp_dir(), e);
+    let file = tempfile::Builder::new().prefix("brolga-").suffix(".o").tempfile().map_err(failed)?;
+    std::fs::write(file.path(), object).and_then(|()| std::fs::read(file.path())).map_err(failed)
 }
 
-/// The program of an object that the inputs have the sizes of, and the shapes of its parameters.
-pub fn object(args: &RunArgs, bytes: &[u8]) -> Result<(Program, Vec<Shape>), Failure> {
+/// The program of an object that the inputs have the sizes of, and its parameters.
+pub fn object(args: &RunArgs, bytes: &[u8]) -> Result<(Program, Parameters), Failure> {
     if args.engine == Engine::Interp {
         return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
     }
     let program = program::choose(&program::load_sizes(bytes, args.strict_symbols)?, &args.shapes, &args.input)?;
     program::report_undefined(program.undefined_symbols(), args.strict_symbols)?;
-    let parameters = program.descriptor().parameters.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
+    let parameters = Parameters::of_program(&program);
     Ok((program, parameters))
 }
 
@@ -193,7 +194,7 @@ pub fn flat(leaves: Vec<ArrayLiteral>) -> Literal {
 /// Calls a compiled program on the leaves of `inputs`.
 fn call(program: &Program, inputs: &[Literal], options: &RunOptions) -> Result<Vec<ArrayLiteral>, Failure> {
     let leaves: Vec<&ArrayLiteral> = inputs.iter().flat_map(Literal::arrays).collect();
-    program.run_with(&leaves, options).map_err(|e| Failure::Run(e.to_string()))
+    progress::during("running", || program.run_with(&leaves, options)).map_err(|e| Failure::Run(e.to_string()))
 }
 
 pub fn write_outputs(dir: &Path, stem: &str, result: &Literal) -> Result<(), Failure> {

@@ -4,22 +4,16 @@
 //! stem of a name is the value, `STEM.K` part K of a tuple; values come in the natural order of their stems, in which `2`
 //! stands before `10`.
 
-use crate::args::RunArgs;
-use crate::failure::Failure;
-use crate::{npy, output};
+use crate::command::archive::{Npz, natural, npz_array, open_npz};
+use crate::command::args::RunArgs;
+use crate::command::failure::Failure;
+use crate::command::{npy, output};
 use brolga_runtime::feed::{FeedError, FeedValue, Feeds, Sink, Source};
 use brolga_runtime::{ArrayShape, Literal, Shape};
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use zip::ZipArchive;
-
-/// Bytes that the header of an array may have.
-const HEADER: u64 = 1 << 20;
 
 /// The feeds of each device.
 pub fn feeds(args: &RunArgs, devices: usize) -> Result<Vec<Feeds>, Failure> {
@@ -43,32 +37,6 @@ pub fn feeds(args: &RunArgs, devices: usize) -> Result<Vec<Feeds>, Failure> {
         .collect()
 }
 
-/// A name cut into runs of digits and of anything else; shorter numbers are smaller.
-fn natural(a: &str, b: &str) -> Ordering {
-    let (mut a, mut b) = (a, b);
-    while !a.is_empty() && !b.is_empty() {
-        let ((x, rest_a), (y, rest_b)) = (run(a), run(b));
-        let digits = |s: &str| s.starts_with(|c: char| c.is_ascii_digit());
-        let order = if digits(x) && digits(y) {
-            let (x, y) = (x.trim_start_matches('0'), y.trim_start_matches('0'));
-            x.len().cmp(&y.len()).then_with(|| x.cmp(y))
-        } else {
-            x.cmp(y)
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-        (a, b) = (rest_a, rest_b);
-    }
-    a.len().cmp(&b.len())
-}
-
-/// The digits, or whatever is no digit, that a text starts with.
-fn run(text: &str) -> (&str, &str) {
-    let digit = text.starts_with(|c: char| c.is_ascii_digit());
-    text.split_at(text.find(|c: char| c.is_ascii_digit() != digit).unwrap_or(text.len()))
-}
-
 /// The value that an array belongs to, and which part of it it is.
 fn stem(name: &str) -> (&str, Option<usize>) {
     let name = name.strip_suffix(".npy").unwrap_or(name);
@@ -89,14 +57,13 @@ enum Parts {
 /// An `.npz` file whose values have not all been read.
 struct Archive {
     path: PathBuf,
-    state: Mutex<(ZipArchive<BufReader<File>>, VecDeque<Parts>)>,
+    state: Mutex<(Npz, VecDeque<Parts>)>,
     values: usize,
 }
 
 impl Archive {
     fn open(path: &Path) -> Result<Archive, Failure> {
-        let file = File::open(path).map_err(|e| Failure::file(path, e))?;
-        let archive = ZipArchive::new(BufReader::new(file)).map_err(|e| Failure::file(path, e))?;
+        let archive = open_npz(path).map_err(|e| Failure::file(path, e))?;
         let mut values: BTreeMap<&str, BTreeMap<Option<usize>, usize>> = BTreeMap::new();
         for (index, name) in archive.file_names().enumerate() {
             let (stem, part) = stem(name);
@@ -122,26 +89,6 @@ impl Archive {
         }
         let values = queue.len();
         Ok(Archive { path: path.to_owned(), state: Mutex::new((archive, queue)), values })
-    }
-
-    fn array(
-        &self,
-        archive: &mut ZipArchive<BufReader<File>>,
-        index: usize,
-        shape: &ArrayShape,
-    ) -> Result<Literal, FeedError> {
-        let mut entry = archive.by_index(index).map_err(|e| self.wrong(&e))?;
-        let name = entry.name().to_owned();
-        // What an array claims to be when it is unpacked is bounded by what the program asks for.
-        let limit = (shape.byte_size() as u64).saturating_add(HEADER);
-        let mut bytes = Vec::new();
-        let read = entry.by_ref().take(limit.saturating_add(1)).read_to_end(&mut bytes);
-        read.map_err(|e| self.wrong(&format!("{name}: {e}")))?;
-        if bytes.len() as u64 > limit {
-            return Err(self.wrong(&format!("{name}: larger than {shape:#}, which the program reads")));
-        }
-        let array = npy::read(&bytes, shape.ty).map_err(|e| self.wrong(&format!("{name}: {e}")))?;
-        Ok(Literal::Array(array))
     }
 
     fn wrong(&self, reason: &dyn std::fmt::Display) -> FeedError {
@@ -170,7 +117,7 @@ impl Source for Archive {
         }
         let mut literals = Vec::with_capacity(found.len());
         for (index, array) in found.into_iter().zip(arrays) {
-            literals.push(self.array(archive, index, array)?);
+            literals.push(Literal::Array(npz_array(archive, index, array).map_err(|e| self.wrong(&e))?));
         }
         match (shape, literals.pop()) {
             (Shape::Array(_), Some(only)) => Ok(only),
@@ -208,14 +155,6 @@ impl Sink for Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_in_names_count_as_numbers() {
-        let mut names = ["arr_10", "arr_2", "x", "arr_1", "arr_02"];
-        names.sort_by(|a, b| natural(a, b));
-        assert_eq!(names[0], "arr_1");
-        assert_eq!(names[3..], ["arr_10", "x"]);
-    }
 
     #[test]
     fn parts_of_tuples_are_told_from_their_names() {

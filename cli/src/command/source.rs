@@ -1,6 +1,6 @@
 //! Reading modules: files or standard input, in any of the forms that the front door knows.
 
-use crate::failure::Failure;
+use crate::command::failure::Failure;
 use brolga_compiler::front::{self, Format, ReadOptions};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::shape;

@@ -1,15 +1,16 @@
 //! `brolga reduce`: the search of the compiler's room, asked by running a command.
 
-use crate::args::ReduceArgs;
-use crate::failure::Failure;
-use crate::output;
-use crate::source::load_open_module;
+use crate::command::args::ReduceArgs;
+use crate::command::failure::Failure;
+use crate::command::source::load_open_module;
+use crate::command::{output, progress};
 use brolga_compiler::reduce::{ReduceOptions, reduce as search};
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// So much of a command's output is searched for `--contains`.
 const OUTPUT_LIMIT: u64 = 16 << 20;
@@ -34,13 +35,14 @@ pub fn reduce(args: &ReduceArgs) -> Result<(), Failure> {
         Ok(end == wanted && args.contains.as_ref().is_none_or(|t| printed.contains(t.as_str())))
     };
     let options = ReduceOptions { max_questions: args.max_runs.unwrap_or(usize::MAX), ..ReduceOptions::default() };
-    let found = search(&module, options, &mut |_, text| match ask(text) {
+    let mut question = |_: &_, text: &str| match ask(text) {
         Ok(answer) => failure.is_none() && answer,
         Err(e) => {
             failure.get_or_insert(e);
             false
         }
-    });
+    };
+    let found = progress::during("reducing", || search(&module, options, &mut question));
     if let Some(failure) = failure {
         return Err(failure);
     }
@@ -114,18 +116,17 @@ fn words(command: &str) -> Result<Vec<String>, Failure> {
 }
 
 /// A folder of our own for candidates and outputs, gone when we are.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     fn new() -> Result<Scratch, Failure> {
-        let path = std::env::temp_dir().join(format!("brolga-reduce-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|e| Failure::file(&path, e))?;
-        Ok(Scratch(path))
+        let folder = tempfile::Builder::new().prefix("brolga-reduce-").tempdir();
+        folder.map(Scratch).map_err(|e| Failure::file(&std::env::temp_dir(), e))
     }
 
     /// Runs the command on a candidate; how it ended, and what it printed.
     fn run(&self, words: &[String], text: &str, limit: Duration) -> Result<(End, String), Failure> {
-        let candidate = self.0.join("candidate.hlo");
+        let candidate = self.0.path().join("candidate.hlo");
         let path = candidate.to_string_lossy();
         std::fs::write(&candidate, text).map_err(|e| Failure::file(&candidate, e))?;
         let mut words: Vec<String> = words.to_vec();
@@ -135,7 +136,7 @@ impl Scratch {
             words.push(path.to_string());
         }
         // Outputs go to files: a pipe that a grandchild keeps open would make us wait for it.
-        let streams = [self.0.join("stdout"), self.0.join("stderr")];
+        let streams = [self.0.path().join("stdout"), self.0.path().join("stderr")];
         let create = |path: &Path| File::create(path).map_err(|e| Failure::file(path, e));
         let (stdout, stderr) = (create(&streams[0])?, create(&streams[1])?);
         let (program, rest) = words.split_first().map_or(("", &[][..]), |(p, r)| (p.as_str(), r));
@@ -168,13 +169,6 @@ impl Scratch {
             file.take(OUTPUT_LIMIT).read_to_end(&mut printed).map_err(|e| Failure::file(path, e))?;
         }
         Ok((end, String::from_utf8_lossy(&printed).into_owned()))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing to be done where the system keeps it.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Loading compiled programs.
 
-use crate::args::{InputArgs, ShapeArgs};
-use crate::failure::Failure;
-use crate::input;
+use crate::command::args::{InputArgs, ShapeArgs};
+use crate::command::failure::Failure;
+use crate::command::input::{self, Parameters};
 use brolga_compiler::front::Argument;
 use brolga_runtime::abi::OpenDimension;
 use brolga_runtime::loader::LoadOptions;
@@ -42,8 +42,7 @@ pub fn choose(sizes: &Sizes, shapes: &ShapeArgs, inputs: &InputArgs) -> Result<P
     };
     let named = shapes.options()?.shapes;
     let leaves = &first.descriptor().parameters;
-    let mut dims = input::sizes(inputs);
-    dims.resize(leaves.len().max(dims.len()), None);
+    let mut dims = input::dims(inputs, &Parameters::of_program(first));
     for (argument, shape) in &named {
         let number = match argument {
             Argument::Number(n) => Some(*n),
@@ -55,6 +54,13 @@ pub fn choose(sizes: &Sizes, shapes: &ShapeArgs, inputs: &InputArgs) -> Result<P
         }
     }
     let wanted = wanted(sizes.open(), &dims)?;
+    sizes.select(&wanted).cloned().map_err(|e| Failure::Size(e.to_string()))
+}
+
+/// The program for the size of the inputs, which say it.
+pub fn choose_by_inputs(sizes: &Sizes, inputs: &InputArgs) -> Result<Program, Failure> {
+    let dims = sizes.programs().first().map(|first| input::dims(inputs, &Parameters::of_program(first)));
+    let wanted = wanted(sizes.open(), &dims.unwrap_or_default())?;
     sizes.select(&wanted).cloned().map_err(|e| Failure::Size(e.to_string()))
 }
 

@@ -1,6 +1,6 @@
 //! Writing results.
 
-use crate::failure::Failure;
+use crate::command::failure::Failure;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 

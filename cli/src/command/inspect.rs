@@ -1,11 +1,13 @@
-//! `brolga inspect`: the descriptor of an object, in words, and the tensors of a program.
+//! `brolga inspect`: the descriptor of an object, in words; the tensors of a program, and its kernels as a page.
 
-use crate::args::InspectArgs;
-use crate::failure::Failure;
-use crate::output;
-use crate::source::{load_module, read};
+use crate::command::args::InspectArgs;
+use crate::command::failure::Failure;
+use crate::command::output;
+use crate::command::page::page;
+use crate::command::source::{load_module, read};
 use brolga_compiler::front::ReadOptions;
 use brolga_compiler::object::read_descriptors;
+use brolga_compiler::survey::survey;
 use brolga_compiler::tensor::{self, TensorDescription};
 use brolga_compiler::{CompileOptions, compile};
 use brolga_runtime::abi::{DescriptorInfo, Leaf, TensorFlags};
@@ -15,6 +17,13 @@ use std::fmt::Write;
 pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     if args.tensors {
         return tensors(args);
+    }
+    if let Some(path) = &args.html {
+        let (module, source) = load_module(&args.object, &ReadOptions::default())?;
+        let wrong = |e| Failure::program(e, &source);
+        let artifact = compile(&module, &CompileOptions::native()).map_err(wrong)?;
+        let survey = survey(&artifact).map_err(wrong)?;
+        return output::write(path, page(source.name(), &artifact, &survey).as_bytes());
     }
     let (name, bytes) = read(&args.object)?;
     let descriptors = read_descriptors(&bytes).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
@@ -57,7 +66,7 @@ fn tuple(numbers: &[i64]) -> String {
 }
 
 /// Rows with their cells one below the other.
-fn columns(rows: &[Vec<String>]) -> String {
+pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count).map(width).collect();

@@ -1,9 +1,9 @@
 //! `brolga compile`.
 
-use crate::args::{CompileArgs, TargetArgs};
-use crate::failure::Failure;
-use crate::output;
-use crate::source::{SizedModules, load_module, load_sizes};
+use crate::command::args::{CompileArgs, TargetArgs};
+use crate::command::failure::Failure;
+use crate::command::source::{SizedModules, load_module, load_sizes};
+use crate::command::{output, progress};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::hlo::Module;
@@ -140,7 +140,7 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         }
     };
     modules.iter().for_each(|module| observe("input", module));
-    let compiled = match modules.as_slice() {
+    let compiled = progress::during("compiling", || match modules.as_slice() {
         [module] => compile_with(module, &options, &mut observe).map(|mut a| Compiled {
             object: std::mem::take(&mut a.object),
             shared: a.shared.take(),
@@ -151,7 +151,7 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
             shared: a.shared,
             sizes: a.sizes,
         }),
-    };
+    });
     let compiled = compiled.map_err(|e| Failure::program(e, source))?;
     if let Some(mut dump) = dump {
         dump.text("clif", "clif", &compiled.text(|a| a.clif.clone()));

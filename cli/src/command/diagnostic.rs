@@ -1,7 +1,7 @@
 //! Failures as people read them: file, line and column, and the source line underlined.
 
-use crate::failure::Failure;
-use crate::source::Source;
+use crate::command::failure::Failure;
+use crate::command::source::Source;
 use ariadne::{Color, Config, Label, Report, ReportKind};
 use brolga_compiler::{Error, Site};
 use std::fmt::Display;

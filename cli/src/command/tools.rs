@@ -1,9 +1,9 @@
 //! `brolga parse` and `brolga opt`.
 
-use crate::args::{OptArgs, ParseArgs};
-use crate::failure::Failure;
-use crate::output;
-use crate::source::{load_module, load_open_module};
+use crate::command::args::{OptArgs, ParseArgs};
+use crate::command::failure::Failure;
+use crate::command::output;
+use crate::command::source::{load_module, load_open_module};
 use brolga_compiler::{passes, proto, stablehlo, text};
 
 /// `brolga parse`.

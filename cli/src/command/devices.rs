@@ -1,22 +1,26 @@
 //! `brolga run` on several devices: a thread each.
 
-use crate::args::RunArgs;
-use crate::failure::Failure;
-use crate::run::{compiled, flat, object, parameter_shapes, show, whole, write_outputs};
-use crate::source::{Input, Source, load};
-use crate::{feeds, input, output, program};
+use crate::command::args::RunArgs;
+use crate::command::failure::Failure;
+use crate::command::input::Parameters;
+use crate::command::run::{compiled, flat, object, show, whole, write_outputs};
+use crate::command::source::{Input, Source, load};
+use crate::command::{feeds, input, output, program};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp;
 use brolga_runtime::devices::{Device, DeviceError, Devices};
 use brolga_runtime::feed::Feeds;
-use brolga_runtime::{ArrayLiteral, Literal, Program, RunError, RunOptions, Shape};
+use brolga_runtime::{ArrayLiteral, Literal, Program, RunError, RunOptions};
 use std::sync::Arc;
 
 /// Runs a module, or the object of one, on `devices` devices. Inputs come device by device, and so do results.
 pub fn run(args: &RunArgs, devices: usize) -> Result<(), Failure> {
+    if !args.expect.is_empty() {
+        return Err(Failure::Usage("--expect is for one device".to_owned()));
+    }
     let results = match load(&args.module, &args.shapes.with_inputs(&args.input)?)? {
         Input::Module(module, source) => {
-            let inputs = inputs(args, devices, &parameter_shapes(&module), source.inputs())?;
+            let inputs = inputs(args, devices, &Parameters::of_module(&module), source.inputs())?;
             run_module(args, devices, &module, &source, &inputs)?
         }
         Input::Object(bytes) => {
@@ -36,10 +40,15 @@ pub fn run(args: &RunArgs, devices: usize) -> Result<(), Failure> {
 }
 
 /// The arguments of each device. A device without parameters still needs its empty list.
-fn inputs(args: &RunArgs, devices: usize, shapes: &[Shape], own: &[Literal]) -> Result<Vec<Vec<Literal>>, Failure> {
-    let every: Vec<Shape> = (0..devices).flat_map(|_| shapes.iter().cloned()).collect();
-    let mut all = input::gather_or(&args.input, &every, own)?.into_iter();
-    Ok((0..devices).map(|_| all.by_ref().take(shapes.len()).collect()).collect())
+fn inputs(
+    args: &RunArgs,
+    devices: usize,
+    parameters: &Parameters,
+    own: &[Literal],
+) -> Result<Vec<Vec<Literal>>, Failure> {
+    let count = parameters.shapes().len();
+    let mut all = input::gather_or(&args.input, &parameters.on_devices(devices), own)?.into_iter();
+    Ok((0..devices).map(|_| all.by_ref().take(count).collect()).collect())
 }
 
 fn run_module(

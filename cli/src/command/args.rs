@@ -1,7 +1,7 @@
 //! What the command line accepts.
 
-use crate::compile::Emit;
-use crate::failure::Failure;
+use crate::command::compile::Emit;
+use crate::command::failure::Failure;
 use brolga_compiler::front::{Argument, ReadOptions};
 use brolga_runtime::Shape;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,13 +38,18 @@ pub enum Command {
     Bench(BenchArgs),
     /// Shrinks a module as long as a command still does on it what it did
     Reduce(ReduceArgs),
+    /// Prints what a shell needs to complete this command line
+    Completions(CompletionsArgs),
+    /// Writes the manual pages
+    Man(ManArgs),
 }
 
 /// Where the inputs of a module come from.
 #[derive(Args, Debug)]
 pub struct InputArgs {
-    /// One leaf array of the entry parameters, in order: `F.npy`, `4xf32=@F.npy`, `f32[4]=@F.npy` (the shape is
-    /// checked) or `f32[4]={1,2,3,4}`
+    /// An array of the entry parameters: `F.npy`, `4xf32=@F.npy`, `f32[4]=@F.npy` (the shape is checked) or
+    /// `f32[4]={1,2,3,4}`, in order; with `NAME=` in front the parameter of that name, and `{1,2,3,4}` needs no shape.
+    /// `F.npz` and `F.safetensors` hold parameters by their names. What has no name takes the places that are left
     #[arg(long = "input", value_name = "INPUT")]
     pub inputs: Vec<String>,
     /// Without --input: make inputs from this seed. Floats are uniform in [-1, 1), integers in [0, 8) or what of it
@@ -85,7 +90,7 @@ impl ShapeArgs {
 
     /// What the reader is told of a module that will run on these inputs, where there is one size.
     pub fn with_inputs(&self, inputs: &InputArgs) -> Result<ReadOptions, Failure> {
-        Ok(ReadOptions { sizes: crate::input::sizes(inputs), ..self.options()? })
+        Ok(ReadOptions { sizes: crate::command::input::sizes(inputs), ..self.options()? })
     }
 
     /// What the reader is told, where there is one size.
@@ -197,6 +202,17 @@ pub struct RunArgs {
     /// Write leaf k of the result to DIR/out{k}.npy; without it results are printed as HLO literals
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
+    /// Compare the result with this instead of printing it, and end with status 1 where they differ: an array of each leaf, in
+    /// any form that --input takes without a name, or once an .npz or .safetensors file whose arrays come in the natural order
+    /// of their names, or a folder that --output-dir wrote
+    #[arg(long, value_name = "F")]
+    pub expect: Vec<String>,
+    /// How far floats may be from what is expected, relative to it
+    #[arg(long, value_name = "R", default_value_t = 1e-5, value_parser = tolerance, requires = "expect")]
+    pub rtol: f64,
+    /// And absolutely
+    #[arg(long, value_name = "A", default_value_t = 1e-8, value_parser = tolerance, requires = "expect")]
+    pub atol: f64,
     /// What infeeds read: the arrays of an .npz file in the natural order of their names; `NAME.K` is part K of a tuple.
     /// Once for each device
     #[arg(long, value_name = "F.npz")]
@@ -275,13 +291,17 @@ pub struct OptArgs {
 /// `brolga inspect`.
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// An object that `brolga compile` wrote, or with --tensors a program, in any form that `compile` takes; `-` is standard
-    /// input
+    /// An object that `brolga compile` wrote, or with --tensors or --html a program, in any form that `compile` takes; `-` is
+    /// standard input
     pub object: PathBuf,
     /// Compile the program for this machine, and print of every array in it: type, shape, strides, alignment, memory, and what
     /// it is a view of
-    #[arg(long)]
+    #[arg(long, conflicts_with = "html")]
     pub tensors: bool,
+    /// Compile the program for this machine, and write a page that shows its kernels with what is fused in each and why they
+    /// end, its arrays and when they live in memory. The page needs nothing but itself
+    #[arg(long, value_name = "F.html")]
+    pub html: Option<PathBuf>,
 }
 
 /// `brolga bench`.
@@ -301,9 +321,13 @@ pub struct BenchArgs {
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub min_time: f64,
-    /// Where to write the numbers; without it, they are printed
+    /// Write the numbers as JSON (`-` is standard output); without it, a table is printed
     #[arg(long, value_name = "F.json")]
     pub json: Option<PathBuf>,
+    /// Measure each kernel alone, on inputs of its own, and print which instructions it computes. What custom calls and the
+    /// library services take is not in it
+    #[arg(long, conflicts_with = "json")]
+    pub profile: bool,
 }
 
 /// `brolga reduce`.
@@ -333,6 +357,28 @@ pub struct ReduceArgs {
     /// Where to write the module; without it, it is printed
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
+}
+
+/// `brolga completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// For which shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `brolga man`.
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The folder that the pages go to, one for each command
+    pub dir: PathBuf,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(t) if t >= 0.0 && f64::is_finite(t) => Ok(t),
+        _ => Err("expected a number that is not negative".to_owned()),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

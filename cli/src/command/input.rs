@@ -1,0 +1,429 @@
+//! Inputs: from files, from literals on the command line, or made from a seed.
+//!
+//! Problem: a program's parameters have an order, and names that people know them by; files of checkpoints have names alone.
+//! Invariant: every leaf array of the parameters gets one value, of its own shape, and nothing that was given is left over.
+//! Algorithm: what has a name goes to the leaf of that name; the other inputs take the leaves that are left, in order.
+
+use crate::command::archive::Arrays;
+use crate::command::args::InputArgs;
+use crate::command::failure::Failure;
+use crate::command::npy;
+use crate::command::random::Random;
+use brolga_compiler::front::Argument;
+use brolga_compiler::hlo::Module;
+use brolga_compiler::{proto, suggestion, text};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Program, Shape, room_for};
+use std::collections::HashSet;
+use std::io::Read;
+use std::path::Path;
+
+/// The entry parameters, with the names by which `--input NAME=...` finds their leaf arrays.
+pub struct Parameters {
+    shapes: Vec<Shape>,
+    /// Of each leaf array, in order.
+    names: Vec<Vec<String>>,
+}
+
+impl Parameters {
+    /// Those of a module. An array is known by the instruction's name and by the one in its metadata, leaf K of a tuple by
+    /// `NAME.K`.
+    pub fn of_module(module: &Module) -> Parameters {
+        let entry = module.entry();
+        let (mut shapes, mut names) = (Vec::new(), Vec::new());
+        for id in entry.parameters() {
+            let instruction = &entry.instructions[id];
+            let mut own = vec![instruction.name.clone()];
+            own.extend(proto::op_name(instruction).filter(|name| *name != instruction.name));
+            match &instruction.shape {
+                Shape::Tuple(_) => {
+                    let leaves = 0..array_leaves(&instruction.shape).len();
+                    names.extend(leaves.map(|k| own.iter().map(|name| format!("{name}.{k}")).collect()));
+                }
+                shape if array_leaves(shape).is_empty() => {}
+                _ => names.push(own),
+            }
+            shapes.push(instruction.shape.clone());
+        }
+        Parameters { shapes, names }
+    }
+
+    /// Those of a compiled program. Leaves of one name are the leaves of a tuple.
+    pub fn of_program(program: &Program) -> Parameters {
+        let leaves = &program.descriptor().parameters;
+        let name = |k: usize| {
+            let name = &leaves[k].name;
+            let same = leaves.iter().filter(|leaf| leaf.name == *name).count();
+            let before = leaves.iter().take(k).filter(|leaf| leaf.name == *name).count();
+            vec![if same > 1 { format!("{name}.{before}") } else { name.clone() }]
+        };
+        let shapes = leaves.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
+        Parameters { shapes, names: (0..leaves.len()).map(name).collect() }
+    }
+
+    /// The parameters of several devices, one after another: a name stands for the array on every one.
+    pub fn on_devices(&self, devices: usize) -> Parameters {
+        let (shapes, names) = (self.shapes.iter(), self.names.iter());
+        let count = (shapes.len() * devices, names.len() * devices);
+        let (shapes, names) = (shapes.cycle().take(count.0), names.cycle().take(count.1));
+        Parameters { shapes: shapes.cloned().collect(), names: names.cloned().collect() }
+    }
+
+    /// The shapes of the parameters.
+    pub fn shapes(&self) -> &[Shape] {
+        &self.shapes
+    }
+
+    /// The numbers of the leaves of that name, of each device one. A name may lack the `.N` that sets it apart from others.
+    fn find(&self, name: &str) -> Result<Vec<usize>, String> {
+        let by = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
+            (0..self.names.len()).filter(|&k| self.names[k].iter().any(|n| fits(n))).collect()
+        };
+        let exact = by(&|known| known == name);
+        if !exact.is_empty() {
+            return Ok(exact);
+        }
+        let stem = |known: &str| {
+            known
+                .rsplit_once('.')
+                .is_some_and(|(stem, number)| stem == name && number.bytes().all(|b| b.is_ascii_digit()))
+        };
+        let near = by(&stem);
+        let different: HashSet<&Vec<String>> = near.iter().map(|&k| &self.names[k]).collect();
+        match different.len() {
+            1 => Ok(near),
+            0 => {
+                let known: Vec<&str> = self.names.iter().flatten().map(String::as_str).collect();
+                let hint = suggestion(name, known.iter().copied());
+                let list: Vec<&str> = self.names.iter().filter_map(|n| n.last()).map(String::as_str).collect();
+                Err(format!("the module has no parameter '{name}'{hint} (it has {})", shorten(&list.join(", "))))
+            }
+            _ => {
+                let list: Vec<&str> = near.iter().map(|&k| self.names[k][0].as_str()).collect();
+                Err(format!("'{name}' may be any of the parameters {}", list.join(", ")))
+            }
+        }
+    }
+}
+
+/// Makes the values of the entry parameters; those that came with the program where the command line says nothing.
+pub fn gather_or(args: &InputArgs, parameters: &Parameters, given: &[Literal]) -> Result<Vec<Literal>, Failure> {
+    let shapes = &parameters.shapes;
+    if given.is_empty() || !args.inputs.is_empty() || args.random_seed.is_some() {
+        return gather(args, parameters);
+    }
+    let fits = |value: &Literal, shape: &Shape| value.shape().same_ignoring_layout(&shape.without_layout());
+    match given.iter().zip(shapes).position(|(value, shape)| !fits(value, shape)) {
+        _ if given.len() != shapes.len() => {
+            let (have, want) = (given.len(), shapes.len());
+            Err(Failure::Input(format!("the program takes {want} parameters, but the snapshot holds {have} inputs")))
+        }
+        Some(k) => {
+            let (have, want) = (given.get(k).map(Literal::shape), shapes.get(k));
+            let text = |shape: Option<&Shape>| shape.map_or_else(String::new, |s| format!("{s:#}"));
+            let (have, want) = (text(have.as_ref()), text(want));
+            Err(Failure::Input(format!("parameter {k} has shape {want}, but the snapshot's input has {have}")))
+        }
+        None => Ok(given.to_vec()),
+    }
+}
+
+/// What one `--input` is.
+enum Given<'a> {
+    /// The next array that has no name.
+    Next(&'a str),
+    /// The array of that name.
+    Named(&'a str, &'a str),
+    /// All arrays of a file, each by its name.
+    All(&'a str),
+}
+
+impl Given<'_> {
+    fn of(spec: &str) -> Given<'_> {
+        if Arrays::names_one(spec) && !spec.contains('=') {
+            return Given::All(spec);
+        }
+        match spec.split_once('=') {
+            // A path may hold `=`, and a shape stands before a value as a name does.
+            Some((name, value)) if parse_shape(name).is_none() && !Path::new(spec).exists() => {
+                Given::Named(name, value)
+            }
+            _ => Given::Next(spec),
+        }
+    }
+}
+
+/// Makes the values of the entry parameters.
+pub fn gather(args: &InputArgs, parameters: &Parameters) -> Result<Vec<Literal>, Failure> {
+    let leaves: Vec<&ArrayShape> = parameters.shapes.iter().flat_map(array_leaves).collect();
+    let values = match args.random_seed {
+        Some(seed) => {
+            let mut random = Random(seed);
+            let none = |shape, e| Failure::Input(format!("a parameter of shape {shape:#} does not fit in memory: {e}"));
+            leaves.iter().map(|shape| random.array(shape).map_err(|e| none(shape, e))).collect::<Result<_, _>>()?
+        }
+        None => given_values(args, parameters, &leaves)?,
+    };
+    let mut values = values.into_iter();
+    let whole = |shape: &Shape| match Literal::from_arrays(shape, &mut values) {
+        Some(literal) => Ok(literal),
+        None => Err(Failure::Unsupported("an opaque entry parameter".to_owned())),
+    };
+    parameters.shapes.iter().map(whole).collect()
+}
+
+/// The value of each leaf, from the command line.
+fn given_values(
+    args: &InputArgs,
+    parameters: &Parameters,
+    leaves: &[&ArrayShape],
+) -> Result<Vec<ArrayLiteral>, Failure> {
+    let mut values: Vec<Option<ArrayLiteral>> = vec![None; leaves.len()];
+    let mut unnamed = Vec::new();
+    let mut put = |name: &str, read: &mut dyn FnMut(&ArrayShape) -> Result<ArrayLiteral, String>| {
+        for leaf in parameters.find(name)? {
+            let (Some(slot), Some(shape)) = (values.get_mut(leaf), leaves.get(leaf)) else { continue };
+            if slot.replace(read(shape)?).is_some() {
+                return Err(format!("the parameter '{name}' has a value already"));
+            }
+        }
+        Ok(())
+    };
+    for (i, spec) in args.inputs.iter().enumerate() {
+        let wrong = move |e: String| Failure::Input(format!("input {i} ({}): {e}", shorten(spec)));
+        match Given::of(spec) {
+            Given::Next(value) => unnamed.push((value, wrong)),
+            Given::Named(name, value) => put(name, &mut |shape| read_named(value, shape)).map_err(wrong)?,
+            Given::All(path) => {
+                let mut file = Arrays::open(path).map_err(wrong)?;
+                for name in file.names() {
+                    put(&name, &mut |shape| fitted(file.read(&name, shape)?, shape)).map_err(wrong)?;
+                }
+            }
+        }
+    }
+    let open: Vec<usize> = (0..leaves.len()).filter(|&k| values[k].is_none()).collect();
+    if open.len() != unnamed.len() {
+        return Err(Failure::Input(miscount(args, parameters, &open, unnamed.len())));
+    }
+    for (k, (value, wrong)) in open.into_iter().zip(unnamed) {
+        values[k] = Some(read(value, leaves[k]).map_err(wrong)?);
+    }
+    Ok(values.into_iter().flatten().collect())
+}
+
+/// Says that the leaves without a value are not as many as the inputs without a name.
+fn miscount(args: &InputArgs, parameters: &Parameters, open: &[usize], unnamed: usize) -> String {
+    let (leaves, given) = (parameters.names.len(), args.inputs.len());
+    if unnamed == given {
+        let known: Vec<&str> = parameters.names.iter().filter_map(|n| n.last()).map(String::as_str).collect();
+        let known = if known.is_empty() { String::new() } else { format!(" ({})", shorten(&known.join(", "))) };
+        let hint = match given {
+            0 => "; --random-seed N makes inputs",
+            _ if given > leaves => {
+                "; jax.jit leaves out arguments that are not used, unless it is told keep_unused=True"
+            }
+            _ => "; the arrays of a dict are parameters each, in the order of its sorted keys",
+        };
+        return format!("the module takes {leaves} input arrays{known}, but {given} were given{hint}");
+    }
+    let list: Vec<&str> = open.iter().map(|&k| parameters.names[k][0].as_str()).collect();
+    let list = if list.is_empty() { "none".to_owned() } else { shorten(&list.join(", ")) };
+    format!(
+        "of the module's {leaves} input arrays these have no name among the inputs: {list}; {unnamed} inputs have no name"
+    )
+}
+
+/// The dimensions that one value says it has.
+fn dims_of(value: &str) -> Option<Vec<i64>> {
+    // A header is shorter than this.
+    const HEADER: u64 = 1 << 16;
+    if let Some(declared) = value.split_once('=').and_then(|(shape, _)| parse_shape(shape)) {
+        return Some(declared.dims);
+    }
+    let mut bytes = Vec::new();
+    let path = value.strip_prefix('@').unwrap_or(value);
+    std::fs::File::open(path).ok()?.take(HEADER).read_to_end(&mut bytes).ok()?;
+    npy::describe(&bytes).ok().map(|(dims, _)| dims)
+}
+
+/// The dimensions that the inputs say they have, by name where they have one.
+pub fn sizes(args: &InputArgs) -> Vec<(Argument, Vec<i64>)> {
+    let mut out = Vec::new();
+    let mut unnamed = 0;
+    let mut any_name = false;
+    for spec in &args.inputs {
+        let (argument, dims) = match Given::of(spec) {
+            Given::Next(value) => {
+                unnamed += 1;
+                (Argument::Number(unnamed - 1), dims_of(value))
+            }
+            Given::Named(name, value) => (Argument::Name(name.to_owned()), dims_of(value)),
+            Given::All(path) => {
+                any_name = true;
+                let Ok(mut file) = Arrays::open(path) else { continue };
+                let names = file.names().into_iter();
+                out.extend(names.filter_map(|name| file.dims(&name).map(|dims| (Argument::Name(name), dims))));
+                continue;
+            }
+        };
+        any_name |= matches!(argument, Argument::Name(_));
+        out.extend(dims.map(|dims| (argument, dims)));
+    }
+    // Which places the others take is known when the names are.
+    out.retain(|(argument, _)| !any_name || matches!(argument, Argument::Name(_)));
+    out
+}
+
+/// The dimensions of each leaf array, as far as the inputs say them.
+pub fn dims(args: &InputArgs, parameters: &Parameters) -> Vec<Option<Vec<i64>>> {
+    let mut out = vec![None; parameters.names.len()];
+    for (argument, dims) in sizes(args) {
+        let leaves = match argument {
+            Argument::Number(k) => vec![k],
+            Argument::Name(name) => parameters.find(&name).unwrap_or_default(),
+        };
+        for leaf in leaves {
+            if let Some(slot) = out.get_mut(leaf) {
+                *slot = Some(dims.clone());
+            }
+        }
+    }
+    out
+}
+
+fn shorten(spec: &str) -> String {
+    if spec.chars().count() > 200 { spec.chars().take(200).chain("...".chars()).collect() } else { spec.to_owned() }
+}
+
+/// The arrays in a parameter.
+fn array_leaves(shape: &Shape) -> Vec<&ArrayShape> {
+    fn array(leaf: &Shape) -> Option<&ArrayShape> {
+        match leaf {
+            Shape::Array(array) | Shape::Buffer(array) => Some(array),
+            _ => None,
+        }
+    }
+    shape.leaves().into_iter().filter_map(array).collect()
+}
+
+/// Reads the value of an input that has a name: as [`read`], and literals without their shape.
+fn read_named(value: &str, wanted: &ArrayShape) -> Result<ArrayLiteral, String> {
+    if let Some(path) = value.strip_prefix('@') {
+        return fitted(read_file(path, wanted.ty)?, wanted);
+    }
+    let scalar = wanted.dims.is_empty() && !value.contains('=') && !Path::new(value).exists();
+    if scalar || value.starts_with(['{', '(']) { read_literal(value, wanted) } else { read(value, wanted) }
+}
+
+/// Reads the value of an `--input` or `--expect`, an array of shape `wanted`.
+pub fn read(spec: &str, wanted: &ArrayShape) -> Result<ArrayLiteral, String> {
+    let (declared, value) = match spec.split_once('=') {
+        // A path may hold `=` too; only what reads as a shape before it counts as one.
+        Some((shape, value)) => match parse_shape(shape) {
+            Some(shape) => (Some(shape), value),
+            None => (None, spec),
+        },
+        None => (None, spec),
+    };
+    if let Some(declared) = &declared
+        && (declared.ty != wanted.ty || declared.dims != wanted.dims)
+    {
+        return Err(format!("the module has {wanted:#} here, not {declared:#}"));
+    }
+    let literal = match (declared.is_some(), value.strip_prefix('@')) {
+        (true, Some(path)) => read_file(path, wanted.ty)?,
+        (true, None) => read_literal(value, wanted)?,
+        (false, _) => read_file(spec, wanted.ty)?,
+    };
+    fitted(literal, wanted)
+}
+
+/// The array, where it has the dimensions that are wanted; dynamic ones may be shorter.
+pub fn fitted(mut literal: ArrayLiteral, wanted: &ArrayShape) -> Result<ArrayLiteral, String> {
+    // Some writers cannot say rank 0.
+    if wanted.dims.is_empty() && literal.dims() == [1] {
+        literal = literal.reshaped(&[]);
+    }
+    let fits = literal.dims().len() == wanted.dims.len()
+        && literal
+            .dims()
+            .iter()
+            .zip(&wanted.dims)
+            .zip(&wanted.dynamic)
+            .all(|((have, want), &dynamic)| have == want || (dynamic && have < want));
+    if !fits {
+        return Err(format!("the module has {wanted:#} here, but the array's dimensions are {:?}", literal.dims()));
+    }
+    Ok(literal)
+}
+
+fn read_file(path: &str, ty: ElementType) -> Result<ArrayLiteral, String> {
+    let (_, bytes) = crate::command::source::read(Path::new(path)).map_err(|failure| match failure {
+        Failure::File { reason, .. } => reason,
+        _ => "the file cannot be read".to_owned(),
+    })?;
+    // The reader makes an array of the data, and on the way two copies.
+    room_for(3 * bytes.len() as u64).map_err(|e| e.to_string())?;
+    npy::read(&bytes, ty)
+}
+
+/// Reads `{1,2,3}`.
+fn read_literal(value: &str, shape: &ArrayShape) -> Result<ArrayLiteral, String> {
+    match text::parse_literal(value, &Shape::Array(shape.clone())) {
+        Ok(Literal::Array(array)) => Ok(array),
+        Ok(_) => Err("expected an array literal such as {1,2,3}".to_owned()),
+        Err(error) => Err(error.message()),
+    }
+}
+
+/// Reads `f32[2,3]`, or the same as `2x3xf32`.
+fn parse_shape(text: &str) -> Option<ArrayShape> {
+    if text.contains('[') {
+        return match text::parse_shape(text) {
+            Ok(Shape::Array(shape)) => Some(shape),
+            _ => None,
+        };
+    }
+    let mut parts: Vec<&str> = text.split('x').collect();
+    let ty = parts.pop()?.parse().ok()?;
+    let dims = parts.into_iter().map(|d| d.parse().ok().filter(|&d: &i64| d >= 0)).collect::<Option<Vec<i64>>>()?;
+    Some(ArrayShape::new(ty, dims))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_of_a_shape_are_read() {
+        assert_eq!(parse_shape("2x3xf32"), Some(ArrayShape::new(ElementType::F32, [2, 3])));
+        assert_eq!(parse_shape("s4"), Some(ArrayShape::new(ElementType::S4, [])));
+        assert_eq!(parse_shape("f32[2,3]"), Some(ArrayShape::new(ElementType::F32, [2, 3])));
+        assert_eq!(parse_shape("dir/a"), None);
+        assert_eq!(parse_shape("-1xf32"), None);
+    }
+
+    #[test]
+    fn names_are_found_with_and_without_their_numbers() {
+        let shape = Shape::array(ElementType::F32, [2]);
+        let names = [["Arg_0.1", "x"], ["Arg_1.2", "params['w']"], ["Arg_1.3", "y"]];
+        let names = names.map(|both| both.map(str::to_owned).to_vec()).to_vec();
+        let parameters = Parameters { shapes: vec![shape; 3], names };
+        assert_eq!(parameters.find("x"), Ok(vec![0]));
+        assert_eq!(parameters.find("Arg_0"), Ok(vec![0]));
+        assert_eq!(parameters.find("params['w']"), Ok(vec![1]));
+        assert_eq!(parameters.on_devices(2).find("y"), Ok(vec![2, 5]));
+        assert!(parameters.find("Arg_1").expect_err("two").contains("Arg_1.2, Arg_1.3"));
+        let unknown = parameters.find("params['v']").expect_err("none");
+        assert!(unknown.contains("did you mean 'params['w']'?") && unknown.contains("(it has x, params['w'], y)"));
+    }
+
+    #[test]
+    fn literals_are_read_and_checked() {
+        let shape = ArrayShape::new(ElementType::S32, [2]);
+        assert_eq!(read("s32[2]={1,-2}", &shape).expect("valid").as_slice::<i32>(), &[1, -2]);
+        assert!(read("s32[3]={1,2,3}", &shape).expect_err("wrong shape").contains("has s32[2]"));
+        assert!(read("s32[2]={1}", &shape).is_err());
+        assert!(read("no such file.npy", &shape).is_err());
+    }
+}
