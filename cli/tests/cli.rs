@@ -47,6 +47,34 @@ fn a_module_from_standard_input_runs_and_prints_its_result() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn functions_are_in_the_map_of_perf_where_it_is_asked_for() {
+    let run = |asked: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brolga"));
+        command.args(["run", "-", "--input", "f32[3]={1,2.5,-3}"]).env("BROLGA_PERF_MAP", asked);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let map = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));
+        child.stdin.take().unwrap().write_all(DOUBLE.as_bytes()).unwrap();
+        assert!(child.wait_with_output().unwrap().status.success());
+        map
+    };
+    assert!(!run("").exists());
+    let map = run("1");
+    let text = std::fs::read_to_string(&map).unwrap();
+    std::fs::remove_file(&map).unwrap();
+    let functions: Vec<(u64, u64, &str)> = text
+        .lines()
+        .map(|line| {
+            let mut words = line.splitn(3, ' ');
+            let mut number = || u64::from_str_radix(words.next().unwrap(), 16).unwrap();
+            (number(), number(), words.next().unwrap())
+        })
+        .collect();
+    assert!(functions.iter().any(|(_, _, name)| *name == "double"), "{text}");
+    assert!(functions.iter().all(|(start, size, _)| *start > 0 && *size > 0), "{text}");
+}
+
+#[test]
 fn inputs_and_outputs_are_npy_files() {
     let dir = folder("npy");
     let first = brolga(&["run", "-", "--random-seed", "7", "--output-dir", dir.to_str().unwrap()], DOUBLE);

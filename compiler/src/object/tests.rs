@@ -370,6 +370,29 @@ fn pointers_in_data_are_relocated() {
 }
 
 #[test]
+fn large_constants_have_sections_of_their_own() {
+    use object::{Object, ObjectSection, ObjectSymbol};
+    let isa = host();
+    let mut sample = Sample::new("sum");
+    let mut large = vec![0; 1 << 16];
+    large[60_000..60_004].copy_from_slice(&100f32.to_le_bytes());
+    let table = sample.object.datum("table", false, bytes(64, large.clone())).unwrap();
+    sample.object.datum("small", false, bytes(64, vec![1; 100])).unwrap();
+    let sample = sample.sum(&isa, |b, sum| {
+        let address = data_address(b, table);
+        let bias = b.ins().load(types::F32, FLAGS, address, 60_000);
+        b.ins().fadd(sum, bias)
+    });
+    let bytes = sample.bytes(&isa);
+    let file = object::File::parse(&*bytes).unwrap();
+    let section = file.section_by_name(".rodata.table").unwrap();
+    assert_eq!(section.data().unwrap(), large);
+    let small = file.symbols().find(|s| s.name() == Ok("small")).unwrap();
+    assert_eq!(small.section_index(), Some(file.section_by_name(".rodata").unwrap().index()));
+    assert_eq!(run(&Program::from_object(&bytes).unwrap()), 103.5);
+}
+
+#[test]
 fn the_same_input_gives_the_same_bytes() {
     let isa = host();
     assert_eq!(with_data(&isa).bytes(&isa), with_data(&isa).bytes(&isa));

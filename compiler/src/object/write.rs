@@ -16,6 +16,10 @@ use std::collections::HashSet;
 /// Bytes of code and data that one object may hold; x86-64 code reaches two gigabytes.
 const MAX_SIZE: u64 = 1 << 30;
 
+/// Constants of so many bytes and more have a section of their own in ELF, `.rodata.SYMBOL`: tools find them by it, and a linker
+/// that collects garbage drops them one by one.
+const LARGE: usize = 1 << 16;
+
 fn internal<T>(message: String) -> Result<T> {
     Err(Error::Internal(message))
 }
@@ -218,6 +222,7 @@ pub(super) fn relaxed(
 struct Writer<'a> {
     input: &'a ObjectInput,
     module: ObjectModule,
+    elf: bool,
     architecture: Architecture,
     function_alignment: u64,
     /// What is exported and referred to from inside: it is local here, and what others see is an alias of it.
@@ -232,7 +237,7 @@ impl<'a> Writer<'a> {
         let (module, architecture) = (ObjectModule::new(builder), architecture(&**isa)?);
         let function_alignment = u64::from(isa.function_alignment().preferred);
         let aliased = if format == BinaryFormat::Elf { referred_exports(input) } else { HashSet::new() };
-        Ok(Writer { input, module, architecture, function_alignment, aliased })
+        Ok(Writer { input, module, elf: format == BinaryFormat::Elf, architecture, function_alignment, aliased })
     }
 
     /// Declares everything in order: the numbers are those of the input.
@@ -278,8 +283,14 @@ impl<'a> Writer<'a> {
     }
 
     fn data(&mut self) -> Result<()> {
-        for (id, _) in self.input.data() {
-            if let Some(contents) = self.input.contents(id) {
+        for (id, declaration) in self.input.data() {
+            let Some(contents) = self.input.contents(id) else { continue };
+            let constant = !declaration.writable && contents.all_relocs(Reloc::Abs8).next().is_none();
+            if self.elf && constant && size(contents) >= LARGE {
+                let mut apart = contents.clone();
+                apart.set_custom_section(&format!(".rodata.{}", declaration.linkage_name(id)));
+                self.module.define_data(id, &apart).map_err(refused)?;
+            } else {
                 self.module.define_data(id, contents).map_err(refused)?;
             }
         }

@@ -1,13 +1,14 @@
 //! Reading, laying out and relocating an x86-64 ELF object.
 
 use super::image::page_size;
+use super::perf_map::Function;
 use crate::LoadError;
 use crate::abi::{DescriptorInfo, HASH_OFFSET, MAGIC, host_architecture};
 use object::elf as consts;
 use object::read::elf::ElfFile64;
 use object::{
     Architecture as ObjectArchitecture, LittleEndian, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _,
-    RelocationFlags, RelocationTarget, SectionFlags, SectionIndex, SymbolIndex, SymbolSection,
+    RelocationFlags, RelocationTarget, SectionFlags, SectionIndex, SymbolIndex, SymbolKind, SymbolSection,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -342,6 +343,17 @@ impl<'a> Object<'a> {
     pub(super) fn unwind_table(&self, plan: &Plan) -> Option<Range<usize>> {
         let &(start, size) = plan.placed.get(&self.unwind_table?)?;
         Some(start..start + size)
+    }
+
+    /// The functions, with their places in the image.
+    pub(super) fn functions(&self, plan: &Plan) -> Result<Vec<Function>, LoadError> {
+        let mut all = Vec::new();
+        for symbol in self.file.symbols().filter(|s| s.kind() == SymbolKind::Text && s.is_definition()) {
+            if let (Ok(name), Some(offset)) = (symbol.name(), self.offset(plan, symbol.index())?) {
+                all.push((name.to_owned(), offset, symbol.size()));
+            }
+        }
+        Ok(all)
     }
 
     /// Offset of the entry function in the image.

@@ -17,9 +17,11 @@
 //! asks for [`LoadOptions::strict_symbols`].
 //!
 //! The unwind table is checked and made known to the process ([`unwind`]), so that a backtrace goes through the program.
+//! Functions go into the map of `perf` where that is asked for ([`perf_map`]).
 
 mod elf;
 mod image;
+mod perf_map;
 mod symbols;
 mod unwind;
 
@@ -163,6 +165,7 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Vec<Loaded>, Load
     object.fill(&plan, base, builder.bytes_mut())?;
     let entries =
         descriptors.iter().map(|d| object.entry(&plan, &d.entry)).collect::<Result<Vec<usize>, LoadError>>()?;
+    perf_map::add(base, || object.functions(&plan))?;
     let image = Arc::new(builder.protect(object.unwind_table(&plan))?);
     let handlers = handlers.into_inner();
     let mut out = Vec::with_capacity(descriptors.len());
