@@ -16,9 +16,9 @@ use crate::hlo::{AttrKey, ComparisonDirection, Module};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
 /// What combines the elements.
-pub(super) enum Combine {
+pub(super) enum Combine<'m> {
     /// A computation of two scalars, or of as many left as right ones.
-    Computation(Module),
+    Computation(&'m Module),
     /// The element that compares so with the other, the first of equals.
     Extreme(ComparisonDirection),
 }
@@ -26,7 +26,7 @@ pub(super) enum Combine {
 /// The elements of each operand that meet, all of the same sizes.
 type Values = Vec<Op>;
 
-impl Combine {
+impl Combine<'_> {
     fn apply(&self, r: &Rule<'_>, left: &[Op], right: &[Op]) -> Result<Values> {
         match (self, left, right) {
             (Combine::Computation(computation), [first, ..], _) => {
@@ -74,7 +74,7 @@ fn each(values: &[Op], f: impl FnMut(Op) -> Op) -> Values {
 }
 
 /// A reduction over whole dimensions.
-pub(super) fn reduce(r: &mut Rule<'_>, combine: &Combine) -> Result<()> {
+pub(super) fn reduce(r: &mut Rule<'_>, combine: &Combine<'_>) -> Result<()> {
     r.instead(|r| {
         let b = r.b;
         let (arrays, initial) = operands(r)?;
@@ -108,7 +108,7 @@ pub(super) fn reduce(r: &mut Rule<'_>, combine: &Combine) -> Result<()> {
 }
 
 /// Windows that slide over arrays.
-pub(super) fn windows(r: &mut Rule<'_>, combine: &Combine) -> Result<()> {
+pub(super) fn windows(r: &mut Rule<'_>, combine: &Combine<'_>) -> Result<()> {
     let result = match r.instruction.shape.leaves().first().and_then(|l| l.as_array()) {
         Some(result) => result.clone(),
         None => return Err(r.broken("yields no arrays")),

@@ -37,7 +37,7 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
         Some(opcode) => extreme(r, opcode),
         None => {
             branches::may_run_again(r, &computation)?;
-            fold::reduce(r, &Combine::Computation(computation))
+            fold::reduce(r, &Combine::Computation(&computation))
         }
     }
 }

@@ -57,7 +57,7 @@ fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
         Some(opcode @ (Opcode::Maximum | Opcode::Minimum)) => window_extreme(r, opcode),
         _ => {
             branches::may_run_again(r, &computation)?;
-            fold::windows(r, &Combine::Computation(computation))
+            fold::windows(r, &Combine::Computation(&computation))
         }
     }
 }
