@@ -168,7 +168,13 @@ pub struct {ty} {{
     caller: ::brolga_runtime::Caller,
 }}
 
-#[allow(dead_code, clippy::too_many_arguments, clippy::large_types_passed_by_value, clippy::doc_markdown)]
+#[allow(
+    dead_code,
+    clippy::too_many_arguments,
+    clippy::large_types_passed_by_value,
+    clippy::doc_markdown,
+    clippy::type_complexity
+)]
 impl {ty} {{
     /// Bytes of workspace whatever the number of workers.
     pub const WORKSPACE_FIXED: u64 = {fixed};
