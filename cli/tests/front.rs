@@ -123,6 +123,24 @@ fn too_few_and_too_many_inputs_are_explained() {
 }
 
 #[test]
+fn a_name_of_two_parameters_stands_for_neither() {
+    let module = MODULE.replace("params['w']", "x");
+    let (status, out, err) = outcome(&["run", "-", "--input", "x={1,2}", "--input", "scale=1"], &module);
+    assert_eq!((status, out.as_str()), (2, ""));
+    assert!(err.contains("'x' may be any of the parameters Arg_0.1, Arg_1.2"), "{err}");
+}
+
+#[test]
+fn an_expected_value_has_the_size_of_the_result() {
+    let module = "HloModule m\n\nENTRY e {\n  p = s32[<=4] parameter(0)\n  ROOT x = s32[<=4] add(p, p)\n}\n";
+    let path = folder("bounded").join("two.npy");
+    std::fs::write(&path, brolga::command::npy::write(&pair(1.0, 2.0))).unwrap();
+    let args = ["run", "-", "--engine", "interp", "--random-seed", "1", "--expect", path.to_str().unwrap()];
+    let (status, _, err) = outcome(&args, module);
+    assert!(status == 1 || status == 2, "{status}: {err}");
+}
+
+#[test]
 fn inputs_come_from_files_of_several_arrays() {
     let dir = folder("files");
     let scale = ("scale", ArrayLiteral::scalar(2f32));
@@ -163,6 +181,16 @@ fn inputs_come_from_files_of_several_arrays() {
     npz(&zipped, &[("x", bytes)]);
     let (status, _, err) = outcome(&["run", "-", "--input", zipped.to_str().unwrap()], MODULE);
     assert!(status == 1 && err.contains("x.npy: expected NumPy type 'f4'"), "{err}");
+}
+
+#[test]
+fn a_file_of_several_arrays_may_have_an_equals_sign_in_its_path() {
+    let path = folder("rate=0.1").join("all.npz");
+    let scale = ArrayLiteral::from_elements(&[], &[2f32]);
+    npz(&path, &[("x", pair(1.0, 2.0)), ("params['w']", pair(3.0, 4.0)), ("scale", scale)]);
+    let (status, out, err) = outcome(&["run", "-", "--input", path.to_str().unwrap()], MODULE);
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("{5, 6}"), "{out}");
 }
 
 #[test]
@@ -242,7 +270,9 @@ fn bench_prints_a_table() {
     assert_eq!((status, err.as_str()), (0, ""), "{out}");
     let row = |key: &str| out.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("{key}: {out}"));
     for key in ["run, median", "run, least", "run, p90", "compile"] {
-        assert!(row(key).contains('s'), "{out}");
+        let mut words = row(key).split_whitespace();
+        let (number, unit) = (words.next().and_then(|n| n.parse::<f64>().ok()), words.next().unwrap_or_default());
+        assert!(number.is_some_and(|n| n > 0.0) && ["ns", "us", "ms", "s"].contains(&unit), "{key}: {out}");
     }
     assert!(
         row("arithmetic").contains("FLOP/s") && row("arithmetic").contains("% of a product of f32[512,512]"),

@@ -40,7 +40,7 @@ pub struct CompileOptions {
     /// Phases that compute fewer elements are not split among workers; `None` for
     /// [`DEFAULT_GRAIN`](crate::codegen::DEFAULT_GRAIN). Results do not depend on it.
     pub parallel_grain: Option<u64>,
-    /// Rows of loops with less work, in elements times operations, are not given 256-bit code; `None` for
+    /// Rows of loops with less work, in elements times operations, are not given code of 256 or 512 bits; `None` for
     /// [`WIDE_WORK`](crate::codegen::WIDE_WORK). Results do not depend on it.
     pub wide_work: Option<u64>,
     /// Round 16-bit and 8-bit floats after every operation.

@@ -3,7 +3,7 @@
 
 use brolga_compiler::builder::{Builder, Expression, Op};
 use brolga_compiler::{CompileOptions, compile, interp};
-use brolga_runtime::{ArrayLiteral, ElementType, Literal, Program, Shape};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Program, Scalar, Shape};
 
 const ROWS: usize = 3;
 const COLUMNS: usize = 5;
@@ -145,10 +145,28 @@ fn compositions_have_gradients() {
             if x > 0.0 {
                 1.0
             } else if x == 0.0 {
-                gradient[4]
+                // Each side of a maximum whose two sides meet.
+                0.5
             } else {
                 0.0
             }
         }),
     );
+}
+
+/// Neither the count nor epsilon needs to be a number of the operand's type.
+#[test]
+fn narrow_floats_have_means_and_norms() {
+    for (ty, count) in [(ElementType::F16, 70_000), (ElementType::BF16, 259), (ElementType::F8E4M3FN, 500)] {
+        let b = Builder::new("narrow");
+        let x = b.parameter(0, Shape::array(ty, [count]), "x");
+        b.tuple(&[b.mean(x, &[0]), b.layer_norm(x, 0, 1e-12)]);
+        let mut x = ArrayLiteral::zeros(&ArrayShape::new(ty, [count]));
+        (0..x.elements()).for_each(|i| x.set(i, Scalar::Float(1.5)));
+        let program =
+            Program::from_object(&compile(&b.build().unwrap(), &CompileOptions::native()).unwrap().object).unwrap();
+        let results = program.run(&[&x]).unwrap();
+        assert_eq!(results[0].get(0), Scalar::Float(1.5), "{ty}");
+        assert!((0..x.elements()).all(|i| results[1].get(i) == Scalar::Float(0.0)), "{ty}");
+    }
 }

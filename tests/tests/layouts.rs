@@ -130,6 +130,9 @@ fn dots_of_narrow_types_give_columns() {
             let number = (i * 37 % 101) as i64 - 50;
             operand.set(i, if ty == "s8" { Scalar::Int(number) } else { Scalar::Float(number as f64 / 8.0) });
         }
+        // Another operand: what is exchanged or turned shows.
+        let mut other = operand.clone();
+        (0..other.elements()).for_each(|i| other.set(i, operand.get(operand.elements() - 1 - i)));
         let [rows, columns] = ["{1,0}", "{0,1}"].map(|layout| {
             let artifact = compiled(&format!(
                 "HloModule m, entry_computation_layout={{({ty}[40,24]{{1,0}}, {ty}[40,24]{{1,0}})->{out}[24,24]{layout}}}\n\n\
@@ -137,7 +140,7 @@ fn dots_of_narrow_types_give_columns() {
                  ROOT w = {out}[24,24] dot(x, g), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n}}\n"
             ));
             let phases = artifact.schedule.kernels.values().map(|k| k.phases.len()).sum::<usize>();
-            let got = Program::from_object(&artifact.object).unwrap().run(&[&operand, &operand]).unwrap().remove(0);
+            let got = Program::from_object(&artifact.object).unwrap().run(&[&operand, &other]).unwrap().remove(0);
             (phases, artifact.descriptor.workspace_fixed, got)
         });
         assert_eq!(rows, columns, "{ty}");

@@ -230,7 +230,7 @@ pub struct RunArgs {
     /// Share among threads what computes at least this many elements; results do not depend on it
     #[arg(long, value_name = "N")]
     pub parallel_grain: Option<u64>,
-    /// Use 256-bit code for rows of loops with at least this much work, in elements times operations; results do not
+    /// Use registers of 256 or 512 bits for rows of loops with at least this much work, in elements times operations; results do not
     /// depend on it
     #[arg(long, value_name = "N")]
     pub wide_work: Option<u64>,

@@ -27,7 +27,7 @@ pub fn check(args: &RunArgs, result: &Literal) -> Result<String, Failure> {
 /// The expected value of each leaf: from one file of several arrays or folder, else from one `--expect` each.
 fn expected(args: &RunArgs, leaves: &[&ArrayLiteral]) -> Result<Vec<ArrayLiteral>, Failure> {
     let wrong = |spec: &str, e: String| Failure::Input(format!("expected value {spec}: {e}"));
-    let shape = |leaf: &ArrayLiteral| ArrayShape { layout: None, ..leaf.shape().clone() };
+    let shape = |leaf: &ArrayLiteral| ArrayShape::new(leaf.ty(), leaf.dims().to_vec());
     let count = |found: usize| {
         let results = leaves.len();
         (found != results).then(|| Failure::Input(format!("the program has {results} results, expected are {found}")))

@@ -79,15 +79,12 @@ impl Parameters {
             (0..self.names.len()).filter(|&k| self.names[k].iter().any(|n| fits(n))).collect()
         };
         let exact = by(&|known| known == name);
-        if !exact.is_empty() {
-            return Ok(exact);
-        }
         let stem = |known: &str| {
             known
                 .rsplit_once('.')
                 .is_some_and(|(stem, number)| stem == name && number.bytes().all(|b| b.is_ascii_digit()))
         };
-        let near = by(&stem);
+        let near = if exact.is_empty() { by(&stem) } else { exact };
         let different: HashSet<&Vec<String>> = near.iter().map(|&k| &self.names[k]).collect();
         match different.len() {
             1 => Ok(near),
@@ -139,7 +136,7 @@ enum Given<'a> {
 
 impl Given<'_> {
     fn of(spec: &str) -> Given<'_> {
-        if Arrays::names_one(spec) && !spec.contains('=') {
+        if Arrays::names_one(spec) && (!spec.contains('=') || Path::new(spec).exists()) {
             return Given::All(spec);
         }
         match spec.split_once('=') {

@@ -2,7 +2,8 @@
 //!
 //! Problem: a clean build compiles the same programs for the same target again, in every checkout and on every agent of a build
 //! farm. Invariant: an object comes out of the cache only for the very question that it was the answer to: the program's bytes,
-//! the options, the machine's features, and the compiler itself. Algorithm: an entry holds its whole question before the object,
+//! the options, the machine's features, and the compiler (its version, its sources, and Cranelift's version; not those of other
+//! dependencies). Algorithm: an entry holds its whole question before the object,
 //! and is found by the question's hash; two questions of one hash are told apart by being compared. It is written beside its
 //! place and renamed, so that builds may share a folder; an entry that does not read back, or whose object does not match its own
 //! hash, counts as none and is replaced.

@@ -2,13 +2,14 @@
 //! softmax, normalisation.
 //!
 //! Each is made of the operations that the other files have, all at the place of the one call. Dimensions may be counted from the
-//! end: -1 is the last. Narrow floats are folded as the compiler folds them, with one rounding at the end.
+//! end: -1 is the last. Sums of narrow floats are folded as the compiler folds them, with one rounding at the end; means, and what is
+//! made of them, are computed in f32.
 
 use super::reduction::scalar_computation_at;
 use super::{At, Builder, Failed, Op, Step};
 use crate::hlo::Opcode;
 use crate::shape::RuleError;
-use brolga_runtime::{ArrayShape, Scalar};
+use brolga_runtime::{ArrayShape, ElementType, Scalar};
 use std::panic::Location;
 
 impl Builder {
@@ -23,19 +24,32 @@ impl Builder {
     /// let b = Builder::new("wrong");
     /// b.scalar(ElementType::S8, 0.5);
     /// assert!(b.build().is_err());
+    ///
+    /// // The largest number of a type, and the next.
+    /// let b = Builder::new("limits");
+    /// b.scalar(ElementType::U64, 2f64.powi(63));
+    /// assert!(b.build().is_ok());
+    /// let b = Builder::new("limits");
+    /// b.scalar(ElementType::S64, 2f64.powi(63));
+    /// assert!(b.build().is_err());
     /// ```
     #[track_caller]
-    pub fn scalar(&self, ty: brolga_runtime::ElementType, value: f64) -> Op {
+    pub fn scalar(&self, ty: ElementType, value: f64) -> Op {
         let at = Location::caller();
-        let nearest = Scalar::Float(value).round_to(ty);
-        let is_float = ty.is_float() || ty.is_complex();
-        if !is_float && nearest.as_f64() != value {
-            let e = RuleError::new("constant.elements", format!("expected a number that {ty} has, found {value}"));
-            return self.finish(Err(self.reject(at, Opcode::Constant, e)));
+        if !ty.is_float() && !ty.is_complex() {
+            // What is no integer of 64 bits is left as it is, and refused.
+            let whole = value as i128;
+            let scalar = match (i64::try_from(whole), u64::try_from(whole)) {
+                _ if whole as f64 != value => Scalar::Float(value),
+                (Ok(v), _) => Scalar::Int(v),
+                (_, Ok(v)) => Scalar::UInt(v),
+                _ => Scalar::Float(value),
+            };
+            return self.scalar_at(at, ty, scalar, &format!("the number {value}"));
         }
         self.made_at(at, || {
             let mut literal = brolga_runtime::ArrayLiteral::zeros(&ArrayShape::new(ty, []));
-            literal.set(0, nearest);
+            literal.set(0, Scalar::Float(value).round_to(ty));
             self.constant_literal(literal)
         })
     }
@@ -76,10 +90,14 @@ impl Builder {
     pub fn mean(&self, operand: Op, dimensions: &[i64]) -> Op {
         let at = Location::caller();
         self.composed(at, operand, |shape| {
-            let along = self.along(at, shape, dimensions)?;
-            let count: f64 = along.iter().map(|&d| shape.dims.get(d).map_or(1.0, |&n| n as f64)).product();
-            self.only_floats(at, shape, "a mean")?;
-            Ok(self.div(self.sum(operand, dimensions), self.scalar(shape.ty, count)))
+            if !shape.ty.is_complex() {
+                self.only_floats(at, shape, "a mean")?;
+            }
+            self.widely(operand, shape, |operand, ty| {
+                let along = self.along(at, shape, dimensions)?;
+                let count: f64 = along.iter().map(|&d| shape.dims.get(d).map_or(1.0, |&n| n as f64)).product();
+                Ok(self.div(self.sum(operand, dimensions), self.scalar(ty, count)))
+            })
         })
     }
 
@@ -101,9 +119,12 @@ impl Builder {
     pub fn variance(&self, operand: Op, dimensions: &[i64]) -> Op {
         let at = Location::caller();
         self.composed(at, operand, |shape| {
+            self.only_floats(at, shape, "a variance")?;
             let kept = self.kept(at, shape, dimensions)?;
-            let distance = self.sub_in_dims(operand, self.mean(operand, dimensions), &kept);
-            Ok(self.mean(self.mul(distance, distance), dimensions))
+            self.widely(operand, shape, |operand, _| {
+                let distance = self.sub_in_dims(operand, self.mean(operand, dimensions), &kept);
+                Ok(self.mean(self.mul(distance, distance), dimensions))
+            })
         })
     }
 
@@ -148,11 +169,14 @@ impl Builder {
     pub fn layer_norm(&self, operand: Op, dimension: i64, epsilon: f64) -> Op {
         let at = Location::caller();
         self.composed(at, operand, |shape| {
+            self.only_floats(at, shape, "a normalisation")?;
             let kept = self.kept(at, shape, &[dimension])?;
-            let distance = self.sub_in_dims(operand, self.mean(operand, &[dimension]), &kept);
-            let variance = self.mean(self.mul(distance, distance), &[dimension]);
-            let deviation = self.sqrt(self.add(variance, self.scalar(shape.ty, epsilon)));
-            Ok(self.div_in_dims(distance, deviation, &kept))
+            self.widely(operand, shape, |operand, ty| {
+                let distance = self.sub_in_dims(operand, self.mean(operand, &[dimension]), &kept);
+                let variance = self.mean(self.mul(distance, distance), &[dimension]);
+                let deviation = self.sqrt(self.add(variance, self.scalar(ty, epsilon)));
+                Ok(self.div_in_dims(distance, deviation, &kept))
+            })
         })
     }
 
@@ -162,7 +186,7 @@ impl Builder {
         self.composed(Location::caller(), operand, |shape| Ok(self.max(operand, self.zero(shape.ty))))
     }
 
-    /// `x * logistic(x)`. Errors: anything but floats.
+    /// `x * logistic(x)`. Errors: anything but floats and complex numbers.
     #[track_caller]
     pub fn silu(&self, operand: Op) -> Op {
         self.composed(Location::caller(), operand, |_| Ok(self.mul(operand, self.logistic(operand))))
@@ -220,8 +244,18 @@ impl Builder {
         Ok((kept, shifted))
     }
 
+    /// Makes something of an operand in f32, where its floats are narrower: they need not have what is counted or added, and are
+    /// rounded once, at the end.
+    fn widely(&self, operand: Op, shape: &ArrayShape, make: impl FnOnce(Op, ElementType) -> Step) -> Step {
+        if !shape.ty.is_float() || shape.ty.bits() >= ElementType::F32.bits() {
+            return make(operand, shape.ty);
+        }
+        let made = make(self.convert_element_type(operand, ElementType::F32), ElementType::F32)?;
+        Ok(self.convert_element_type(made, shape.ty))
+    }
+
     fn only_floats(&self, at: At, shape: &ArrayShape, what: &str) -> Step<()> {
-        match shape.ty.is_float() || shape.ty.is_complex() {
+        match shape.ty.is_float() {
             true => Ok(()),
             false => {
                 let message = format!("expected floats for {what}, found {shape:#}");

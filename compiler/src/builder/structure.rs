@@ -101,7 +101,7 @@ impl Builder {
     }
 
     /// A scalar constant that is just `value`.
-    fn scalar_at(&self, at: At, ty: ElementType, value: Scalar, what: &str) -> Op {
+    pub(super) fn scalar_at(&self, at: At, ty: ElementType, value: Scalar, what: &str) -> Op {
         let Some(literal) = value.exactly(ty) else {
             let message = format!("expected an element type with {what}, found {ty}");
             return self.finish(Err(self.reject(at, Opcode::Constant, RuleError::new("constant.elements", message))));

@@ -103,7 +103,7 @@ fn windows() {
             two_dimensional(window)
         );
         twice(-1.0, 1.0, &program(&body));
-        // Of the initial value too, which every window has and the padding.
+        // Of the initial value too, which enters once for each window.
         let body = format!(
             "x = f64[2,{n}] parameter(0)\n i = f64[] parameter(1)
   ROOT y = f64[2,{m}] reduce-window(x, i), window={{{}}}, to_apply=mul",
