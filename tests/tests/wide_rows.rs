@@ -276,6 +276,23 @@ ENTRY main {
     assert!(is_wide(arg_max, &[]));
 }
 
+/// A truth value that is the same for all elements stands beside lanes of both widths, in either order.
+#[test]
+fn constant_truth_values_beside_lanes_of_both_widths() {
+    for [first, second] in [["a", "b"], ["b", "a"]] {
+        let source = format!(
+            "HloModule m\n\nENTRY e {{\n  x = s64[64] parameter(0)\n  y = s32[64] parameter(1)\n  z = f64[64] parameter(2)\n  \
+             w = f32[64] parameter(3)\n  n = s64[] constant(70)\n  ns = s64[64] broadcast(n), dimensions={{}}\n  \
+             m = s32[] constant(40)\n  ms = s32[64] broadcast(m), dimensions={{}}\n  a1 = s64[64] shift-left(x, ns)\n  \
+             b1 = s32[64] shift-right-logical(y, ms)\n  b2 = s64[64] convert(b1)\n  three = f64[] constant(3)\n  \
+             t = f64[64] broadcast(three), dimensions={{}}\n  a = f64[64] power(z, t)\n  f = f32[] constant(3)\n  \
+             fs = f32[64] broadcast(f), dimensions={{}}\n  b3 = f32[64] power(w, fs)\n  b = f64[64] convert(b3)\n  \
+             s = s64[64] add(a1, b2)\n  p = f64[64] subtract({first}, {second})\n  ROOT r = (s64[64], f64[64]) tuple(s, p)\n}}\n"
+        );
+        assert!(wide(&source, &[]).some);
+    }
+}
+
 #[test]
 fn long_bodies_spill_and_stay_right() {
     // Sixty values that live until the end, and more pointers than caller-saved registers.

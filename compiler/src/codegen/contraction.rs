@@ -192,7 +192,7 @@ pub struct Surroundings<'a> {
     pub kernel: &'a Kernel,
     /// The machine.
     pub target: &'a Target,
-    /// Number of the tile function for the type.
+    /// The tile function for the type.
     pub tile: FuncId,
 }
 

@@ -49,7 +49,7 @@ pub struct CodegenOptions {
     pub keep_clif: bool,
     /// Phases that compute fewer elements are not split among workers.
     pub grain: u64,
-    /// Rows of less work are not given 256-bit code; see [`WIDE_WORK`].
+    /// Rows of less work are not given wide code; see [`WIDE_WORK`].
     pub wide_work: u64,
 }
 
@@ -204,7 +204,7 @@ impl<'a> Functions<'a> {
         Ok(())
     }
 
-    /// The function of a phase and, behind it, the 256-bit rows that it calls.
+    /// The function of a phase and, behind it, the wide rows that it calls.
     fn outlined(&mut self, name: &str, kernel: &Kernel, phase: &Phase) -> Result<FuncId> {
         let (id, target) = (self.declare(name, &signature(5, false))?, self.target);
         let least_work = i64::try_from(self.options.wide_work).unwrap_or(i64::MAX);

@@ -64,7 +64,9 @@ impl ObjectInput {
     /// As [`ObjectInput::function`], and [`Error::Internal`] where data of the same name differ.
     pub fn datum(&mut self, symbol: &str, writable: bool, contents: DataDescription) -> Result<DataId> {
         if let Some(FuncOrDataId::Data(id)) = self.declarations.get_name(symbol) {
-            let same = self.data[id].as_ref().is_some_and(|known| known.init == contents.init);
+            let same = self.data[id]
+                .as_ref()
+                .is_some_and(|known| known.init == contents.init && known.align == contents.align);
             return if same { Ok(id) } else { internal(format!("there are two different data '{symbol}'")) };
         }
         self.free(symbol)?;
@@ -249,8 +251,7 @@ impl CompiledFunction {
         let alignment = u64::from(compiled.buffer.alignment);
         let unwind = match compiled.create_unwind_info_of_kind(isa, UnwindInfoKind::SystemV) {
             Ok(Some(UnwindInfo::SystemV(info))) => Unwind::Cranelift(info),
-            Ok(None) => Unwind::unchanged(),
-            Ok(Some(other)) => return internal(format!("unwind information of another kind: {other:?}")),
+            Ok(other) => return internal(format!("unwind information of another kind: {other:?}")),
             Err(e) => return internal(format!("there is no unwind information: {e}")),
         };
         Ok(CompiledFunction { alignment, code: compiled.code_buffer().to_vec(), relocs, unwind })

@@ -16,8 +16,7 @@ use std::collections::HashSet;
 /// Bytes of code and data that one object may hold; x86-64 code reaches two gigabytes.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// Constants of so many bytes and more have a section of their own in ELF, `.rodata.SYMBOL`: tools find them by it, and a linker
-/// that collects garbage drops them one by one.
+/// Constants of so many bytes and more have a section of their own in ELF, `.rodata.SYMBOL`: tools find them by it.
 const LARGE: usize = 1 << 16;
 
 fn internal<T>(message: String) -> Result<T> {
@@ -328,7 +327,9 @@ fn add_unwind_table(product: &mut ObjectProduct, input: &ObjectInput, isa: &dyn 
     let (kind, encoding) = (RelocationKind::Relative, RelocationEncoding::Generic);
     let flags = RelocationFlags::Generic { kind, encoding, size: 32 };
     for distance in table.distances {
-        let Some((id, _)) = functions.get(distance.function) else { continue };
+        let Some((id, _)) = functions.get(distance.function) else {
+            return internal(format!("the unwind table speaks of function {}", distance.function));
+        };
         let place = product.object.symbol(product.function_symbol(*id)).value;
         let addend = i64::try_from(place).or_else(|_| internal("a function lies too far".to_owned()))?;
         let relocation = Relocation { offset: start + distance.offset, symbol: text, addend, flags };

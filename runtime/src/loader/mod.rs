@@ -165,8 +165,8 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Vec<Loaded>, Load
     object.fill(&plan, base, builder.bytes_mut())?;
     let entries =
         descriptors.iter().map(|d| object.entry(&plan, &d.entry)).collect::<Result<Vec<usize>, LoadError>>()?;
-    perf_map::add(base, || object.functions(&plan))?;
     let image = Arc::new(builder.protect(object.unwind_table(&plan))?);
+    perf_map::add(base, || object.functions(&plan))?;
     let handlers = handlers.into_inner();
     let mut out = Vec::with_capacity(descriptors.len());
     for (((descriptor, library), undefined), entry) in

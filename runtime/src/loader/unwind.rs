@@ -100,3 +100,60 @@ pub(super) fn check(table: &[u8], address: u64, text: &Range<u64>) -> Result<(),
     // What the unwinder keeps is found again by the code that a table speaks of.
     if known == 0 { Err(malformed("is empty")) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: u64 = 0x1000;
+    const TEXT: Range<u64> = 0x2000..0x3000;
+
+    /// A common entry and one for `length` bytes of code from `start` on, without the zeros behind.
+    fn table(start: u64, length: u32) -> Vec<u8> {
+        let mut out = vec![20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0];
+        out.extend([16, 0, 0, 0, 28, 0, 0, 0]);
+        let distance = start as i64 - (ADDRESS as i64 + out.len() as i64);
+        out.extend((distance as i32).to_le_bytes());
+        out.extend(length.to_le_bytes());
+        out.extend([0; 4]);
+        out
+    }
+
+    fn verdict(table: &[u8]) -> String {
+        check(table, ADDRESS, &TEXT).map_or_else(|e| e.to_string(), |()| "right".to_owned())
+    }
+
+    #[test]
+    fn tables_of_the_programs_own_code_pass() {
+        let whole = table(TEXT.start, (TEXT.end - TEXT.start) as u32);
+        assert_eq!(verdict(&whole), "right");
+        assert_eq!(verdict(&[whole, vec![0; END]].concat()), "right");
+    }
+
+    #[test]
+    fn other_tables_are_refused() {
+        let good = table(0x2100, 16);
+        let with = |at: usize, byte: u8| {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            bad
+        };
+        let joined = |parts: &[&[u8]]| parts.concat();
+        for (what, bad) in [
+            ("speaks of other code", table(TEXT.start - 1, 16)),
+            ("speaks of other code", table(TEXT.end - 8, 16)),
+            ("speaks of other code", table(0x2100, 0)),
+            ("has another form", with(8, 3)),
+            ("has another form", with(16, 0x0b)),
+            ("ends before its end", joined(&[&good, &[0; END], &good])),
+            ("is damaged", good[..good.len() - 1].to_vec()),
+            ("is damaged", joined(&[&[0xff; 4], &good])),
+            ("is damaged", joined(&[&good, &[1]])),
+            ("is empty", good[..24].to_vec()),
+            ("is empty", vec![0; END]),
+        ] {
+            let found = verdict(&bad);
+            assert!(found.contains(&format!("its unwind table {what}")), "{what}: {found}");
+        }
+    }
+}

@@ -23,12 +23,12 @@ impl Selector<'_> {
         if self.width == Width::W256 || !lane.is_mask() {
             return r;
         }
-        if let Some(&mask) = self.masks.get(&r) {
+        if let Some(&mask) = self.masks.get(&(r, lane.bits())) {
             return mask;
         }
         let code = if lane.bits() == 64 { Code::EVEX_Vpmovq2m_kr_zmm } else { Code::EVEX_Vpmovd2m_kr_zmm };
         let mask = self.mask(code, &[r], None);
-        self.masks.insert(r, mask);
+        self.masks.insert((r, lane.bits()), mask);
         mask
     }
 

@@ -142,8 +142,8 @@ pub(super) struct Selector<'k> {
     pub(super) turn: Turn,
     frame: Frame,
     constants: HashMap<Vec<u8>, Reg>,
-    /// The masks of spread truth values, by their registers.
-    pub(super) masks: HashMap<Reg, Reg>,
+    /// The masks of spread truth values, by their registers and the bits of their lanes: both kinds may lie in one constant.
+    pub(super) masks: HashMap<(Reg, u32), Reg>,
     uniforms: HashMap<NodeId, Reg>,
     pointers: HashMap<Pointer, u32>,
     /// What index nodes are at the turn's first element, in every element.

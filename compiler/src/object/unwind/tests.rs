@@ -85,7 +85,11 @@ fn each_function_has_one_entry() {
 /// The rules at every instruction of functions that the assembler made.
 #[test]
 fn the_frame_is_known_at_every_instruction() {
-    let Read { functions, table } = compiled("x86_64-unknown-linux-gnu", Some("x86-64-v3"));
+    ["x86-64-v3", "x86-64-v4"].map(frames);
+}
+
+fn frames(level: &str) {
+    let Read { functions, table } = compiled("x86_64-unknown-linux-gnu", Some(level));
     let mut section = EhFrame::new(&table, LittleEndian);
     section.set_address_size(8);
     let bases = BaseAddresses::default().set_eh_frame(TABLE);
