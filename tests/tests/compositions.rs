@@ -157,7 +157,7 @@ fn compositions_have_gradients() {
 /// Neither the count nor epsilon needs to be a number of the operand's type.
 #[test]
 fn narrow_floats_have_means_and_norms() {
-    for (ty, count) in [(ElementType::F16, 70_000), (ElementType::BF16, 259), (ElementType::F8E4M3FN, 500)] {
+    for (ty, count) in [(ElementType::F16, 70_000), (ElementType::BF16, 259), (ElementType::F8E4M3Fn, 500)] {
         let b = Builder::new("narrow");
         let x = b.parameter(0, Shape::array(ty, [count]), "x");
         b.tuple(&[b.mean(x, &[0]), b.layer_norm(x, 0, 1e-12)]);

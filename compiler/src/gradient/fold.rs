@@ -138,7 +138,7 @@ pub(super) fn windows(r: &mut Rule<'_>, combine: &Combine<'_>) -> Result<()> {
             values.push(b.pad(all, b.constant_pred(false), &edges));
         }
         for d in 0..result.rank() {
-            values = along(r, &apply, values, d, w.sizes[d], w.dilation[d])?;
+            values = along(r, apply, values, d, w.sizes[d], w.dilation[d])?;
         }
         let limits: Vec<i64> = result.dims.iter().zip(&w.strides).map(|(n, stride)| (n - 1) * stride + 1).collect();
         let mut values = each(&values, |x| b.slice(x, &vec![0; limits.len()], &limits, &w.strides));
