@@ -126,7 +126,7 @@ fn too_few_and_too_many_inputs_are_explained() {
 fn a_name_of_two_parameters_stands_for_neither() {
     let module = MODULE.replace("params['w']", "x");
     let (status, out, err) = outcome(&["run", "-", "--input", "x={1,2}", "--input", "scale=1"], &module);
-    assert_eq!((status, out.as_str()), (2, ""));
+    assert_eq!((status, out.as_str()), (1, ""));
     assert!(err.contains("'x' may be any of the parameters Arg_0.1, Arg_1.2"), "{err}");
 }
 

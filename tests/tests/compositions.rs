@@ -123,7 +123,10 @@ fn mistakes_are_found_where_the_composition_stands() {
         (error(ElementType::F32, |b, x| b.softmax(x, i64::MIN)), "from -2 to 1"),
         (error(ElementType::S32, |b, x| b.mean(x, &[0])), "expected floats for a mean, found s32[2,3]"),
         (error(ElementType::S32, |b, x| b.softmax(x, 0)), "expected floats for a softmax"),
-        (error(ElementType::S32, |b, x| (b.expression(x) * 0.5).op()), "expected a number that s32 has, found 0.5"),
+        (
+            error(ElementType::S32, |b, x| (b.expression(x) * 0.5).op()),
+            "expected an element type with the number 0.5, found s32",
+        ),
         (error(ElementType::C64, |b, x| b.reduce_max(x, &[0])), "ordered element type"),
     ] {
         assert!(error.to_string().contains(message), "{message} in {error}");

@@ -284,7 +284,8 @@ impl<'a> Writer<'a> {
     fn data(&mut self) -> Result<()> {
         for (id, declaration) in self.input.data() {
             let Some(contents) = self.input.contents(id) else { continue };
-            let constant = !declaration.writable && contents.all_relocs(Reloc::Abs8).next().is_none();
+            let written = matches!(contents.init, Init::Bytes { .. });
+            let constant = written && !declaration.writable && contents.all_relocs(Reloc::Abs8).next().is_none();
             if self.elf && constant && size(contents) >= LARGE {
                 let mut apart = contents.clone();
                 apart.set_custom_section(&format!(".rodata.{}", declaration.linkage_name(id)));
