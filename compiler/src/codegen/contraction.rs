@@ -3,8 +3,9 @@
 //! **Problem.** A matrix product is fast only where a tile of the result stays in registers, the columns of the right
 //! operand that it walks stay in the first cache, and the rows of the left one in the second.
 //!
-//! **Invariant.** Every sum is one chain in ascending `k`, whatever the blocks: a sum cut by a block boundary waits in
-//! memory in its own type, which rounds nothing. The epilogue sees finished sums only.
+//! **Invariant.** The sum of a block of `k` is one chain, and blocks are added in ascending order; how long they are, the kernel
+//! says ([`Contraction::block`]). An unfinished sum waits in memory in its own type, which rounds nothing. The epilogue sees finished sums
+//! only.
 //!
 //! **Algorithm.** [`Plan`] cuts rows into groups, columns into strips; a pair of both (and a batch index) is a point of
 //! the phase's parallel space. For each block of `k`, an operand is packed where its index map is not one that the tile
@@ -37,9 +38,7 @@ use std::collections::HashMap;
 
 /// Columns of a packed panel of the right operand, in bytes: two of the widest registers.
 const PANEL_BYTES: i64 = 128;
-/// Steps of `k` in a block: a panel of the right operand then takes two thirds of a first-level cache.
-const K_BLOCK: i64 = 256;
-/// Rows of a block: a multiple of every tile's rows; with [`K_BLOCK`] steps it takes a fraction of a second-level cache.
+/// Rows of a block: a multiple of every tile's rows; with the steps of a block it takes a fraction of a second-level cache.
 const ROW_BLOCK: i64 = 96;
 /// Rows that share one packing of the right operand.
 const ROW_GROUP: i64 = 1024;
@@ -50,12 +49,10 @@ const PACK_BYTES: i64 = 1 << 19;
 /// ... and serves at least this many rows.
 const PACK_ROWS: i64 = 96;
 
-/// Rows and steps of a block of an operand that is linear in runs only, as the base of a convolution is, at most ...
+/// Rows of a block of an operand that is linear in runs only, as the base of a convolution is, at most ...
 const RUN_ROWS: i64 = 192;
-const RUN_STEPS: i64 = 512;
 /// ... and at least, lest the operand be packed.
 const LEAST_ROWS: i64 = 4;
-const LEAST_STEPS: i64 = 3;
 
 /// Axes of the nests made here are numbered from these on.
 const PANEL_AXIS: Axis = Axis(1 << 24);
@@ -117,15 +114,15 @@ impl Plan {
         let bytes = mem.bytes();
         let (m, n, k) = (c.m.extent, c.n.extent, c.k.extent);
         let panel = PANEL_BYTES / bytes;
-        // Blocks of rows and of steps in which the left operand is linear.
-        let (mut rows, mut steps) = (cut(m, ROW_BLOCK, 12), cut(k, K_BLOCK, 8));
+        // Blocks of rows in which the left operand is linear, as it is in those of steps.
+        let (mut rows, steps) = (cut(m, ROW_BLOCK, 12), c.block);
         let mut lhs = None;
         if let (Some((m_run, row)), Some((k_run, step))) = (c.lhs.index.run(c.m.axis, m), c.lhs.index.run(c.k.axis, k))
         {
             let run_rows = if m_run == m { rows } else { of_run(m_run, RUN_ROWS, ROW_BLOCK) };
-            let run_steps = if k_run == k { steps } else { of_run(k_run, RUN_STEPS, K_BLOCK) };
-            if run_rows >= LEAST_ROWS.min(m) && run_steps >= LEAST_STEPS.min(k) {
-                (rows, steps, lhs) = (run_rows, run_steps, Some((row, step)));
+            let whole = k_run == k || k_run % steps == 0;
+            if run_rows >= LEAST_ROWS.min(m) && whole {
+                (rows, lhs) = (run_rows, Some((row, step)));
             }
         }
         let pack_lhs = lhs.is_none();

@@ -2,8 +2,8 @@
 //!
 //! **Problem.** `c[m, n] (+)= a[m, k] * b[k, n]` for any extents and strides, with many products in flight and few loads.
 //!
-//! **Invariant.** Every element of `c` is one chain of multiply-adds in ascending `k` that starts from 0, or from what is
-//! there: neither the size of a register tile nor the cut of `k` into blocks changes a bit of it. Tiles of wider registers
+//! **Invariant.** Every element of `c` is one chain of multiply-adds in ascending `k` that starts from 0, to which what is there is
+//! added at the end: the size of a register tile changes no bit of it. Tiles of wider registers
 //! ([`super::x86::tile`]) have the same parameters and give the same bits.
 //!
 //! **Algorithm.** A function of its own, shared by all contractions of a program. Columns are taken two vectors at a
@@ -133,28 +133,15 @@ impl Tile<'_> {
         };
         let sums: Vec<Vec<Variable>> = (0..rows).map(|_| (0..vectors).map(|_| b.declare_var(ty)).collect()).collect();
         let (old, new, head, after) = (b.create_block(), b.create_block(), b.create_block(), b.create_block());
-        let (pa, pb, left) = (b.declare_var(types::I64), b.declare_var(types::I64), b.declare_var(types::I64));
-        b.def_var(pa, a);
-        b.def_var(pb, bb);
-        b.def_var(left, self.k);
-        b.ins().brif(self.accumulate, old, &[], new, &[]);
-        b.switch_to_block(old);
-        b.seal_block(old);
-        for (row, &offset) in sums.iter().zip(&c_rows) {
-            let base = at(b, c, offset);
-            for (v, &sum) in row.iter().enumerate() {
-                let x = b.ins().load(ty, flags(), base, v as i32 * bytes);
-                b.def_var(sum, x);
-            }
-        }
-        b.ins().jump(head, &[]);
-        b.switch_to_block(new);
-        b.seal_block(new);
         let zero = if self.ty == types::F64 { b.ins().f64const(0.0) } else { b.ins().f32const(0.0) };
         let zero = if width == 1 { zero } else { b.ins().splat(ty, zero) };
         for &sum in sums.iter().flatten() {
             b.def_var(sum, zero);
         }
+        let (pa, pb, left) = (b.declare_var(types::I64), b.declare_var(types::I64), b.declare_var(types::I64));
+        b.def_var(pa, a);
+        b.def_var(pb, bb);
+        b.def_var(left, self.k);
         b.ins().jump(head, &[]);
 
         b.switch_to_block(head);
@@ -185,6 +172,21 @@ impl Tile<'_> {
         b.seal_block(head);
         b.switch_to_block(after);
         b.seal_block(after);
+        b.ins().brif(self.accumulate, old, &[], new, &[]);
+        b.switch_to_block(old);
+        b.seal_block(old);
+        for (row, &offset) in sums.iter().zip(&c_rows) {
+            let base = at(b, c, offset);
+            for (v, &sum) in row.iter().enumerate() {
+                let before = b.ins().load(ty, flags(), base, v as i32 * bytes);
+                let x = b.use_var(sum);
+                let x = b.ins().fadd(x, before);
+                b.def_var(sum, x);
+            }
+        }
+        b.ins().jump(new, &[]);
+        b.switch_to_block(new);
+        b.seal_block(new);
         for (row, &offset) in sums.iter().zip(&c_rows) {
             let base = at(b, c, offset);
             for (v, &sum) in row.iter().enumerate() {

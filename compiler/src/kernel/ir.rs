@@ -197,7 +197,8 @@ pub struct Panel {
 
 /// A blocked matrix product with an epilogue: `out[b, m, n] = epilogue(sum over k of lhs[b, m, k] * rhs[b, k, n])`.
 ///
-/// Every output is one chain of fused multiply-adds (two roundings in the variant without FMA) in ascending `k`.
+/// A sum goes by in blocks of `block` steps of `k`, the last of which may be shorter: each is one chain of fused multiply-adds (two
+/// roundings in the variant without FMA) in ascending `k` that starts from zero, and the blocks are added in ascending order.
 #[derive(Clone, Debug)]
 pub struct Contraction {
     /// Element type of operands and accumulators: `f32` or `f64`.
@@ -210,6 +211,8 @@ pub struct Contraction {
     pub n: Loop,
     /// Contracted axis.
     pub k: Loop,
+    /// Steps of a block of `k`: 1 to its extent.
+    pub block: i64,
     /// The left operand, in `batch`, `m` and `k`.
     pub lhs: Panel,
     /// The right operand, in `batch`, `k` and `n`.
@@ -222,7 +225,20 @@ pub struct Contraction {
     pub partial: Option<u32>,
 }
 
+/// The most steps of `k` in a block: a chain is less exact the longer it is.
+const LONGEST_CHAIN: i64 = 256;
+/// A run of steps that is cut into fewer is not followed.
+const LEAST_STEPS: i64 = 3;
+
 impl Contraction {
+    /// The steps of a block. Where the left operand is linear in runs of `k` only, as the windows of a convolution are, no block is
+    /// in two of them.
+    pub fn block_of(lhs: &Ix, k: Loop) -> i64 {
+        let run = lhs.run(k.axis, k.extent).map(|(run, _)| run).filter(|&run| run < k.extent);
+        let of_run = |run: i64| (1..=LONGEST_CHAIN.min(run)).rev().find(|d| run % d == 0);
+        run.and_then(of_run).filter(|&steps| steps >= LEAST_STEPS.min(k.extent)).unwrap_or(LONGEST_CHAIN.min(k.extent))
+    }
+
     /// The nodes of the epilogue that are stored.
     pub fn roots(&self) -> Vec<NodeId> {
         stored(&self.stores)

@@ -231,6 +231,9 @@ impl Names {
         for (role, l) in [("m", c.m), ("n", c.n), ("k", c.k)] {
             axes(f, role, &[l])?;
         }
+        if c.block != c.k.extent {
+            write!(f, " in blocks of {}", c.block)?;
+        }
         f.write_char('\n')?;
         for (side, panel) in [("lhs", &c.lhs), ("rhs", &c.rhs)] {
             writeln!(f, "    {side} {}[{}]", self.buffer(panel.buffer), panel.index)?;

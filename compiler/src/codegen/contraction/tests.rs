@@ -105,17 +105,20 @@ fn plain(ty: &str, m: usize, n: usize, k: usize) -> String {
 
 macro_rules! chain {
     ($name:ident, $t:ty) => {
-        /// Every result must be the chain itself.
+        /// Every result must be the sum of the chains of its blocks.
         fn $name(ty: &str, (m, n, k): (usize, usize, usize), cpu: Option<&str>) {
             let (inputs, results) = run(&plain(ty, m, n, k), cpu);
             let (a, b) = (inputs[0].as_slice::<$t>(), inputs[1].as_slice::<$t>());
             let c = results[0].as_slice::<$t>();
             for i in 0..m {
                 for j in 0..n {
-                    let sum = (0..k).fold(0.0, |s: $t, p| {
-                        let (x, y) = (a[i * k + p], b[p * n + j]);
-                        if cpu.is_some() { x * y + s } else { x.mul_add(y, s) }
-                    });
+                    let chain = |from: usize| {
+                        (from..k.min(from + 256)).fold(0.0, |s: $t, p| {
+                            let (x, y) = (a[i * k + p], b[p * n + j]);
+                            if cpu.is_some() { x * y + s } else { x.mul_add(y, s) }
+                        })
+                    };
+                    let sum = (0..k).step_by(256).map(chain).reduce(|before, block| before + block).unwrap();
                     assert_eq!(c[i * n + j].to_bits(), sum.to_bits(), "{m} {n} {k}: ({i}, {j})");
                 }
             }

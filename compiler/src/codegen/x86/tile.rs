@@ -3,9 +3,9 @@
 //! **Problem.** `c[m, n] (+)= a[m, k] * b[k, n]` at the rate of the multipliers: as many sums in registers as there is room
 //! for, few loads, no decision inside.
 //!
-//! **Invariant.** Every element of `c` is one chain of fused multiply-adds in ascending `k` that starts from 0, or from what
-//! is there, as in CLIF's tile ([`crate::codegen::tile`], whose parameters it has): neither the registers nor the cut of
-//! rows and columns change a bit of it.
+//! **Invariant.** Every element of `c` is one chain of fused multiply-adds in ascending `k` that starts from 0, to which what
+//! is there is added at the end, as in CLIF's tile ([`crate::codegen::tile`], whose parameters it has): neither the registers nor
+//! the cut of rows and columns change a bit of it.
 //!
 //! **Algorithm.** A program knows the extents of all its blocks ([`Extents`]). For each pair, the columns are cut into
 //! strips of whole registers, the last under a mask, the rows into equal parts whose sums fill the register file; few rows
@@ -37,6 +37,7 @@ struct Codes {
     masked_store: Code,
     spread: Code,
     fma: Code,
+    add: Code,
     zero: Code,
 }
 
@@ -76,6 +77,7 @@ impl Form {
                 masked_store: VEX_Vmaskmovps_m256_ymm_ymm,
                 spread: VEX_Vbroadcastss_ymm_m32,
                 fma: VEX_Vfmadd231ps_ymm_ymm_ymmm256,
+                add: VEX_Vaddps_ymm_ymm_ymmm256,
                 zero: VEX_Vxorps_ymm_ymm_ymmm256,
             },
             (false, true) => Codes {
@@ -85,6 +87,7 @@ impl Form {
                 masked_store: VEX_Vmaskmovpd_m256_ymm_ymm,
                 spread: VEX_Vbroadcastsd_ymm_m64,
                 fma: VEX_Vfmadd231pd_ymm_ymm_ymmm256,
+                add: VEX_Vaddpd_ymm_ymm_ymmm256,
                 zero: VEX_Vxorps_ymm_ymm_ymmm256,
             },
             (true, false) => Codes {
@@ -94,6 +97,7 @@ impl Form {
                 masked_store: EVEX_Vmovups_zmmm512_k1z_zmm,
                 spread: EVEX_Vbroadcastss_zmm_k1z_xmmm32,
                 fma: EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
+                add: EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
             },
             (true, true) => Codes {
@@ -103,6 +107,7 @@ impl Form {
                 masked_store: EVEX_Vmovupd_zmmm512_k1z_zmm,
                 spread: EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
                 fma: EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
+                add: EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
             },
         }
@@ -414,25 +419,10 @@ impl Writer {
         for (&before, &pointer) in A_ROWS.iter().zip(&A_ROWS[1..]).take(groups - 1) {
             self.a.put(Instruction::with2(Code::Lea_r64_m, pointer, indexed(before, LEFT, 1, 0)));
         }
-        let (fresh, begin) = (self.a.label(), self.a.label());
-        self.a.put(Instruction::with2(Code::Test_rm64_r64, ACCUMULATE, ACCUMULATE));
-        self.a.branch(Code::Je_rel32_64, Refer::Label(fresh));
-        self.set(LEFT, C_PART);
-        for r in 0..rows {
-            for v in 0..registers {
-                self.load(micro, v, sum(self, r, v), memory(LEFT, v * width));
-            }
-            if r + 1 < rows {
-                self.add(LEFT, C_ROW);
-            }
-        }
-        self.a.branch(Code::Jmp_rel32_64, Refer::Label(begin));
-        self.a.bind(fresh);
         for s in 0..rows * registers {
             let s = self.vector(s);
             self.a.put(Instruction::with3(self.codes.zero, s, s, s));
         }
-        self.a.bind(begin);
         self.set(LEFT, K);
         self.set(B_NOW, B);
         let head = self.a.here();
@@ -480,6 +470,21 @@ impl Writer {
         self.add(B_NOW, B_K);
         self.a.put(Instruction::with1(Code::Dec_rm64, LEFT));
         self.a.branch(Code::Jne_rel32_64, Refer::Label(head));
+        let fresh = self.a.label();
+        self.a.put(Instruction::with2(Code::Test_rm64_r64, ACCUMULATE, ACCUMULATE));
+        self.a.branch(Code::Je_rel32_64, Refer::Label(fresh));
+        self.set(LEFT, C_PART);
+        for r in 0..rows {
+            for v in 0..registers {
+                let s = sum(self, r, v);
+                self.load(micro, v, free, memory(LEFT, v * width));
+                self.a.put(Instruction::with3(self.codes.add, s, s, free));
+            }
+            if r + 1 < rows {
+                self.add(LEFT, C_ROW);
+            }
+        }
+        self.a.bind(fresh);
         self.set(LEFT, C_PART);
         for r in 0..rows {
             for v in 0..registers {

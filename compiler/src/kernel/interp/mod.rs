@@ -236,19 +236,32 @@ fn contraction(c: &Contraction, variant: Variant, memory: &mut Memory) -> Step<(
     let [a, b, sum] = [0, 1, 2].map(|k| chain.arg(k, mem.lane()));
     let next = [chain.mul_add(variant, a, b, sum)];
     let chain = Formula::new(&chain, &next);
+    let mut more = Body::new();
+    let blocks = [0, 1].map(|k| more.arg(k, mem.lane()));
+    let next = [more.fadd(blocks[0], blocks[1])];
+    let more = Formula::new(&more, &next);
+    let after = |before: Option<u64>, total: u64, memory: &Memory| match before {
+        Some(before) => Ok(more.of(&[total, before], memory)?[0]),
+        None => Step::Ok(total),
+    };
     let order = needed(&c.epilogue, c.roots());
     let loops: Vec<Loop> = c.batch.iter().copied().chain([c.m, c.n]).collect();
     for_each_point(&loops, &mut Vec::new(), &mut |axes| {
         memory.next_point();
-        let mut total = 0;
+        // Of the blocks before, and of the one that runs.
+        let (mut before, mut total) = (None, 0);
         for k in 0..c.k.extent {
+            if k > 0 && k % c.block == 0 {
+                before = Some(after(before, total, memory)?);
+                total = 0;
+            }
             let mut frame = Frame { axes: axes.clone(), ..Frame::default() };
             frame.axes.push((c.k.axis, k));
             let x = memory.load(c.lhs.buffer, mem, frame.index(&c.lhs.index, &[])?)?;
             let y = memory.load(c.rhs.buffer, mem, frame.index(&c.rhs.index, &[])?)?;
             total = chain.of(&[x, y, total], memory)?[0];
         }
-        let args = [total];
+        let args = [after(before, total, memory)?];
         let frame = Frame { axes: axes.clone(), args: &args, ..Frame::default() };
         let mut values = vec![None; c.epilogue.nodes().len()];
         frame.evaluate(&c.epilogue, &order, memory, &mut values)?;

@@ -241,8 +241,8 @@ impl Lowerer<'_> {
             let value = self.parts(&mut stage, &Known::default(), leaf, &index)?;
             stores.extend(self.store(&mut stage.body, number as u32, &value, offset.clone())?);
         }
-        let contraction =
-            Contraction { ty, batch: l.batch, m, n, k, lhs, rhs, epilogue: stage.body, stores, partial: None };
+        let (block, epilogue) = (Contraction::block_of(&lhs.index, k), stage.body);
+        let contraction = Contraction { ty, batch: l.batch, m, n, k, block, lhs, rhs, epilogue, stores, partial: None };
         phases.push(Phase::Contraction(Box::new(contraction)));
         Ok(phases)
     }

@@ -354,6 +354,7 @@ impl<'a> Reader<'a> {
         let m = self.one_loop(&mut c, "m")?;
         let n = self.one_loop(&mut c, "n")?;
         let k = self.one_loop(&mut c, "k")?;
+        let block = if c.eat(" in blocks of ") { c.integer()? } else { k.extent };
         c.end()?;
         let none = HashMap::new();
         let panel = |this: &mut Self, side: &str| -> Read<Panel> {
@@ -376,7 +377,7 @@ impl<'a> Reader<'a> {
         let args = HashMap::from([("sum".to_owned(), (0, lane))]);
         let mut epilogue = self.body(&args, None)?;
         let (stores, _) = self.stores(&mut epilogue, &args, None)?;
-        Ok(Contraction { ty, batch, m, n, k, lhs, rhs, epilogue: epilogue.body, stores, partial })
+        Ok(Contraction { ty, batch, m, n, k, block, lhs, rhs, epilogue: epilogue.body, stores, partial })
     }
 
     fn sort(&mut self, head: &str) -> Read<Sort> {

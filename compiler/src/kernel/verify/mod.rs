@@ -269,6 +269,9 @@ impl State<'_> {
         };
         let scope_with = |loops: &[Loop]| scope_of([&c.batch[..], loops]);
         scope_with(&[c.m, c.n, c.k])?;
+        require((1..=c.k.extent).contains(&c.block), "kernel.contraction", || {
+            format!("{} steps are no block of {}", c.block, c.k)
+        })?;
         let empty = Body::new();
         for (panel, loops) in [(&c.lhs, [c.m, c.k]), (&c.rhs, [c.k, c.n])] {
             self.readable(panel.buffer)?;

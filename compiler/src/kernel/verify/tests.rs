@@ -5,7 +5,7 @@
 use super::check;
 use crate::kernel::body::NodeId;
 use crate::kernel::index::Axis;
-use crate::kernel::ir::{Accumulator, Kernel, Nest, Phase, Place, Role};
+use crate::kernel::ir::{Accumulator, Contraction, Kernel, Nest, Phase, Place, Role};
 use crate::kernel::parse::parse;
 use crate::kernel::registers::RegisterLoop;
 
@@ -118,6 +118,11 @@ fn changed(text: &str, change: impl FnOnce(&mut Kernel), rule: &str) {
     assert_eq!(check(&kernel).err().map(|b| b.rule), Some(rule));
 }
 
+fn product(kernel: &mut Kernel) -> &mut Contraction {
+    let Some(Phase::Contraction(c)) = kernel.phases.first_mut() else { panic!("no contraction") };
+    c
+}
+
 fn nest(kernel: &mut Kernel) -> &mut Nest {
     let Some(Phase::Nest(nest)) = kernel.phases.first_mut() else { panic!("no nest") };
     nest
@@ -161,6 +166,9 @@ fn buffers_keep_their_roles() {
     changed(ROWS, |k| k.in_place.push((0, 3)), "kernel.in-place");
     changed(PRODUCT, |k| k.buffers[3].elements = 14, "kernel.contraction");
     changed(PRODUCT, |k| k.buffers[3].role = Role::Output, "kernel.contraction");
+    for steps in [0, 5] {
+        changed(PRODUCT, |k| product(k).block = steps, "kernel.contraction");
+    }
     changed(LOOP, |k| k.buffers[3].elements = 1, "kernel.registers");
     changed(LOOP, |k| k.buffers.truncate(3), "kernel.registers");
     changed(LOOP, |k| k.phases.push(k.phases[0].clone()), "kernel.phases");
