@@ -216,9 +216,13 @@ fn rows_that_are_reduced() {
         ("xor", "u8", "0"),
         ("add", "bf16", "0"),
     ] {
-        for (shape, dims, result) in
-            [("3,199", "1", "3"), ("70,5", "0", "5"), ("97,64", "0", "64"), ("4,40,33", "0,2", "40")]
-        {
+        for (shape, dims, result) in [
+            ("3,199", "1", "3"),
+            ("263,300", "1", "263"),
+            ("70,5", "0", "5"),
+            ("97,64", "0", "64"),
+            ("4,40,33", "0,2", "40"),
+        ] {
             let source = format!(
                 "HloModule m\n\nc {{\n  a = {ty}[] parameter(0)\n  b = {ty}[] parameter(1)\n  ROOT r = {ty}[] {op}(a, b)\n}}\n
 ENTRY e {{\n  x = {ty}[{shape}] parameter(0)\n  i = {ty}[] constant({init})

@@ -19,12 +19,14 @@
 //! 3. [`tile`]: what is read along one axis and written along another goes in blocks of both.
 //! 4. [`chunk`]: a nest that is one long row gets points.
 //! 5. [`fold`]: a reduction that keeps the vector axis folds several rows in a turn.
+//! 6. [`jam`]: a reduction over long rows reads several of them in a turn.
 
 pub mod across;
 pub mod census;
 pub mod chunk;
 pub mod cost;
 pub mod fold;
+pub mod jam;
 pub mod partial;
 mod split;
 #[cfg(test)]
@@ -47,7 +49,7 @@ struct Transformation {
 }
 
 /// The transformations, in order.
-const ALL: [Transformation; 5] = [
+const ALL: [Transformation; 6] = [
     Transformation { name: "across", folds: false, applies: |_| true, run: across::run },
     Transformation {
         name: "partial",
@@ -63,6 +65,7 @@ const ALL: [Transformation; 5] = [
         applies: |_| true,
         run: |kernel| each_nest(kernel, |nest| fold::fold(nest).map(|n| vec![n])),
     },
+    Transformation { name: "jam", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, jam::jam) },
 ];
 
 /// Schedules every nest of the kernel of a group.

@@ -20,7 +20,7 @@ pub use wide_rows::WideRows;
 use super::address::Point;
 use super::flow::Flow;
 use super::lanes::{Lanes, Val};
-use super::rows::{Access, BLOCK, Form, RowLoop, Segment};
+use super::rows::{Access, BLOCK, Form, RowLoop, Segment, passes};
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Place, Stage};
@@ -87,6 +87,18 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 
     fn stage(&mut self, stage: &Stage) {
+        let groups = passes(stage, self.wide.as_ref().map(|wide| wide.widest));
+        if groups.len() < 2 {
+            return self.pass(stage);
+        }
+        for group in groups {
+            let accumulators = stage.accumulators[group].to_vec();
+            self.pass(&Stage { accumulators, ..stage.clone() });
+        }
+    }
+
+    /// A stage whose reductions fit the registers.
+    fn pass(&mut self, stage: &Stage) {
         let row = RowLoop::new(stage);
         if let Err(what) = row.verify() {
             self.lanes.faults.report(what);

@@ -20,10 +20,11 @@ mod verify;
 
 pub use text::describe;
 
-use crate::kernel::body::{Mem, NodeId, Op};
+use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Place, Stage, Store};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Elements of a block: a 128-bit register of 32-bit lanes, two of 64-bit lanes.
 pub const BLOCK: i64 = 4;
@@ -56,6 +57,42 @@ impl Width {
     pub const fn block(self) -> i64 {
         (self.bits() / 32) as i64
     }
+
+    /// The most registers of accumulators that a turn keeps: half of those that there are.
+    pub const fn accumulators(self) -> i64 {
+        match self {
+            Width::W256 => 8,
+            Width::W512 => 16,
+        }
+    }
+}
+
+/// The reductions of a stage in groups that fit the registers of a width, 128 bits where there is none: each group goes by the
+/// row on its own. A stage that does more than fold is not taken apart.
+pub fn passes(stage: &Stage, width: Option<Width>) -> Vec<Range<usize>> {
+    let all = 0..stage.accumulators.len();
+    let lanes = |a: &Accumulator| matches!(Mode::of(stage, a), Mode::Blocks(_));
+    let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && stage.accumulators.iter().all(lanes);
+    if !only_folds {
+        return vec![all];
+    }
+    let (block, most) = width.map_or((BLOCK, 8), |w| (w.block(), w.accumulators()));
+    let registers = |a: &Accumulator| {
+        let of_lane = |lane: Lane| a.lane_count() / block * i64::from(lane.bits() / 32).max(1);
+        a.lanes().map(of_lane).sum::<i64>()
+    };
+    let mut out = Vec::new();
+    let (mut begin, mut taken) = (0, 0);
+    for (k, a) in stage.accumulators.iter().enumerate() {
+        let more = registers(a);
+        if k > begin && taken + more > most {
+            out.push(begin..k);
+            (begin, taken) = (k, 0);
+        }
+        taken += more;
+    }
+    out.push(begin..all.end);
+    out
 }
 
 /// How the elements of an access follow each other along the row.

@@ -1,6 +1,6 @@
 //! Plans of rows written by hand: what they say, and what the checker refuses.
 
-use super::{Form, Mode, RowLoop, Segment, Walk, Width};
+use super::{Form, Mode, RowLoop, Segment, Walk, Width, passes};
 use crate::kernel::ir::{Kernel, Phase, Stage};
 use crate::kernel::parse;
 
@@ -132,5 +132,54 @@ fn broken_plans_are_refused() {
         let mut row = RowLoop::new(stage);
         row.varies.fill(false);
         assert!(row.verify().expect_err("what varies").contains("computed once"));
+    });
+}
+
+/// Sums of four rows of a matrix, one of them of 64-bit lanes.
+const SUMS: &str = "\
+kernel sums (in0: f32[1024], in1: f64[256]) -> (out0: f32[3], out1: f64[1])
+  phase
+    stage vector i0 in 256
+      %0 = load in0[i0] : f32
+      %1 = load in0[i0 + 256] : f32
+      %2 = load in0[i0 + 512] : f32
+      %3 = load in1[i0] : f64
+      fold r0 of %0 over i0, init 0.0, identity -0.0
+        with (a0: f32, x0: f32)
+          %4 = fadd a0, x0 : f32
+          yield %4
+      fold r1 of %1 over i0, init 0.0, identity -0.0
+        with (a0: f32, x0: f32)
+          %4 = fadd a0, x0 : f32
+          yield %4
+      fold r2 of %2 over i0, init 0.0, identity -0.0
+        with (a0: f32, x0: f32)
+          %4 = fadd a0, x0 : f32
+          yield %4
+      fold r3 of %3 over i0, init 0.0, identity -0.0
+        with (a0: f64, x0: f64)
+          %4 = fadd a0, x0 : f64
+          yield %4
+    stage
+      store out0[0] = r0 : f32
+      store out0[1] = r1 : f32
+      store out0[2] = r2 : f32
+      store out1[0] = r3 : f64
+";
+
+/// 32 lanes of 32 bits, or 16 of 64, are eight registers of 128 bits, four of 256 and two of 512.
+#[test]
+fn reductions_go_by_in_as_many_passes_as_registers_ask_for() {
+    with_stage(SUMS, |stage| {
+        assert_eq!(passes(stage, None), [0..1, 1..2, 2..3, 3..4]);
+        assert_eq!(passes(stage, Some(Width::W256)), [0..2, 2..4]);
+        assert_eq!(passes(stage, Some(Width::W512)), [0..4]);
+        let text = RowLoop::new(stage).to_string();
+        assert!(text.contains("  in 256 bits: folds 0 to 1, then 2 to 3\n"), "{text}");
+        // What is stored on the way would be stored by each pass.
+        let (value, index) = (stage.accumulators[0].values[0], crate::kernel::index::Ix::constant(0));
+        let store = crate::kernel::ir::Store { buffer: 2, mem: crate::kernel::body::Mem::F32, index, value };
+        let stage = Stage { stores: vec![store], ..stage.clone() };
+        assert_eq!(passes(&stage, None), [0..4]);
     });
 }

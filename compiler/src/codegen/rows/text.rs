@@ -1,6 +1,6 @@
 //! A plan as text.
 
-use super::{Access, Form, Mode, RowLoop, Segment, Walk, Width};
+use super::{Access, Form, Mode, RowLoop, Segment, Walk, Width, passes};
 use crate::kernel::ir::{Kernel, Phase};
 use std::fmt::{self, Display, Formatter};
 
@@ -48,6 +48,15 @@ impl Display for RowLoop<'_> {
                 writeln!(f, "  or")?;
             }
             self.segments(plan).iter().try_for_each(|s| writeln!(f, "  {s}"))?;
+        }
+        for width in Width::ALL {
+            if let [first, rest @ ..] = passes(self.stage, Some(width)).as_slice()
+                && !rest.is_empty()
+            {
+                write!(f, "  in {} bits: folds {} to {}", width.bits(), first.start, first.end - 1)?;
+                rest.iter().try_for_each(|r| write!(f, ", then {} to {}", r.start, r.end - 1))?;
+                writeln!(f)?;
+            }
         }
         Ok(())
     }

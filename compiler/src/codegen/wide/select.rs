@@ -106,8 +106,6 @@ impl Inst {
     }
 }
 
-/// The most registers of accumulators that a turn keeps.
-const MOST_ACCUMULATORS: usize = 8;
 /// The most instructions of a turn: a longer one gains little and spills.
 const MOST_INSTRUCTIONS: usize = 2000;
 
@@ -310,7 +308,7 @@ impl<'k> Selector<'k> {
             }
             all.push(components);
         }
-        (self.turn.accumulators.len() <= MOST_ACCUMULATORS).then_some(all)
+        (self.turn.accumulators.len() as i64 <= self.width.accumulators()).then_some(all)
     }
 
     fn block(&mut self, block: i64, accumulators: &mut [Vec<Vec<Block>>]) -> Option<()> {
