@@ -67,6 +67,13 @@ pub fn op_name(instruction: &Instruction) -> Option<String> {
     Some(metadata.op_name).filter(|name| !name.is_empty())
 }
 
+/// Where an instruction was made, as its metadata say: file, line and column, 0 where that is not said.
+pub fn origin(instruction: &Instruction) -> Option<(String, u32, u32)> {
+    let metadata = kept::metadata_message(instruction.attrs.raw(AttrKey::Metadata)?).ok()?;
+    let [line, column] = [metadata.source_line, metadata.source_column].map(|n| u32::try_from(n).unwrap_or(0));
+    Some((metadata.source_file, line, column))
+}
+
 /// A message that breaks the form: `what` was found in the instruction or computation called `name`.
 fn malformed(name: &str, what: impl Into<String>) -> Error {
     let instruction = (!name.is_empty()).then(|| name.to_owned());
