@@ -498,6 +498,13 @@ mod tests {
         assert!(output.library.ends_with("libbrolga_adder.a"));
         assert_eq!(read_descriptors(&std::fs::read(&output.object).unwrap()).unwrap()[0].entry, "adder");
 
+        // Debug lines name the file as the builder was told.
+        let mut lined = Builder::new();
+        lined.silent(true).module(&module).name("adder").target("x86_64-unknown-linux-gnu");
+        let lined = lined.out_dir(directory.join("lined")).debug_lines(LineTable::Hlo).compile();
+        let names = |object: &Path| std::fs::read(object).unwrap().windows(9).any(|bytes| bytes == b"model.hlo");
+        assert!(names(&lined.object) && !names(&output.object));
+
         // The object can be checked in and taken as it is.
         let again = directory.join("again");
         std::fs::create_dir_all(&again).unwrap();

@@ -267,4 +267,13 @@ fn other_formats_are_refused_in_words() {
         assert!(matches!(&error, Error::Unsupported { feature, .. } if feature.contains("debug lines")), "{error}");
         object(triple, None).unwrap();
     }
+    let compiled = |file: &str, shared: Option<&str>| {
+        let debug_lines = Some(DebugLines { table: LineTable::Hlo, file: file.into() });
+        let shared = shared.map(str::to_owned);
+        compile(&text::parse(PROGRAM).unwrap(), &CompileOptions { debug_lines, shared, ..CompileOptions::default() })
+    };
+    let error = compiled("lined.hlo", Some("lined.so")).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { feature, .. } if feature.contains("shared library")), "{error}");
+    let error = compiled("", None).unwrap_err();
+    assert!(matches!(&error, Error::Target(what) if what.contains("the name of the program's file")), "{error}");
 }
