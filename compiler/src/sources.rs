@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::hlo::{ComputationId, Instruction, InstructionId, Module, SourceLocation};
 use crate::object::{LineTable, Lines, ObjectInput, Place, Source};
-use crate::proto;
+use crate::proto::Origins;
 use cranelift_entity::SecondaryMap;
 use std::sync::Arc;
 
@@ -36,14 +36,14 @@ impl Sources {
     pub fn declare(object: &mut ObjectInput, module: &Module, lines: &DebugLines) -> Result<Sources> {
         let file: Arc<str> = lines.file.as_str().into();
         let all = object.lines_of(|| Lines::new(lines.table, &file))?;
-        let mut computations = SecondaryMap::new();
+        let (mut computations, origins) = (SecondaryMap::new(), Origins::of(module));
         for (id, computation) in module.computations.iter() {
             let place = program_place(&file, computation.location);
             let own = Source { name: computation.name.clone(), program: place, origin: None };
             let instructions = computation.instructions.values().map(|inst| Source {
                 name: inst.name.clone(),
                 program: program_place(&file, inst.location),
-                origin: origin(inst),
+                origin: origin(&origins, inst),
             });
             computations[id] = all.add([own].into_iter().chain(instructions))?;
         }
@@ -76,7 +76,7 @@ fn program_place(file: &Arc<str>, location: SourceLocation) -> Option<Place> {
 }
 
 /// What an instruction was made from, as its metadata say.
-fn origin(inst: &Instruction) -> Option<Place> {
-    let (file, line, column) = proto::origin(inst)?;
+fn origin(origins: &Origins, inst: &Instruction) -> Option<Place> {
+    let (file, line, column) = origins.place(inst)?;
     Place::new(&file.into(), line, column)
 }

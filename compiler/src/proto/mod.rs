@@ -19,6 +19,7 @@ mod envelope;
 pub(crate) mod kept;
 mod literal;
 mod message;
+mod origins;
 mod read;
 mod shape;
 mod sharding;
@@ -26,6 +27,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+
+pub use origins::Origins;
 
 use crate::hlo::{AttrKey, Instruction, Module};
 use crate::{Error, Result, Site};
@@ -65,13 +68,6 @@ pub fn write(module: &Module) -> Result<Vec<u8>> {
 pub fn op_name(instruction: &Instruction) -> Option<String> {
     let metadata = kept::metadata_message(instruction.attrs.raw(AttrKey::Metadata)?).ok()?;
     Some(metadata.op_name).filter(|name| !name.is_empty())
-}
-
-/// Where an instruction was made, as its metadata say: file, line and column, 0 where that is not said.
-pub fn origin(instruction: &Instruction) -> Option<(String, u32, u32)> {
-    let metadata = kept::metadata_message(instruction.attrs.raw(AttrKey::Metadata)?).ok()?;
-    let [line, column] = [metadata.source_line, metadata.source_column].map(|n| u32::try_from(n).unwrap_or(0));
-    Some((metadata.source_file, line, column))
 }
 
 /// A message that breaks the form: `what` was found in the instruction or computation called `name`.

@@ -165,10 +165,10 @@ mod tests {
     /// The first bytes of the files in the list.
     fn listed() -> Vec<u8> {
         let _list = LIST.lock().unwrap();
-        let mut out = Vec::new();
+        let (list, mut out) = (&raw const __jit_debug_descriptor, Vec::new());
         // SAFETY: the list holds entries that are alive, and nobody changes it here.
         unsafe {
-            let mut at = (*&raw const __jit_debug_descriptor).first;
+            let mut at = (*list).first;
             while !at.is_null() {
                 out.push(*(*at).file);
                 at = (*at).next;
