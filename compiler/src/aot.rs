@@ -26,7 +26,9 @@ use crate::collective::Grid;
 use crate::front::{self, Argument, ReadOptions};
 use crate::hlo::Module;
 use crate::object::{c_header, program_name, read_descriptors, rust_bindings, static_archive};
-use crate::{CompileOptions, compile, compile_computations, compile_sizes, shape, symbol_name, text};
+use crate::{
+    CompileOptions, DebugLines, LineTable, compile, compile_computations, compile_sizes, shape, symbol_name, text,
+};
 use brolga_runtime::Shape;
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
 use cache::Question;
@@ -104,6 +106,7 @@ pub struct Builder {
     options: CompileOptions,
     shapes: Vec<(Argument, Shape)>,
     sizes: Vec<Vec<(Argument, Shape)>>,
+    debug_lines: Option<LineTable>,
     silent: bool,
 }
 
@@ -200,6 +203,13 @@ impl Builder {
         self
     }
 
+    /// Tells debuggers and profilers from which line code comes, of the text that is named here. The object gets sections of
+    /// DWARF for it, which must be in ELF; without this, as in [`Builder::options`], there are none.
+    pub fn debug_lines(&mut self, table: LineTable) -> &mut Builder {
+        self.debug_lines = Some(table);
+        self
+    }
+
     /// Options of the compiler. Their target and name are replaced by the builder's.
     pub fn options(&mut self, options: CompileOptions) -> &mut Builder {
         self.options = options;
@@ -256,6 +266,13 @@ impl Builder {
         self.write(&directory, object, descriptors, target.triple.as_deref().unwrap_or_default())
     }
 
+    /// What the compiler is told of the program called `name`, which was read from `file`.
+    fn compile_options(&self, target: TargetOptions, name: String, file: &str) -> CompileOptions {
+        let own = self.debug_lines.map(|table| DebugLines { table, file: file.to_owned() });
+        let debug_lines = own.or_else(|| self.options.debug_lines.clone());
+        CompileOptions { target, name: Some(name), debug_lines, ..self.options.clone() }
+    }
+
     fn compile_module(
         &self,
         path: &Path,
@@ -265,7 +282,7 @@ impl Builder {
         let ending = path.extension().and_then(|e| e.to_str());
         let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
         let name = symbol_name(self.name.as_deref().unwrap_or(stem));
-        let options = CompileOptions { target, name: Some(name), ..self.options.clone() };
+        let options = self.compile_options(target, name, &path.display().to_string());
         let read = |shapes: &[(Argument, Shape)]| ReadOptions {
             shapes: self.shapes.iter().chain(shapes).cloned().collect(),
             ..ReadOptions::default()
@@ -304,11 +321,19 @@ impl Builder {
     ) -> Result<(Vec<u8>, Vec<DescriptorInfo>), BuildError> {
         let here = Path::new("");
         let name = self.name.as_deref().ok_or_else(|| at(here, "modules need a name: call `name`"))?;
-        let options = CompileOptions { target, name: Some(symbol_name(name)), ..self.options.clone() };
+        let options = self.compile_options(target, symbol_name(name), name);
         let print = |module: &Module| text::print(module, &text::PrintOptions::default());
         let program: String = modules.iter().map(print).collect();
         let make = || compile_computations(modules, &options).map(|artifact| artifact.object);
-        let object = self.cached(&options, "modules", program.as_bytes(), make).map_err(|e| at(here, e))?;
+        let mut given = "modules".to_owned();
+        if options.debug_lines.is_some() {
+            // The text does not say where in Rust an instruction was built.
+            let computations = modules.iter().flat_map(|module| module.computations.values());
+            for inst in computations.flat_map(|computation| computation.instructions.values()) {
+                given += &format!(" {}", inst.location);
+            }
+        }
+        let object = self.cached(&options, &given, program.as_bytes(), make).map_err(|e| at(here, e))?;
         let descriptors = read_descriptors(&object).map_err(|e| at(here, e))?;
         Ok((object, descriptors))
     }
@@ -472,6 +497,13 @@ mod tests {
         );
         assert!(output.library.ends_with("libbrolga_adder.a"));
         assert_eq!(read_descriptors(&std::fs::read(&output.object).unwrap()).unwrap()[0].entry, "adder");
+
+        // Debug lines name the file as the builder was told.
+        let mut lined = Builder::new();
+        lined.silent(true).module(&module).name("adder").target("x86_64-unknown-linux-gnu");
+        let lined = lined.out_dir(directory.join("lined")).debug_lines(LineTable::Hlo).compile();
+        let names = |object: &Path| std::fs::read(object).unwrap().windows(9).any(|bytes| bytes == b"model.hlo");
+        assert!(names(&lined.object) && !names(&output.object));
 
         // The object can be checked in and taken as it is.
         let again = directory.join("again");

@@ -18,6 +18,7 @@ use crate::memory::schedule::{Assignment, Definition, LeafPlace, Schedule, Value
 use crate::object::{self, ObjectInput};
 use crate::passes::{self, PassOptions, PipelineStats};
 use crate::shape;
+use crate::sources::{DebugLines, Sources};
 use brolga_runtime::abi::{
     Alias, DescriptorInfo, IsaFeatures, Leaf, NumericVariant, OpenDimension, TensorFlags, leaf_byte_size, size_text,
 };
@@ -52,6 +53,8 @@ pub struct CompileOptions {
     pub keep_texts: bool,
     /// Write a shared library too, which calls itself so: the name of its file (`DT_SONAME`).
     pub shared: Option<String>,
+    /// Tell debuggers where code comes from: the object gets sections of DWARF. Code and constants do not depend on it.
+    pub debug_lines: Option<DebugLines>,
 }
 
 impl CompileOptions {
@@ -324,7 +327,9 @@ fn translate(
     let symbol = options.name.clone().unwrap_or_else(|| symbol_name(&module.name));
     let interface = Interface { symbol, module_name: module.name.clone(), leaves: leaves(&module), grid };
     let before = input.functions().count();
-    let emitted = emit(input, interface, &schedule, &assignment, &targets, options, &mut lap)?;
+    let sources = options.debug_lines.as_ref().map(|lines| Sources::declare(input, &module, lines)).transpose()?;
+    let planned = Planned { schedule: &schedule, assignment: &assignment, sources: sources.as_ref() };
+    let emitted = emit(input, interface, planned, &targets, options, &mut lap)?;
     let target = targets.swap_remove(0);
     let Emitted { entry, descriptor, clif } = emitted;
     let asm = match options.keep_texts {
@@ -354,7 +359,8 @@ pub fn compile_kernel(kernel: &Kernel, options: &CompileOptions) -> Result<(Sche
     let grid = Grid::ONE;
     let interface = Interface { symbol, module_name: kernel.name.clone(), leaves, grid };
     let mut input = ObjectInput::new();
-    let emitted = emit(&mut input, interface, &schedule, &assignment, &targets, options, &mut |_| {})?;
+    let planned = Planned { schedule: &schedule, assignment: &assignment, sources: None };
+    let emitted = emit(&mut input, interface, planned, &targets, options, &mut |_| {})?;
     input.describe(emitted.descriptor)?;
     let object = object::write(&input, &lowest(&targets)?.isa)?;
     Ok((schedule, object))
@@ -382,11 +388,18 @@ fn lowest(targets: &[Target]) -> Result<&Target> {
     targets.first().ok_or_else(|| Error::Internal("there is no target".to_owned()))
 }
 
+/// What code is made of.
+struct Planned<'a> {
+    schedule: &'a Schedule,
+    assignment: &'a Assignment,
+    /// Numbers of what it comes from, where debuggers are to know.
+    sources: Option<&'a Sources>,
+}
+
 fn emit(
     input: &mut ObjectInput,
     interface: Interface,
-    schedule: &Schedule,
-    assignment: &Assignment,
+    Planned { schedule, assignment, sources }: Planned<'_>,
     targets: &[Target],
     options: &CompileOptions,
     lap: &mut dyn FnMut(&'static str),
@@ -398,7 +411,7 @@ fn emit(
     };
     let grain = options.parallel_grain.unwrap_or(DEFAULT_GRAIN);
     let wide_work = options.wide_work.unwrap_or(WIDE_WORK);
-    let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain, wide_work };
+    let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain, wide_work, sources };
     let code = levels::compile(input, &interface.symbol, schedule, assignment, targets, codegen)?;
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&interface.symbol, object::architecture(&*target.isa)?);

@@ -30,6 +30,8 @@ pub mod schedule;
 
 pub mod memory;
 
+pub mod sources;
+
 pub mod codegen;
 pub mod object;
 
@@ -52,3 +54,5 @@ pub use driver::{
     compile_sizes, compile_sizes_with, compile_with, size_of, symbol_name,
 };
 pub use error::{Error, Result, Site, suggestion};
+pub use object::LineTable;
+pub use sources::DebugLines;

@@ -3,10 +3,11 @@
 use crate::command::compile::Emit;
 use crate::command::failure::Failure;
 use brolga_compiler::front::{Argument, ReadOptions};
+use brolga_compiler::{DebugLines, LineTable};
 use brolga_runtime::Shape;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use regex_lite::Regex;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Compiles XLA HLO to native code, and runs it.
@@ -165,6 +166,9 @@ pub struct CompileArgs {
     /// Round 16-bit and 8-bit floats after every operation
     #[arg(long)]
     pub strict_rounding: bool,
+    /// Tell debuggers and profilers from which line code comes (an object in ELF)
+    #[arg(long, value_enum, default_value_t)]
+    pub debug_lines: DebugText,
     /// Write the module after each pass to this folder
     #[arg(long, value_name = "DIR")]
     pub dump_to: Option<PathBuf>,
@@ -174,6 +178,31 @@ pub struct CompileArgs {
     /// Print how long each part took, to standard error
     #[arg(long)]
     pub time_passes: bool,
+}
+
+/// Which text debuggers are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DebugText {
+    /// None
+    #[default]
+    None,
+    /// The program; what it was made from, as its metadata say, is shown as the caller
+    Hlo,
+    /// What the program was made from, where its metadata say so; the program is shown as the caller
+    Source,
+}
+
+impl DebugText {
+    /// What the compiler is told of a program in this file.
+    pub fn lines(self, module: &Path) -> Option<DebugLines> {
+        let table = match self {
+            DebugText::None => return None,
+            DebugText::Hlo => LineTable::Hlo,
+            DebugText::Source => LineTable::Source,
+        };
+        let file = if module == Path::new("-") { "<stdin>".to_owned() } else { module.display().to_string() };
+        Some(DebugLines { table, file })
+    }
 }
 
 /// How a module is executed.
@@ -234,6 +263,9 @@ pub struct RunArgs {
     /// depend on it
     #[arg(long, value_name = "N")]
     pub wide_work: Option<u64>,
+    /// Tell debuggers from which line code comes; with BROLGA_GDB=1 in the environment gdb is told of code in memory
+    #[arg(long, value_enum, default_value_t)]
+    pub debug_lines: DebugText,
     /// Load a shared library whose functions custom calls may name; may be given again
     #[arg(long, value_name = "FILE")]
     pub custom_call_library: Vec<PathBuf>,

@@ -129,6 +129,7 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         threads: args.jobs,
         strict_rounding: args.strict_rounding,
         devices: grid(args, modules),
+        debug_lines: args.debug_lines.lines(&args.module),
         shared: emits.iter().find(|e| e.kind == Kind::So).map(|e| library_name(args, e, emits.len())),
         keep_texts: args.dump_to.is_some() || emits.iter().any(|e| matches!(e.kind, Kind::Clif | Kind::Asm)),
         ..options(&args.target)

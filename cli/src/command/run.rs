@@ -57,7 +57,8 @@ fn compile_options(args: &RunArgs) -> CompileOptions {
     let devices = Some(Grid { replicas: args.replicas as usize, partitions: args.partitions as usize });
     // An object is what it would be anywhere; what runs at once is for the machine at hand.
     let target = if args.engine == Engine::Aot { TargetOptions::default() } else { TargetOptions::native() };
-    CompileOptions { target, parallel_grain, wide_work, devices, ..CompileOptions::default() }
+    let debug_lines = args.debug_lines.lines(&args.module);
+    CompileOptions { target, parallel_grain, wide_work, devices, debug_lines, ..CompileOptions::default() }
 }
 
 /// Runs the size of a program that the inputs have, from the object of all sizes where it is compiled.

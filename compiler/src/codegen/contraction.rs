@@ -16,6 +16,7 @@
 //! machine has registers wider than CLIF's, else [`super::tile`].
 
 use super::address::Point;
+use super::attribution::Attribution;
 use super::clif::import_function;
 use super::fault::Faults;
 use super::flow::{Flow, enter};
@@ -191,6 +192,8 @@ pub struct Surroundings<'a> {
     pub target: &'a Target,
     /// The tile function for the type.
     pub tile: FuncId,
+    /// What the kernel comes from.
+    pub attribution: Attribution,
 }
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`; the context is not looked at.
@@ -204,6 +207,8 @@ pub fn function(
     let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
+    let attribution = around.attribution.within(c.source);
+    attribution.mark(&mut b, None);
     let values = enter(&mut b);
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
@@ -227,6 +232,7 @@ pub fn function(
         tile,
         rows,
         faults: &faults,
+        attribution,
     };
     emitter.run(begin, end);
     emitter.b.ins().return_(&[]);
@@ -248,6 +254,7 @@ struct Emitter<'a, 'b, 'o> {
     /// Where the rows of packing and epilogue may go.
     rows: Option<&'a mut WideRows<'o>>,
     faults: &'a Faults,
+    attribution: Attribution,
 }
 
 /// A matrix as the tile walks it: start, row stride, column or `k` stride, in elements.
@@ -284,9 +291,10 @@ impl Emitter<'_, '_, '_> {
     fn nest(&mut self, nest: &Nest, bases: &[Value], (begin, end): (Value, Value)) {
         let scratch = self.scratch[0];
         let axes = self.axes.clone();
-        let lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults };
+        let lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults, attribution: self.attribution };
         let wide = self.rows.as_deref_mut();
         NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest, wide }.run(begin, end);
+        self.attribution.mark(&mut self.b, None);
     }
 
     /// The stride of an operand that the plan walks where it lies.
@@ -299,7 +307,8 @@ impl Emitter<'_, '_, '_> {
 
     /// Address of the element that an index map gives for the current axes.
     fn address(&mut self, buffer: u32, ix: &Ix) -> Value {
-        let mut lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults };
+        let mut lanes =
+            Lanes { b: &mut self.b, target: self.target, faults: self.faults, attribution: self.attribution };
         let index = lanes.index(ix, Point { axes: &self.axes, values: &HashMap::new() });
         self.element(self.bases[buffer as usize], index, self.plan.mem.bytes())
     }
@@ -531,7 +540,7 @@ impl Emitter<'_, '_, '_> {
             };
             let mut body = Body::new();
             let mut places: Vec<NodeId> = Vec::new();
-            for node in c.epilogue.nodes() {
+            for (id, node) in (0..).map(NodeId).zip(c.epilogue.nodes()) {
                 let op = match &node.op {
                     Op::Arg(0) => Op::Load(buffer, plan.mem, index.clone()),
                     Op::Load(b, mem, ix) => Op::Load(*b, *mem, change(ix)),
@@ -539,6 +548,7 @@ impl Emitter<'_, '_, '_> {
                     other => other.clone(),
                 };
                 let args: Vec<NodeId> = node.args.iter().map(|a| places[a.0 as usize]).collect();
+                body.set_source(c.epilogue.source(id));
                 places.push(body.push(op, &args, node.lane));
             }
             let stores = this

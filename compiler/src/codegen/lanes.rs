@@ -3,9 +3,11 @@
 //! A block of four 32-bit lanes is one register, of four 64-bit lanes two. What CLIF has no vector form for (division,
 //! shifts by variable amounts, conversions between 64-bit integers and floats) is taken apart and done lane by lane.
 
+use super::attribution::Attribution;
 use super::fault::Faults;
 use super::flow::Flow;
 use super::target::Target;
+use crate::hlo::InstructionId;
 use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, Op};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Endianness, InstBuilder, InstructionData, MemFlagsData, Type, Value, ValueDef, types};
@@ -87,6 +89,8 @@ pub struct Lanes<'f, 'b> {
     pub target: &'f Target,
     /// Where it is noted that something is missing.
     pub faults: &'f Faults,
+    /// What the nodes come from.
+    pub attribution: Attribution,
 }
 
 impl<'b> Flow<'b> for Lanes<'_, 'b> {
@@ -96,6 +100,11 @@ impl<'b> Flow<'b> for Lanes<'_, 'b> {
 }
 
 impl Lanes<'_, '_> {
+    /// Says for which instruction of the kernel code is emitted from now on.
+    pub fn mark(&mut self, source: Option<InstructionId>) {
+        self.attribution.mark(self.b, source);
+    }
+
     /// The one element of a scalar.
     pub fn scalar(&mut self, v: Val) -> Value {
         match v {

@@ -9,6 +9,7 @@
 //! that callers call, which finds out the level ([`super::x86::choice`]). A target without levels, or one that asks nothing
 //! of the processor, is called straight away.
 
+use super::attribution::Attribution;
 use super::clif::signature;
 use super::driver::Shared;
 use super::program::{self, Code, CodegenOptions};
@@ -51,7 +52,7 @@ pub fn compile(
     schedule: &Schedule,
     assignment: &Assignment,
     targets: &[Target],
-    options: CodegenOptions,
+    options: CodegenOptions<'_>,
 ) -> Result<Levels> {
     let internal = |what: &str| Error::Internal(format!("program '{symbol}': {what}"));
     let Some((lowest, higher)) = targets.split_first() else { return Err(internal("there is no target")) };
@@ -71,7 +72,7 @@ pub fn compile(
         }
         let state = object.datum(&format!("{symbol}.level"), true, zeros(4, 4))?;
         entry = object.function(symbol, true, &signature(4, true))?;
-        object.define(entry, choice::function(&entries, state)?.aligned(16))?;
+        object.define(entry, choice::function(&entries, state)?.aligned(16, Attribution::of_entry(options.sources)))?;
     }
     let Shared { calls, .. } = shared;
     Ok(Levels { entry, per_worker, clif, services, needed: calls.services, custom_calls: calls.functions })

@@ -1,5 +1,6 @@
 //! From functions to machine code: each is compiled on its own, by Cranelift or not at all.
 
+use super::attribution::Attribution;
 use super::target::Target;
 use super::x86::asm::Assembled;
 use crate::error::{Error, Result, Site};
@@ -28,6 +29,8 @@ pub(super) struct Declared {
     pub(super) id: FuncId,
     pub(super) symbol: String,
     pub(super) source: Source,
+    /// What it comes from.
+    pub(super) attribution: Attribution,
 }
 
 /// Constants of wide code are read a register at a time.
@@ -35,7 +38,7 @@ const WIDE_ALIGNMENT: u64 = 64;
 
 /// Compiles a function in a context, which keeps its memory for the next. A panic of the code generator is an error of ours.
 pub(super) fn machine_code(
-    id: FuncId,
+    (id, attribution): (FuncId, Attribution),
     symbol: &str,
     function: Function,
     target: &Target,
@@ -61,7 +64,7 @@ pub(super) fn machine_code(
     let compiled =
         context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
     let named = |e: Error| Error::Internal(format!("function '{symbol}': {}", e.message()));
-    CompiledFunction::from_compiled(id, &context.func, compiled, &*target.isa).map_err(named)
+    CompiledFunction::from_compiled(id, &context.func, compiled, &*target.isa, attribution.number(None)).map_err(named)
 }
 
 /// Whether a function has values of vector type.
@@ -75,9 +78,9 @@ pub(super) fn compile_all(
     target: &Target,
     threads: usize,
 ) -> Result<Vec<(FuncId, CompiledFunction)>> {
-    let one = |context: &mut Context, Declared { id, symbol, source }: Declared| match source {
-        Source::Clif(function) => Ok((id, machine_code(id, &symbol, *function, target, context)?)),
-        Source::Machine(assembled) => Ok((id, assembled.aligned(WIDE_ALIGNMENT))),
+    let one = |context: &mut Context, Declared { id, symbol, source, attribution }: Declared| match source {
+        Source::Clif(function) => Ok((id, machine_code((id, attribution), &symbol, *function, target, context)?)),
+        Source::Machine(assembled) => Ok((id, assembled.aligned(WIDE_ALIGNMENT, attribution))),
     };
     if threads <= 1 || functions.len() < 4 {
         let mut context = Context::new();

@@ -14,6 +14,7 @@
 //! registers ([`x86`]); [`target`] finds the machine, and [`levels`] joins what was compiled for several of one kind.
 
 mod address;
+mod attribution;
 mod clif;
 pub mod contraction;
 mod driver;

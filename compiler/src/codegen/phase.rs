@@ -1,5 +1,6 @@
 //! The function of a phase, and what stands in it.
 
+use super::attribution::Attribution;
 use super::clif::signature;
 use super::fault::Faults;
 use super::flow::enter;
@@ -18,7 +19,7 @@ use std::collections::HashMap;
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
 pub(super) fn phase_function(
-    id: FuncId,
+    (id, attribution): (FuncId, Attribution),
     kernel: &Kernel,
     phase: &Phase,
     target: &Target,
@@ -27,11 +28,12 @@ pub(super) fn phase_function(
     let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature(5, false));
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
+    attribution.mark(&mut b, None);
     let values = enter(&mut b);
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
-    emit_phase(&mut b, target, phase, &bases, (begin, end), scratch, wide)?;
+    emit_phase(&mut b, target, (phase, attribution), &bases, (begin, end), scratch, wide)?;
     b.ins().return_(&[]);
     b.finalize(target.isa.frontend_config());
     Ok(function)
@@ -41,14 +43,15 @@ pub(super) fn phase_function(
 pub(super) fn emit_phase(
     b: &mut FunctionBuilder<'_>,
     target: &Target,
-    phase: &Phase,
+    (phase, attribution): (&Phase, Attribution),
     bases: &[Value],
     (begin, end): (Value, Value),
     scratch: Value,
     wide: Option<&mut WideRows<'_>>,
 ) -> Result<()> {
     let faults = Faults::default();
-    let mut lanes = Lanes { b, target, faults: &faults };
+    attribution.mark(b, None);
+    let mut lanes = Lanes { b, target, faults: &faults, attribution };
     match phase {
         Phase::Nest(nest) => {
             let (axes, results) = (HashMap::new(), HashMap::new());

@@ -1,5 +1,6 @@
 //! A program's functions, in order: tiles, phases with their rows, the task function, the driver's parts, the driver.
 
+use super::attribution::Attribution;
 use super::clif::signature;
 use super::contraction::{self, Plan, Surroundings};
 use super::driver::{Around, Driver, Parts, PhaseCode, Shared, Tasks, copies_much, task_function, task_signature};
@@ -18,6 +19,7 @@ use crate::kernel::ir::{Kernel, Phase};
 use crate::memory::schedule::{Assignment, KernelId, Schedule};
 use crate::object::{Numbered, ObjectInput};
 use crate::schedule::cost::elements_of_nest;
+use crate::sources::Sources;
 use brolga_runtime::ElementType;
 use brolga_runtime::abi::Services;
 use cranelift_codegen::ir::{Function, Signature, UserFuncName};
@@ -42,7 +44,7 @@ pub const WIDE_WORK: u64 = 512;
 
 /// How to compile.
 #[derive(Clone, Copy, Debug)]
-pub struct CodegenOptions {
+pub struct CodegenOptions<'s> {
     /// Threads that compile functions.
     pub threads: usize,
     /// Keep the text of each function.
@@ -51,6 +53,8 @@ pub struct CodegenOptions {
     pub grain: u64,
     /// Rows of less work are not given wide code; see [`WIDE_WORK`].
     pub wide_work: u64,
+    /// Numbers of what code comes from, where debuggers are to know.
+    pub sources: Option<&'s Sources>,
 }
 
 /// Phases whose whole work is at most this many elements become part of the driver.
@@ -70,7 +74,7 @@ pub fn compile(
     schedule: &Schedule,
     assignment: &Assignment,
     target: &Target,
-    options: CodegenOptions,
+    options: CodegenOptions<'_>,
 ) -> Result<Code> {
     let symbol = &shared.symbol;
     let entry = if exported { symbol.clone() } else { format!("{symbol}.{}", target.level) };
@@ -86,7 +90,8 @@ pub fn compile(
     let mut parts = Parts::new(functions.object, functions.entry.clone());
     let donated = schedule.donated.iter().map(|&(parameter, result, _)| (parameter, result)).collect();
     let phases = &functions.phases;
-    let around = Around { schedule, assignment, phases, target, shared, task, copier, donated: &donated };
+    let sources = options.sources;
+    let around = Around { schedule, assignment, phases, target, shared, task, copier, donated: &donated, sources };
     let driver = Driver::entry(around, &mut parts)?;
     let sections = parts.functions;
     let entry = functions.driver(driver, sections, exported)?;
@@ -104,7 +109,7 @@ struct Functions<'a> {
     object: &'a mut ObjectInput,
     entry: String,
     target: &'a Target,
-    options: CodegenOptions,
+    options: CodegenOptions<'a>,
     list: Vec<Declared>,
     /// The tile of each type.
     tiles: HashMap<ElementType, FuncId>,
@@ -116,7 +121,12 @@ struct Functions<'a> {
 }
 
 impl<'a> Functions<'a> {
-    fn new(object: &'a mut ObjectInput, entry: String, target: &'a Target, options: CodegenOptions) -> Functions<'a> {
+    fn new(
+        object: &'a mut ObjectInput,
+        entry: String,
+        target: &'a Target,
+        options: CodegenOptions<'a>,
+    ) -> Functions<'a> {
         let (tiles, phases) = (HashMap::new(), HashMap::new());
         let list = Vec::new();
         Functions { object, entry, target, options, list, tiles, phases, per_worker: 0, inlined: 0, split: false }
@@ -127,9 +137,14 @@ impl<'a> Functions<'a> {
         self.object.function(&format!("{}.{name}", self.entry), false, signature)
     }
 
-    /// What a function is made from that was declared.
+    /// What a function is made from that was declared, and belongs to the program as a whole.
     fn push(&mut self, id: FuncId, source: Source) {
-        self.list.push(Declared { id, symbol: self.object.function_name(id), source });
+        self.push_attributed(id, source, Attribution::of_entry(self.options.sources));
+    }
+
+    /// What a function is made from that was declared.
+    fn push_attributed(&mut self, id: FuncId, source: Source, attribution: Attribution) {
+        self.list.push(Declared { id, symbol: self.object.function_name(id), source, attribution });
     }
 
     /// The tiles that contractions call, one for each type.
@@ -209,6 +224,7 @@ impl<'a> Functions<'a> {
         let (id, target) = (self.declare(name, &signature(5, false))?, self.target);
         let least_work = i64::try_from(self.options.wide_work).unwrap_or(i64::MAX);
         let phase_name = self.object.function_name(id);
+        let attribution = Attribution::of_kernel(self.options.sources, kernel);
         let mut rows = target.widest_rows().map(|widest| WideRows {
             object: &mut *self.object,
             phase: phase_name,
@@ -221,15 +237,15 @@ impl<'a> Functions<'a> {
             Phase::Contraction(c) => {
                 let missing = || Error::Internal(format!("there is no tile for {}", c.ty));
                 let tile = self.tiles.get(&c.ty).copied().ok_or_else(missing)?;
-                let around = Surroundings { kernel, target, tile };
+                let around = Surroundings { kernel, target, tile, attribution };
                 contraction::function(id, signature(5, false), c, &around, rows.as_mut())?
             }
-            _ => phase_function(id, kernel, phase, target, rows.as_mut())?,
+            _ => phase_function((id, attribution), kernel, phase, target, rows.as_mut())?,
         };
         let rows = rows.map(|w| w.functions).unwrap_or_default();
-        self.push(id, Source::clif(function));
+        self.push_attributed(id, Source::clif(function), attribution);
         for (id, row) in rows {
-            self.push(id, Source::Machine(row.code));
+            self.push_attributed(id, Source::Machine(row.code), attribution);
         }
         Ok(id)
     }

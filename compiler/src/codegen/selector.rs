@@ -1,5 +1,6 @@
 //! The function that chooses among the sizes of one program: `NAME_select`.
 
+use super::attribution::Attribution;
 use super::clif::{data_address, import_function, signature};
 use super::flow::enter;
 use super::lanes::flags;
@@ -65,6 +66,6 @@ pub fn selector(
     b.ins().return_(&[none]);
     b.seal_all_blocks();
     b.finalize(target.isa.frontend_config());
-    let code = machine_code(id, symbol, function, target, &mut Context::new())?;
+    let code = machine_code((id, Attribution::default()), symbol, function, target, &mut Context::new())?;
     object.define(id, code)
 }

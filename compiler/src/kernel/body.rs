@@ -7,6 +7,7 @@
 //! functions are expanded into these nodes by [`super::math`].
 
 use super::index::Ix;
+use crate::hlo::InstructionId;
 use brolga_runtime::ElementType;
 use std::collections::HashMap;
 
@@ -309,6 +310,10 @@ pub struct Body {
     known: HashMap<Node, NodeId>,
     /// See [`Body::set_stored`].
     stored: HashMap<NodeId, (ElementType, NodeId)>,
+    /// See [`Body::source`].
+    sources: Vec<Option<InstructionId>>,
+    /// The source of nodes that are added.
+    now: Option<InstructionId>,
 }
 
 /// Whether expansions may use fused multiply-add: the two numeric variants of a program.
@@ -354,6 +359,23 @@ impl Body {
         self.stored.get(&value).filter(|s| s.0 == ty).map(|s| s.1)
     }
 
+    /// The instruction of the kernel's computation for which a node was added first, where one is known. It is for debuggers
+    /// alone: nodes that differ in nothing else are one node.
+    pub fn source(&self, id: NodeId) -> Option<InstructionId> {
+        self.sources.get(id.0 as usize).copied().flatten()
+    }
+
+    /// Says what nodes are added for from now on; gives what was said before.
+    pub fn set_source(&mut self, source: Option<InstructionId>) -> Option<InstructionId> {
+        std::mem::replace(&mut self.now, source)
+    }
+
+    /// Says of all nodes, and of those that are added from now on, what they are for.
+    pub fn attribute(&mut self, source: InstructionId) {
+        self.sources.fill(Some(source));
+        self.now = Some(source);
+    }
+
     /// The lane of a node.
     pub fn lane(&self, id: NodeId) -> Lane {
         self.node(id).lane
@@ -379,6 +401,7 @@ impl Body {
         }
         let id = NodeId(self.nodes.len() as u32);
         self.nodes.push(node.clone());
+        self.sources.push(self.now);
         self.known.insert(node, id);
         id
     }
@@ -598,8 +621,9 @@ impl Body {
     }
 
     /// Copies the nodes that `roots` need from `other`, with `args` in place of its [`Op::Arg`] nodes, and returns
-    /// the copies of the roots.
+    /// the copies of the roots. What is not said to be for an instruction is for that which nodes are added for now.
     pub fn inline(&mut self, other: &Body, args: &[NodeId], roots: &[NodeId]) -> Vec<NodeId> {
+        let now = self.now;
         let mut map: Vec<Option<NodeId>> = vec![None; other.nodes.len()];
         let needed = other.needed(roots.iter().copied());
         for (i, node) in other.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
@@ -607,10 +631,12 @@ impl Body {
                 Op::Arg(n) => args[n as usize],
                 _ => {
                     let mapped: Vec<NodeId> = node.args.iter().map(|a| map[a.0 as usize].unwrap_or(*a)).collect();
+                    self.now = other.source(NodeId(i as u32)).or(now);
                     self.push(node.op.clone(), &mapped, node.lane)
                 }
             });
         }
+        self.now = now;
         roots.iter().map(|r| map[r.0 as usize].unwrap_or(*r)).collect()
     }
 }
@@ -637,5 +663,25 @@ mod tests {
         let (p, q) = (outer.arg(2, Lane::F32), outer.arg(3, Lane::F32));
         let out = outer.inline(&inner, &[p, q], &[sum]);
         assert_eq!(outer.node(out[0]).args, [p, q]);
+    }
+
+    #[test]
+    fn nodes_remember_what_they_were_added_for() {
+        let [one, two] = [1, 2].map(InstructionId::from_u32);
+        let mut inner = Body::new();
+        let x = inner.arg(0, Lane::F32);
+        let known = inner.fneg(x);
+        inner.attribute(one);
+        inner.set_source(None);
+        let unknown = inner.fabs(known);
+        let mut outer = Body::new();
+        let p = outer.arg(0, Lane::F32);
+        outer.set_source(Some(two));
+        let out = outer.inline(&inner, &[p], &[known, unknown]);
+        assert_eq!(outer.source(p), None);
+        assert_eq!(out.iter().map(|&n| outer.source(n)).collect::<Vec<_>>(), [Some(one), Some(two)]);
+        // An equal node is the first one, and the body goes on where it was.
+        assert_eq!(outer.fneg(p), out[0]);
+        assert_eq!(outer.set_source(None), Some(two));
     }
 }

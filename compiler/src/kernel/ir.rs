@@ -4,6 +4,7 @@ use super::body::{Body, Lane, Mem, NodeId};
 use super::index::{Axis, Ix};
 use super::registers::RegisterLoop;
 use super::sort::Sort;
+use crate::hlo::{ComputationId, InstructionId};
 use brolga_runtime::ElementType;
 use brolga_runtime::abi::{CustomCallAbi, Service};
 
@@ -223,6 +224,8 @@ pub struct Contraction {
     pub stores: Vec<Store>,
     /// Scratch buffer number for unfinished sums, where k is split; `None` where the first store can hold them.
     pub partial: Option<u32>,
+    /// The product among the instructions of the kernel, where it is known.
+    pub source: Option<InstructionId>,
 }
 
 /// The most steps of `k` in a block: a chain is less exact the longer it is.
@@ -304,4 +307,7 @@ pub struct Kernel {
     pub in_place: Vec<(u32, u32)>,
     /// Source line of the main output, 0 where unknown.
     pub line: u32,
+    /// The instruction of the main output; `None` of a kernel that was made by hand. The sources of its nodes are of the same
+    /// computation.
+    pub source: Option<(ComputationId, InstructionId)>,
 }

@@ -31,7 +31,8 @@ pub enum Copied {
 /// Copies the nodes of `body` that are `wanted` to the end of `out`, and says where each went.
 pub fn copy(out: &mut Body, body: &Body, wanted: &[bool], change: &impl Fn(&Op) -> Copied) -> Vec<Option<NodeId>> {
     let mut places: Vec<Option<NodeId>> = Vec::with_capacity(body.nodes().len());
-    for (node, wanted) in body.nodes().iter().zip(wanted) {
+    let now = out.set_source(None);
+    for ((id, node), wanted) in (0..).map(NodeId).zip(body.nodes()).zip(wanted) {
         if !wanted {
             places.push(None);
             continue;
@@ -48,9 +49,11 @@ pub fn copy(out: &mut Body, body: &Body, wanted: &[bool], change: &impl Fn(&Op) 
             Copied::Op(other) => other,
         };
         let args: Vec<NodeId> = node.args.iter().map(|&a| at(a)).collect();
+        out.set_source(body.source(id).or(now));
         let place = out.push(op, &args, node.lane);
         places.push(Some(place));
     }
+    out.set_source(now);
     places
 }
 

@@ -315,7 +315,7 @@ impl Builder<'_> {
         let in_place = (0..n).map(|k| (n + k, k)).collect();
         let phases = vec![Phase::Registers(Box::new(l))];
         let (name, line) = (inst.name.clone(), inst.location.line);
-        let kernel = Kernel { name, buffers, phases, in_place, line };
+        let kernel = Kernel { name, buffers, phases, in_place, line, source: Some(at) };
         verify::verify(&kernel)?;
         let kernel = self.schedule.kernels.push(kernel);
         let mut values = init;

@@ -1,5 +1,6 @@
 //! What codegen hands over: functions and data by the numbers of a module, and what they refer to.
 
+use super::lines::Lines;
 use super::unwind::Unwind;
 use crate::error::{Error, Result, Site};
 use brolga_runtime::abi::DescriptorInfo;
@@ -22,6 +23,7 @@ pub struct ObjectInput {
     functions: SecondaryMap<FuncId, Option<CompiledFunction>>,
     data: SecondaryMap<DataId, Option<DataDescription>>,
     descriptors: Vec<(DataId, DescriptorInfo)>,
+    lines: Option<Lines>,
 }
 
 impl ObjectInput {
@@ -97,6 +99,23 @@ impl ObjectInput {
             None => Ok(()),
             Some(_) => internal(format!("'{}' is defined twice", self.function_name(id))),
         }
+    }
+
+    /// What the code comes from, by the numbers that functions name; `new` makes it where there is none yet.
+    ///
+    /// # Errors
+    /// Those of `new`.
+    pub fn lines_of(&mut self, new: impl FnOnce() -> Result<Lines>) -> Result<&mut Lines> {
+        let lines = match self.lines.take() {
+            Some(lines) => lines,
+            None => new()?,
+        };
+        Ok(self.lines.insert(lines))
+    }
+
+    /// What the code comes from, where debuggers are to know.
+    pub fn lines(&self) -> Option<&Lines> {
+        self.lines.as_ref()
     }
 
     /// The functions, those outside the object too, in the order of their numbers.
@@ -232,14 +251,24 @@ pub struct CompiledFunction {
     pub relocs: Vec<ModuleReloc>,
     /// How the frame of its caller is found.
     pub unwind: Unwind,
+    /// From which byte on the code comes from which of the object's sources ([`ObjectInput::lines`]), from the first byte on
+    /// and in order; empty where that is not known.
+    pub lines: Vec<(u32, u32)>,
 }
 
 impl CompiledFunction {
-    /// Takes over what Cranelift produced for `func`, the function of that number.
+    /// Takes over what Cranelift produced for `func`, the function of that number. What is marked with no source belongs to
+    /// what stands before it, and at the start to the source `own`; without that there are no lines.
     ///
     /// # Errors
     /// Where the code calls into a library: such CLIF must not be emitted.
-    pub fn from_compiled(id: FuncId, func: &Function, compiled: &CompiledCode, isa: &dyn TargetIsa) -> Result<Self> {
+    pub fn from_compiled(
+        id: FuncId,
+        func: &Function,
+        compiled: &CompiledCode,
+        isa: &dyn TargetIsa,
+        own: Option<u32>,
+    ) -> Result<Self> {
         let mut relocs = Vec::with_capacity(compiled.buffer.relocs().len());
         for reloc in compiled.buffer.relocs() {
             let reloc = ModuleReloc::from_mach_reloc(reloc, func, id);
@@ -254,8 +283,24 @@ impl CompiledFunction {
             Ok(other) => return internal(format!("unwind information of another kind: {other:?}")),
             Err(e) => return internal(format!("there is no unwind information: {e}")),
         };
-        Ok(CompiledFunction { alignment, code: compiled.code_buffer().to_vec(), relocs, unwind })
+        let marked = compiled.buffer.get_srclocs_sorted().iter().filter(|at| !at.loc.is_default());
+        let lines = own.map(|own| lines(own, marked.map(|at| (at.start, at.loc.bits()))));
+        let code = compiled.code_buffer().to_vec();
+        Ok(CompiledFunction { alignment, code, relocs, unwind, lines: lines.unwrap_or_default() })
     }
+}
+
+/// The lines of a function: `own` from its start on, and then each source from where it begins, in order.
+pub fn lines(own: u32, begins: impl IntoIterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
+    let mut out = vec![(0, own)];
+    for (offset, source) in begins {
+        match out.last_mut() {
+            Some(last) if last.0 == offset => last.1 = source,
+            Some(last) if last.1 == source => {}
+            _ => out.push((offset, source)),
+        }
+    }
+    out
 }
 
 /// Bytes as data, aligned so.

@@ -15,15 +15,18 @@
 //! the format lacks, so that is checked before. What it does not do is done on the object that it hands out; then the
 //! file is hashed and the hash put into the descriptor.
 //!
-//! Objects and libraries in ELF carry an unwind table ([`unwind`]). Not written yet: line tables, and the unwind tables of
-//! Mach-O and COFF; their functions keep frame pointers.
+//! Objects and libraries in ELF carry an unwind table ([`unwind`]), and objects in ELF the lines that they come from where that
+//! is asked for ([`dwarf`]). Not written yet: the lines of shared libraries, and lines and unwind tables of Mach-O and COFF;
+//! their functions keep frame pointers.
 
 mod archive;
 mod bindings;
 mod disasm;
+mod dwarf;
 mod header;
 mod input;
 mod inspect;
+mod lines;
 mod names;
 mod reloc;
 mod shared;
@@ -37,8 +40,9 @@ pub use archive::static_archive;
 pub use bindings::rust_bindings;
 pub use disasm::{disassemble, disassemble_object};
 pub use header::{c_abi, c_header};
-pub use input::{CompiledFunction, Numbered, ObjectInput, Referent, bytes, zeros};
+pub use input::{CompiledFunction, Numbered, ObjectInput, Referent, bytes, lines, zeros};
 pub use inspect::{read_descriptor, read_descriptors};
+pub use lines::{LineTable, Lines, Place, Source};
 pub use names::program_name;
 pub use shared::{exported_symbols, signature_symbol, workspace_size_symbol, write_shared};
 pub use unwind::Unwind;

@@ -69,7 +69,7 @@ impl Sample {
         let mut context = Context::for_function(func);
         context.compile(&**isa, &mut ControlPlane::default()).unwrap();
         let code =
-            CompiledFunction::from_compiled(id, &context.func, context.compiled_code().unwrap(), &**isa).unwrap();
+            CompiledFunction::from_compiled(id, &context.func, context.compiled_code().unwrap(), &**isa, None).unwrap();
         self.object.define(id, code).unwrap();
         id
     }
@@ -433,7 +433,7 @@ fn contradictions_are_our_bugs_not_panics() {
     let isa = host();
     let machine_code = |alignment, offset, name: ModuleRelocTarget| {
         let relocs = vec![ModuleReloc { offset, kind: Reloc::X86CallPLTRel4, name, addend: -4 }];
-        CompiledFunction { alignment, code: vec![0xc3; 16], relocs, unwind: Unwind::unchanged() }
+        CompiledFunction { alignment, code: vec![0xc3; 16], relocs, unwind: Unwind::unchanged(), lines: Vec::new() }
     };
     let with = |exported, code: Option<CompiledFunction>| {
         let mut sample = Sample::new("sum");

@@ -2,7 +2,7 @@
 
 use super::input::refused;
 use super::reloc::{check_kind, relax_got_access};
-use super::{CompiledFunction, ObjectInput, Referent, unwind};
+use super::{CompiledFunction, ObjectInput, Referent, dwarf, unwind};
 use crate::{Error, Result, Site};
 use brolga_runtime::abi::{Architecture, DescriptorInfo, HASH_OFFSET, HASH_SIZE, IsaFeatures, object_hash};
 use cranelift_codegen::binemit::Reloc;
@@ -10,7 +10,9 @@ use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_module::{DataDescription, DataId, FuncId, Init, Linkage, Module, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
 use object::write::{Relocation, StandardSection, Symbol, SymbolId};
-use object::{BinaryFormat, RelocationEncoding, RelocationFlags, RelocationKind, SymbolFlags, SymbolScope};
+use object::{
+    BinaryFormat, RelocationEncoding, RelocationFlags, RelocationKind, SectionKind, SymbolFlags, SymbolScope,
+};
 use std::collections::HashSet;
 
 /// Bytes of code and data that one object may hold; x86-64 code reaches two gigabytes.
@@ -64,6 +66,10 @@ pub fn isa_features(isa: &dyn TargetIsa) -> IsaFeatures {
 /// Where the target has no object format here, or the input contradicts itself (a bug of the code generator).
 pub fn write(input: &ObjectInput, isa: &OwnedTargetIsa) -> Result<Vec<u8>> {
     let format = format(&**isa)?;
+    if input.lines().is_some() && format != BinaryFormat::Elf {
+        let feature = format!("debug lines for {}: they are written into objects in ELF", isa.triple());
+        return Err(Error::Unsupported { site: Site::default(), feature });
+    }
     check(input, format)?;
     let encoded = encode_descriptors(input, &**isa)?;
     let mut writer = Writer::new(input, isa, format)?;
@@ -302,6 +308,7 @@ impl<'a> Writer<'a> {
         let mut product = module.finish();
         if product.object.format() == BinaryFormat::Elf {
             add_unwind_table(&mut product, input, isa)?;
+            add_debug_sections(&mut product, input)?;
         }
         for (id, function) in input.functions().filter(|(id, _)| aliased.contains(&Referent::Function(*id))) {
             let local = product.function_symbol(id);
@@ -336,6 +343,47 @@ fn add_unwind_table(product: &mut ObjectProduct, input: &ObjectInput, isa: &dyn 
         let relocation = Relocation { offset: start + distance.offset, symbol: text, addend, flags };
         let added = product.object.add_relocation(section, relocation);
         added.or_else(|e| internal(format!("the unwind table cannot be relocated: {e}")))?;
+    }
+    Ok(())
+}
+
+/// Adds what debuggers are told, where they are. It refers to functions as the unwind table does.
+fn add_debug_sections(product: &mut ObjectProduct, input: &ObjectInput) -> Result<()> {
+    let Some(lines) = input.lines() else { return Ok(()) };
+    let mut functions = Vec::new();
+    for (id, declaration) in input.functions() {
+        let Some(code) = input.code(id) else { continue };
+        let place = product.object.symbol(product.function_symbol(id)).value;
+        functions.push(dwarf::Function { name: declaration.linkage_name(id).into_owned(), code, place });
+    }
+    let text = product.object.section_id(StandardSection::Text);
+    let text = product.object.section_symbol(text);
+    let mut sections = Vec::new();
+    for section in dwarf::sections(lines, &functions)? {
+        // A linker may join equal strings.
+        let strings = section.id == gimli::SectionId::DebugStr;
+        let kind = if strings { SectionKind::DebugString } else { SectionKind::Debug };
+        let id = product.object.add_section(Vec::new(), section.id.name().into(), kind);
+        product.object.append_section_data(id, &section.bytes, 1);
+        sections.push((id, section));
+    }
+    for (id, section) in &sections {
+        for reference in &section.references {
+            let (symbol, place) = match reference.to {
+                dwarf::Referent::Function(number) => (Some(text), functions.get(number).map_or(0, |f| f.place)),
+                dwarf::Referent::Section(to) => {
+                    let there = sections.iter().find(|(_, s)| s.id == to).map(|(id, _)| *id);
+                    (there.map(|there| product.object.section_symbol(there)), 0)
+                }
+            };
+            let symbol = symbol.ok_or_else(|| Error::Internal("debug lines refer to no section".to_owned()))?;
+            let place = i64::try_from(place).or_else(|_| internal("a function lies too far".to_owned()))?;
+            let (kind, encoding) = (RelocationKind::Absolute, RelocationEncoding::Generic);
+            let flags = RelocationFlags::Generic { kind, encoding, size: 8 * reference.size };
+            let relocation = Relocation { offset: reference.offset, symbol, addend: place + reference.addend, flags };
+            let added = product.object.add_relocation(*id, relocation);
+            added.or_else(|e| internal(format!("debug lines cannot be relocated: {e}")))?;
+        }
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ mod envelope;
 pub(crate) mod kept;
 mod literal;
 mod message;
+mod origins;
 mod read;
 mod shape;
 mod sharding;
@@ -26,6 +27,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+
+pub use origins::Origins;
 
 use crate::hlo::{AttrKey, Instruction, Module};
 use crate::{Error, Result, Site};

@@ -105,7 +105,7 @@ fn header(module: &Module, out: &mut message::Module) -> Result<()> {
         match key.as_str() {
             "buffer_donor" => out.donors = Some(donors(value)?),
             "frontend_attributes" => out.frontend_attributes = Some(kept::frontend_attributes_message(value)?),
-            "FileNames" | "FunctionNames" | "FileLocations" | "StackFrames" => table(&mut frames, key, value)?,
+            table if is_table(table) => self::table(&mut frames, table, value)?,
             // The rest belongs to the configuration of a compilation, which is another message.
             _ => {}
         }
@@ -133,8 +133,13 @@ fn donors(text: &str) -> Result<Donors> {
     Ok(Donors { entries: entries.collect() })
 }
 
+/// Whether what a module says besides is a table of source positions.
+pub(super) fn is_table(key: &str) -> bool {
+    matches!(key, "FileNames" | "FunctionNames" | "FileLocations" | "StackFrames")
+}
+
 /// Reads the rows of a table; they are numbered from 1 in order.
-fn table(out: &mut message::StackFrameIndex, name: &str, rows: &str) -> Result<()> {
+pub(super) fn table(out: &mut message::StackFrameIndex, name: &str, rows: &str) -> Result<()> {
     kept::whole(rows, |c| {
         while c.peek().is_some() {
             c.int("the number of a row")?;

@@ -345,6 +345,19 @@ impl<'a> Object<'a> {
         Some(start..start + size)
     }
 
+    /// The file, of which `bytes` are the contents, with the addresses that its sections have in an image at `base`.
+    pub(super) fn with_addresses(&self, bytes: &[u8], plan: &Plan, base: u64) -> Result<Vec<u8>, LoadError> {
+        type Header = consts::SectionHeader64<LittleEndian>;
+        let mut file = bytes.to_vec();
+        let table = usize::try_from(self.file.elf_header().e_shoff.get(LittleEndian)).map_err(malformed)?;
+        for (&SectionIndex(number), &(start, _)) in &plan.placed {
+            let header = number.checked_mul(size_of::<Header>()).and_then(|at| at.checked_add(table));
+            let at = header.and_then(|at| at.checked_add(std::mem::offset_of!(Header, sh_addr)));
+            put(&mut file, at.ok_or_else(truncated)?, &base.wrapping_add(start as u64).to_le_bytes())?;
+        }
+        Ok(file)
+    }
+
     /// The functions, with their places in the image.
     pub(super) fn functions(&self, plan: &Plan) -> Result<Vec<Function>, LoadError> {
         let mut all = Vec::new();

@@ -15,6 +15,8 @@ pub(super) struct Builder {
 
 /// The memory of a loaded program; dropping it unmaps the code.
 pub struct Image {
+    /// What debuggers know of it, taken back before the memory goes.
+    pub(super) shown: Option<super::gdb::Registered>,
     /// Forgotten before the memory goes.
     _unwind_table: Option<Registered>,
     map: MmapMut,
@@ -88,7 +90,7 @@ impl Builder {
             // executable memory, and the image drops the registration before the mapping.
             unsafe { Registered::new(self.map.as_ptr().wrapping_add(at.start)) }
         });
-        Ok(Image { _unwind_table: registered, map: self.map, text: self.text })
+        Ok(Image { shown: None, _unwind_table: registered, map: self.map, text: self.text })
     }
 
     /// Unknown on this system.

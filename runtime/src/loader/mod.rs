@@ -17,9 +17,10 @@
 //! asks for [`LoadOptions::strict_symbols`].
 //!
 //! The unwind table is checked and made known to the process ([`unwind`]), so that a backtrace goes through the program.
-//! Functions go into the map of `perf` where that is asked for ([`perf_map`]).
+//! Functions go into the map of `perf` where that is asked for ([`perf_map`]), and debuggers are shown the object ([`gdb`]).
 
 mod elf;
+mod gdb;
 mod image;
 mod perf_map;
 mod symbols;
@@ -36,6 +37,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Arc;
+
+/// Whether an environment variable asks for something: it is set, and not empty.
+fn asked_for(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
 
 /// Finds the address of a symbol.
 pub type Resolver<'a> = &'a dyn Fn(&str) -> Option<*const c_void>;
@@ -165,7 +171,9 @@ pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Vec<Loaded>, Load
     object.fill(&plan, base, builder.bytes_mut())?;
     let entries =
         descriptors.iter().map(|d| object.entry(&plan, &d.entry)).collect::<Result<Vec<usize>, LoadError>>()?;
-    let image = Arc::new(builder.protect(object.unwind_table(&plan))?);
+    let mut image = builder.protect(object.unwind_table(&plan))?;
+    image.shown = gdb::show(|| object.with_addresses(bytes, &plan, base))?;
+    let image = Arc::new(image);
     perf_map::add(base, || object.functions(&plan))?;
     let handlers = handlers.into_inner();
     let mut out = Vec::with_capacity(descriptors.len());

@@ -19,7 +19,7 @@ pub(super) type Function = (String, usize, u64);
 /// # Errors
 /// Where the symbols of the image are malformed.
 pub(super) fn add(base: u64, functions: impl FnOnce() -> Result<Vec<Function>, LoadError>) -> Result<(), LoadError> {
-    if std::env::var_os(VARIABLE).is_none_or(|value| value.is_empty()) {
+    if !super::asked_for(VARIABLE) {
         return Ok(());
     }
     let mut lines = String::new();

@@ -20,6 +20,7 @@ pub(super) use parallel::{Tasks, task_function, task_signature};
 pub(super) use parts::Parts;
 pub(super) use shared::Shared;
 
+use super::attribution::Attribution;
 use super::clif::{copy, data_address, import_function, signature, table_of};
 use super::flow::enter;
 use super::lanes::flags;
@@ -28,6 +29,7 @@ use super::target::Target;
 use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
 use crate::memory::schedule::{Assignment, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
+use crate::sources::Sources;
 use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, StackSlot, UserFuncName, Value, types};
@@ -58,6 +60,8 @@ pub(super) struct Around<'a> {
     pub(super) copier: Option<FuncId>,
     /// The parameters and results that callers may make one.
     pub(super) donated: &'a HashSet<(u32, u32)>,
+    /// Numbers of what code comes from, where debuggers are to know.
+    pub(super) sources: Option<&'a Sources>,
 }
 
 /// The caller's pointers to parameters or results.
@@ -143,6 +147,7 @@ impl<'a> Driver<'a, '_, '_> {
         let mut function = Function::with_name_signature(UserFuncName::default(), own);
         let mut context = FunctionBuilderContext::new();
         let mut b = FunctionBuilder::new(&mut function, &mut context);
+        Attribution::of_entry(around.sources).mark(&mut b, None);
         let values = enter(&mut b);
         let [parameters, results, workspace, context] = [0, 1, 2, 3].map(|i| values[i]);
         let schedule = around.schedule;
@@ -156,6 +161,7 @@ impl<'a> Driver<'a, '_, '_> {
         let mut driver =
             Driver { b, around, parts, parameters, results, workspace, context, functions, counter, argument };
         body(&mut driver)?;
+        driver.mark(Attribution::of_entry(around.sources));
         let ok = driver.b.ins().iconst(types::I32, 0);
         driver.b.ins().return_(&[ok]);
         driver.b.finalize(around.target.isa.frontend_config());
@@ -164,6 +170,24 @@ impl<'a> Driver<'a, '_, '_> {
 }
 
 impl Driver<'_, '_, '_> {
+    /// Says what is emitted from now on.
+    fn mark(&mut self, attribution: Attribution) {
+        attribution.mark(&mut self.b, None);
+    }
+
+    /// What a step computes: the instruction of its result, or of what decides where it has none.
+    fn attribution(&self, step: &Step) -> Attribution {
+        let Around { schedule, sources, .. } = self.around;
+        let decides = |results: &[ValueId], by: ValueId| {
+            Attribution::of(sources, schedule.values[*results.first().unwrap_or(&by)].source)
+        };
+        match step {
+            Step::Kernel { kernel, .. } => Attribution::of_kernel(sources, &schedule.kernels[*kernel]),
+            Step::While { results, condition_result, .. } => decides(results, *condition_result),
+            Step::Conditional { results, index, .. } => decides(results, *index),
+        }
+    }
+
     fn location(&self, v: ValueId) -> Result<Location> {
         self.around.assignment.locations[v].ok_or_else(|| Error::Internal(format!("{v} has no location")))
     }
@@ -219,6 +243,8 @@ impl Driver<'_, '_, '_> {
     }
 
     pub(super) fn step(&mut self, step: &Step) -> Result<()> {
+        let own = self.attribution(step);
+        self.mark(own);
         match step {
             Step::Kernel { kernel, buffers } => self.kernel(*kernel, buffers),
             Step::While { condition, condition_result, body, .. } => {
@@ -226,6 +252,7 @@ impl Driver<'_, '_, '_> {
                 self.b.ins().jump(head, &[]);
                 self.b.switch_to_block(head);
                 self.block(*condition)?;
+                self.mark(own);
                 let at = self.location(*condition_result)?;
                 let at = self.address(at);
                 let more = self.b.ins().load(types::I8, flags(), at, 0);
@@ -233,6 +260,7 @@ impl Driver<'_, '_, '_> {
                 self.b.switch_to_block(inner);
                 self.b.seal_block(inner);
                 self.block(*body)?;
+                self.mark(own);
                 self.b.ins().jump(head, &[]);
                 self.b.seal_block(head);
                 self.b.switch_to_block(after);
@@ -303,7 +331,10 @@ impl Driver<'_, '_, '_> {
             }
             let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
             let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
+            let attribution = Attribution::of_kernel(self.around.sources, kernel);
+            let phase = (phase, attribution);
             emit_phase(&mut self.b, self.around.target, phase, &bases, (begin, end), scratch, None)?;
+            self.mark(attribution);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 //! the [`copier`].
 
 use super::{Around, Driver, PhaseCode};
+use crate::codegen::attribution::Attribution;
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::{Flow, enter};
 use crate::codegen::lanes::flags;
@@ -180,6 +181,7 @@ impl Driver<'_, '_, '_> {
     }
 
     fn item(&mut self, item: Item<'_>) -> Result<()> {
+        self.mark(Attribution::of_entry(self.around.sources));
         match item {
             Item::Copy(c) => {
                 self.copy(c);

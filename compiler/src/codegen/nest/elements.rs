@@ -17,6 +17,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let (stage, body, block) = (row.stage, &row.stage.body, at.block);
         for id in row.varying() {
             let node = body.node(id);
+            self.lanes.mark(body.source(id));
             let v = match &node.op {
                 Op::Load(..) | Op::Index(_) | Op::Row(_) => self.leaf((row, live, &values), id, at),
                 op => {
@@ -30,6 +31,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
         for (number, (s, access)) in stage.stores.iter().zip(&row.stores).enumerate() {
             let Some(access) = access else { continue };
+            self.lanes.mark(body.source(s.value));
             let v = self.argument(body, live, &mut values, s.value, block);
             let walks = live.stores.get(&number).map(|&pointer| (pointer, access.walk));
             if let Some((pointer, Walk::Contiguous)) = walks {
@@ -48,16 +50,19 @@ impl NestEmitter<'_, '_, '_, '_> {
             }
         }
         for (number, node) in &stage.row_stores {
+            self.lanes.mark(body.source(*node));
             let v = self.argument(body, live, &mut values, *node, block);
             self.row_access(*number, at.i, at.offset, Some(v), block);
         }
         for (a, running) in stage.accumulators.iter().zip(running) {
             let mut new = Vec::new();
+            self.lanes.mark(a.roots.first().and_then(|&root| a.combine.source(root)));
             for &n in &a.values {
                 new.push((body.lane(n), self.argument(body, live, &mut values, n, block)));
             }
             self.accumulate(a, running, &new, at);
         }
+        self.lanes.mark(None);
     }
 
     /// A node as a block or a scalar: what is uniform is spread.

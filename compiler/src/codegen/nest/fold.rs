@@ -97,6 +97,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let mut values: HashMap<NodeId, Val> = HashMap::new();
         let needed = a.combine.needed(a.roots.iter().copied());
         for (i, node) in a.combine.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
+            self.lanes.mark(a.combine.source(NodeId(i as u32)));
             let v = match &node.op {
                 Op::Arg(n) => match args.get(*n as usize) {
                     Some(&v) => v,

@@ -100,6 +100,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     /// A stage whose reductions fit the registers.
     fn pass(&mut self, stage: &Stage) {
         let row = RowLoop::new(stage);
+        self.lanes.mark(None);
         if let Err(what) = row.verify() {
             self.lanes.faults.report(what);
             return;
@@ -140,6 +141,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     /// Everything that happens along the vector axis, once.
     fn row_loop(&mut self, row: &RowLoop<'_>, running: &[Running]) {
         let mut live = Live::default();
+        self.lanes.mark(None);
         self.uniform_nodes(row, &mut live);
         self.row_pointers(row, &mut live);
         if row.has_elements() {
@@ -158,6 +160,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             let index = self.at(&s.index, &live.uniform);
             let at = self.element(self.bases[s.buffer as usize], index, s.mem.bytes());
             let v = self.uniform_node(row, &mut live, s.value);
+            self.lanes.mark(stage.body.source(s.value));
             self.lanes.store_one(s.mem, v, at, 0);
         }
     }
@@ -208,12 +211,15 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
         let body = &row.stage.body;
         let node = body.node(id);
+        let source = body.source(id);
+        self.lanes.mark(source);
         let v = match &node.op {
             Op::Const(bits) => return self.lanes.constant(node.lane, *bits),
             Op::Load(buffer, mem, ix) => {
                 ix.for_each_value(&mut |n| {
                     self.uniform_node(row, live, n);
                 });
+                self.lanes.mark(source);
                 let index = self.at(ix, &live.uniform);
                 let at = self.element(self.bases[*buffer as usize], index, mem.bytes());
                 self.lanes.load_one(*mem, at, 0)
@@ -233,6 +239,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             op => {
                 let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(row, live, a))).collect();
                 let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
+                self.lanes.mark(source);
                 let v = self.lanes.node(op, &args, &from, node.lane);
                 self.lanes.scalar(v)
             }

@@ -57,9 +57,13 @@ pub(super) fn function(a: &Allocated, turn: &Turn, frame: &Frame, elements: i64)
         push(&mut out, turn.width, step, pointers, &pool)?;
     }
     let head = out.here();
-    for step in &a.body {
+    for (step, inst) in a.body.iter().zip(&a.origins) {
+        if let Some(inst) = inst {
+            out.mark(turn.source(*inst));
+        }
         push(&mut out, turn.width, step, pointers, &pool)?;
     }
+    out.mark(None);
     for (r, each) in walking {
         out.put(Instruction::with2(Code::Add_rm64_imm32, r, each));
     }

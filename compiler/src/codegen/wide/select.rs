@@ -3,6 +3,7 @@
 use super::table::widened;
 use super::{Frame, Reg};
 use crate::codegen::rows::{RowLoop, Width};
+use crate::hlo::InstructionId;
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Nest, Place, Store};
 use iced_x86::Code;
@@ -77,13 +78,27 @@ pub(super) struct Turn {
     /// Bytes from an element to the next of what each pointer that walks points to; 0 for the others, which stay at the row's
     /// first element.
     pub steps: Vec<i32>,
+    /// The instructions from which on the turn is for another instruction of the kernel.
+    sources: Vec<(usize, Option<InstructionId>)>,
 }
 
 impl Turn {
     /// A turn of nothing.
     pub(super) fn new(width: Width) -> Turn {
         let (insts, definitions, pool) = (Vec::new(), Vec::new(), Vec::new());
-        Turn { width, insts, definitions, pool, accumulators: Vec::new(), steps: Vec::new() }
+        let (accumulators, steps, sources) = (Vec::new(), Vec::new(), Vec::new());
+        Turn { width, insts, definitions, pool, accumulators, steps, sources }
+    }
+
+    /// Says for which instruction of the kernel the turn goes on.
+    pub(super) fn mark(&mut self, source: Option<InstructionId>) {
+        self.sources.push((self.insts.len(), source));
+    }
+
+    /// The instruction of the kernel that an instruction of the turn is for, where it is known.
+    pub(super) fn source(&self, inst: u32) -> Option<InstructionId> {
+        let behind = self.sources.partition_point(|(first, _)| *first <= inst as usize);
+        self.sources.get(behind.checked_sub(1)?)?.1
     }
 
     /// Whether a register is one of masks.
@@ -328,6 +343,7 @@ impl<'k> Selector<'k> {
         let mut values: HashMap<NodeId, Block> = HashMap::new();
         for id in row.varying() {
             let node = body.node(id);
+            self.turn.mark(body.source(id));
             let v = match &node.op {
                 Op::Load(_, mem, _) => match row.loads.get(&id)?.walk.stride()? {
                     1 => self.load(Pointer::Load(id), *mem, first)?,
@@ -358,6 +374,7 @@ impl<'k> Selector<'k> {
         for (number, (s, access)) in stage.stores.iter().zip(&row.stores).enumerate() {
             let Some(access) = access.as_ref().filter(|_| interleaved != Some(number)) else { continue };
             let p = Pointer::Store(number);
+            self.turn.mark(body.source(s.value));
             let v = self.argument(body, values, s.value);
             match access.walk.stride()? {
                 1 => self.store(p, s.mem, first, &v)?,
@@ -372,6 +389,7 @@ impl<'k> Selector<'k> {
             }
         }
         for (row, node) in &stage.row_stores {
+            self.turn.mark(body.source(*node));
             let v = self.argument(body, values, *node);
             self.store(Pointer::Row(*row), Mem::of(self.nest.rows[*row as usize].lane), first, &v)?;
         }
@@ -388,6 +406,7 @@ impl<'k> Selector<'k> {
         let body = &self.row.stage.body;
         let first = block * self.block;
         let round = a.lane_count() / self.block;
+        self.turn.mark(a.roots.first().and_then(|&root| a.combine.source(root)));
         let new = a.values.iter().map(|&n| self.argument(body, values, n));
         match &a.place {
             Place::Lanes { .. } => {

@@ -75,6 +75,7 @@ impl Selector<'_> {
             let mut values: HashMap<NodeId, Block> = HashMap::new();
             for id in row.varying() {
                 let node = body.node(id);
+                self.turn.mark(body.source(id));
                 let v = match &node.op {
                     Op::Load(_, mem, ix) => match strides(ix)? {
                         (along, 1) => self.load(Pointer::Load(id), *mem, (first + at) * along + block * BLOCK)?,
@@ -101,6 +102,7 @@ impl Selector<'_> {
             }
             for (number, s) in stage.stores.iter().enumerate() {
                 let (along, 1) = strides(&s.index)? else { return None };
+                self.turn.mark(body.source(s.value));
                 let v = self.argument(body, &values, s.value);
                 self.store(Pointer::Store(number), s.mem, (first + at) * along + block * BLOCK, &v)?;
             }

@@ -1,7 +1,9 @@
 //! Instructions in order, with labels, constants behind them, what lies outside, and what is on the stack at each.
 
+use crate::codegen::attribution::Attribution;
 use crate::error::{Error, Result};
-use crate::object::{CompiledFunction, Unwind};
+use crate::hlo::InstructionId;
+use crate::object::{CompiledFunction, Unwind, lines};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_module::{FuncOrDataId, ModuleReloc};
 use gimli::write::CallFrameInstruction;
@@ -31,13 +33,17 @@ pub struct Assembled {
     pub relocs: Vec<ModuleReloc>,
     /// How the frame of the caller is found.
     pub unwind: Unwind,
+    /// From which byte on the code is for which instruction of the kernel; for none in particular before and where none is named.
+    pub sources: Vec<(u32, Option<InstructionId>)>,
 }
 
 impl Assembled {
     /// As a function of an object.
-    pub fn aligned(self, alignment: u64) -> CompiledFunction {
-        let Assembled { code, relocs, unwind } = self;
-        CompiledFunction { alignment, code, relocs, unwind }
+    pub fn aligned(self, alignment: u64, attribution: Attribution) -> CompiledFunction {
+        let Assembled { code, relocs, unwind, sources } = self;
+        let marked = sources.iter().filter_map(|&(at, source)| Some((at, attribution.number(source)?)));
+        let lines = attribution.number(None).map(|own| lines(own, marked)).unwrap_or_default();
+        CompiledFunction { alignment, code, relocs, unwind, lines }
     }
 }
 
@@ -71,6 +77,8 @@ pub struct Assembler {
     frame: StackFrame,
     /// The lines before which that changes.
     frames: Vec<(usize, StackFrame)>,
+    /// The lines from which on others are meant by [`Assembled::sources`].
+    sources: Vec<(usize, Option<InstructionId>)>,
     fault: Option<String>,
 }
 
@@ -133,6 +141,13 @@ impl Assembler {
         }
     }
 
+    /// Says for which instruction of the kernel the code is from here on.
+    pub fn mark(&mut self, source: Option<InstructionId>) {
+        if self.sources.last().map(|s| s.1) != Some(source) {
+            self.sources.push((self.lines.len(), source));
+        }
+    }
+
     /// What is on the stack here.
     pub fn frame(&self) -> StackFrame {
         self.frame.clone()
@@ -183,7 +198,9 @@ impl Assembler {
         code.resize(pool as usize, 0xcc);
         code.extend_from_slice(&self.pool);
         let unwind = Unwind::Changes(changes(&self.frames, &places));
-        Ok(Assembled { code, relocs, unwind })
+        let marked = self.sources.iter().filter_map(|&(line, source)| Some((*places.get(line)? as u32, source)));
+        let sources = marked.filter(|(at, _)| u64::from(*at) < end).collect();
+        Ok(Assembled { code, relocs, unwind, sources })
     }
 }
 

@@ -163,6 +163,7 @@ fn all_of(a: &mut Assembler, register: Register, mask: u32, otherwise: Label) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::codegen::attribution::Attribution;
     use crate::codegen::clif::signature;
     use crate::codegen::target::{Target, TargetOptions};
     use crate::object::{self, ObjectInput, zeros};
@@ -177,7 +178,7 @@ mod tests {
         let mut input = ObjectInput::new();
         let add = |input: &mut ObjectInput, symbol: &str, exported, assembled: Assembled| {
             let id = input.function(symbol, exported, &signature(4, true)).unwrap();
-            input.define(id, assembled.aligned(16)).unwrap();
+            input.define(id, assembled.aligned(16, Attribution::default())).unwrap();
             id
         };
         let mut entries = Vec::new();

@@ -8,7 +8,9 @@ use crate::collective::{self as devices, Grid, ends, starts};
 use crate::custom_call::{describe, is_marker};
 use crate::error::{Error, Result};
 use crate::fusion::written;
-use crate::hlo::{AttrKey, Category, Computation, Instruction, InstructionId, Leaf, Module, Opcode, lapack, resolve};
+use crate::hlo::{
+    AttrKey, Category, Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, lapack, resolve,
+};
 use crate::kernel::ir::{Buffer, Callee, HostCall, Kernel, Phase, Role};
 use brolga_runtime::abi::{Service, encode_call};
 use brolga_runtime::custom_call::Description;
@@ -20,7 +22,8 @@ use brolga_runtime::{ArrayShape, Shape};
 type Arrays<'a> = Vec<(Leaf, &'a ArrayShape)>;
 
 /// Lowers one call.
-pub(super) fn call(module: &Module, c: &Computation, id: InstructionId) -> Result<Lowered> {
+pub(super) fn call(module: &Module, computation: ComputationId, id: InstructionId) -> Result<Lowered> {
+    let c = &module.computations[computation];
     let inst = &c.instructions[id];
     let (inputs, outputs) = match inst.opcode {
         Opcode::Send | Opcode::Recv | Opcode::RecvDone => transferred(c, id)?,
@@ -75,7 +78,8 @@ pub(super) fn call(module: &Module, c: &Computation, id: InstructionId) -> Resul
     let mut buffers: Vec<Buffer> = operands.iter().map(buffer(Role::Input)).collect();
     buffers.extend(results.iter().map(buffer(Role::Output)));
     let (name, line) = (inst.name.clone(), inst.location.line);
-    let kernel = Kernel { name, buffers, phases: vec![phase], in_place, line };
+    let source = Some((computation, id));
+    let kernel = Kernel { name, buffers, phases: vec![phase], in_place, line, source };
     let leaves = |list: Arrays<'_>| list.into_iter().map(|l| l.0).collect();
     Ok(Lowered { kernel, inputs: leaves(inputs), outputs: leaves(outputs) })
 }

@@ -101,6 +101,8 @@ impl Lowerer<'_> {
         let along_k = l.n.iter().all(|x| x.extent == 1) && l.k.last().is_some_and(|x| x.extent > 1);
         let lane = storage::compute_lane(out);
         let mut combine = Body::new();
+        combine.attribute(id);
+        stage.body.set_source(Some(id));
         let a = self.widen(&mut stage, id, lhs, out, a)?;
         let b = self.widen(&mut stage, id, rhs, out, b)?;
         let acc = combine.arg(0, lane);
@@ -241,8 +243,21 @@ impl Lowerer<'_> {
             let value = self.parts(&mut stage, &Known::default(), leaf, &index)?;
             stores.extend(self.store(&mut stage.body, number as u32, &value, offset.clone())?);
         }
-        let (block, epilogue) = (Contraction::block_of(&lhs.index, k), stage.body);
-        let contraction = Contraction { ty, batch: l.batch, m, n, k, block, lhs, rhs, epilogue, stores, partial: None };
+        let block = Contraction::block_of(&lhs.index, k);
+        let contraction = Contraction {
+            ty,
+            batch: l.batch,
+            m,
+            n,
+            k,
+            block,
+            lhs,
+            rhs,
+            epilogue: stage.body,
+            stores,
+            partial: None,
+            source: Some(id),
+        };
         phases.push(Phase::Contraction(Box::new(contraction)));
         Ok(phases)
     }

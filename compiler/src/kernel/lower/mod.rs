@@ -69,10 +69,11 @@ pub fn lower(
 ) -> Result<Lowered> {
     let c = &module.computations[computation];
     if let GroupKind::Call(id) = group.kind {
-        return call::call(module, c, id);
+        return call::call(module, computation, id);
     }
     let mut l = Lowerer {
         module,
+        computation,
         c,
         stored,
         members: group.members.iter().copied().collect(),
@@ -111,6 +112,7 @@ const SCRATCH_BASE: u32 = 1 << 24;
 
 struct Lowerer<'a> {
     module: &'a Module,
+    computation: ComputationId,
     c: &'a Computation,
     stored: &'a HashSet<Leaf>,
     members: HashSet<InstructionId>,
@@ -244,7 +246,12 @@ impl<'a> Lowerer<'a> {
         if let Some(&node) = stage.memo.get(&key) {
             return Ok(node);
         }
+        // What lies in memory is read for who asks.
+        let asks = (!self.in_memory(part.0)).then(|| stage.body.set_source(Some(part.0.0)));
         let node = self.fresh_value(stage, known, part, index)?;
+        if let Some(asks) = asks {
+            stage.body.set_source(asks);
+        }
         stage.memo.insert(key, node);
         Ok(node)
     }
@@ -390,26 +397,29 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The combiner of a reduction: its body (arguments: accumulators, then values), roots, and identity.
-    fn combiner(&self, inst: &Instruction, components: usize) -> Result<Combiner> {
+    fn combiner(&self, folds: InstructionId, components: usize) -> Result<Combiner> {
+        let inst = self.inst(folds);
         let id = inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| internal(inst, "no to_apply"))?;
         // A fold with one operation is one operation: it is rounded when it is done, or a sum in a narrow float would stop
         // growing where a step is below half a unit of it.
         let strict_rounding = self.numerics.strict_rounding && identity(&self.module.computations[id]).is_none();
-        self.combiner_rounding(inst, components, strict_rounding)
+        self.combiner_rounding(folds, components, strict_rounding)
     }
 
     /// The combiner of a window, whose steps are few: each of them is rounded, as the computation says.
-    fn window_combiner(&self, inst: &Instruction, components: usize) -> Result<Combiner> {
-        self.combiner_rounding(inst, components, true)
+    fn window_combiner(&self, folds: InstructionId, components: usize) -> Result<Combiner> {
+        self.combiner_rounding(folds, components, true)
     }
 
-    fn combiner_rounding(&self, inst: &Instruction, components: usize, strict_rounding: bool) -> Result<Combiner> {
+    fn combiner_rounding(&self, folds: InstructionId, components: usize, strict_rounding: bool) -> Result<Combiner> {
+        let inst = self.inst(folds);
         let id = inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| internal(inst, "no to_apply"))?;
         let mut combiner = region(self.module, id, inst, Numerics { strict_rounding, ..self.numerics })?;
         if combiner.roots.len() != components {
             return Err(internal(inst, "the combiner yields another number of values"));
         }
         self.settle_nans(inst, &mut combiner);
+        combiner.body.attribute(folds);
         Ok(combiner)
     }
 
@@ -433,9 +443,10 @@ impl<'a> Lowerer<'a> {
             buffers.push(buffer(self.leaf_shape(leaf)?, Role::Output));
         }
         buffers.extend(self.scratch.iter().cloned());
-        let main = self.inst(group.outputs.last().map_or(group.members[0], |o| o.0));
-        let name = main.name.clone();
-        let mut kernel = Kernel { name, buffers, phases, in_place: Vec::new(), line: main.location.line };
+        let id = group.outputs.last().map_or(group.members[0], |o| o.0);
+        let main = self.inst(id);
+        let (name, line, source) = (main.name.clone(), main.location.line, Some((self.computation, id)));
+        let mut kernel = Kernel { name, buffers, phases, in_place: Vec::new(), line, source };
         super::simplify::merge_loops(&mut kernel);
         kernel.in_place = super::simplify::in_place_pairs(&kernel);
         if let GroupKind::DynamicUpdateSlice(_) | GroupKind::Scatter(_) = group.kind {

@@ -45,7 +45,7 @@ impl Lowerer<'_> {
             init.push(self.part(&mut stage, &known, ((inst.operands[n + k], 0), part), &[])?);
             values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
         }
-        let combiner = self.combiner(inst, components.len())?;
+        let combiner = self.combiner(id, components.len())?;
         let mut rows = Vec::new();
         let place = if vector_is_reduced {
             Place::Lanes { results: (0..components.len() as u32).collect() }

@@ -64,7 +64,7 @@ impl Lowerer<'_> {
                     let index = delinearize(&full_offset, &operand.dims);
                     values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
                 }
-                let combiner = self.combiner(inst, components.len())?;
+                let combiner = self.combiner(m, components.len())?;
                 let first = results;
                 results += components.len() as u32;
                 for (&(k, part), number) in components.iter().zip(first..) {

@@ -77,7 +77,7 @@ impl Lowerer<'_> {
         let components = self.components(&inst.operands[..n])?;
         let dims = self.leaf_shape((id, 0))?.dims.clone();
         let l = self.scan_loops(&dims, window.axis, window.reverse);
-        let combiner = self.window_combiner(inst, components.len())?;
+        let combiner = self.window_combiner(id, components.len())?;
         let ty = self.leaf_shape((id, 0))?.ty;
         let mut lanes = Vec::with_capacity(components.len());
         for &(k, _) in &components {

@@ -81,7 +81,7 @@ impl Lowerer<'_> {
         for &(k, part) in &components {
             args.push(self.part(&mut stage, &known, ((inst.operands[n + 1 + k], 0), part), &index)?);
         }
-        let combiner = self.combiner(inst, components.len())?;
+        let combiner = self.combiner(id, components.len())?;
         let mut new = stage.body.inline(&combiner.body, &args, &combiner.roots);
         if let Some(valid) = valid {
             for (new, &old) in new.iter_mut().zip(&old) {

@@ -64,7 +64,7 @@ impl Lowerer<'_> {
             init.push(self.part(&mut stage, &known, ((inst.operands[n + k], 0), part), &[])?);
             values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
         }
-        let combiner = self.window_combiner(inst, components.len())?;
+        let combiner = self.window_combiner(id, components.len())?;
         let (mut combine, mut roots) = (combiner.body, combiner.roots);
         if let Some(valid) = valid {
             // The accumulator stays as it is where the window has no element: one more value says so.
@@ -137,6 +137,7 @@ impl Lowerer<'_> {
             x = stage.body.select(valid, x, zero);
         }
         let mut combine = Body::new();
+        combine.attribute(id);
         let args = [0, 1, 2].map(|i| combine.arg(i, lane));
         let root = self.multiply_add(&mut combine, out.ty, args);
         let init = vec![stage.body.bits(lane, 0)];

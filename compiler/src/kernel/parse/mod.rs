@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
                 return Err(format!("expected a phase, found '{line}'"));
             });
         }
-        Ok(Kernel { name, buffers, phases, in_place, line: source_line })
+        Ok(Kernel { name, buffers, phases, in_place, line: source_line, source: None })
     }
 
     fn buffer(&self, name: &str) -> Read<u32> {
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
         let args = HashMap::from([("sum".to_owned(), (0, lane))]);
         let mut epilogue = self.body(&args, None)?;
         let (stores, _) = self.stores(&mut epilogue, &args, None)?;
-        Ok(Contraction { ty, batch, m, n, k, block, lhs, rhs, epilogue: epilogue.body, stores, partial })
+        Ok(Contraction { ty, batch, m, n, k, block, lhs, rhs, epilogue: epilogue.body, stores, partial, source: None })
     }
 
     fn sort(&mut self, head: &str) -> Read<Sort> {

@@ -63,6 +63,9 @@ pub fn write_shared(
     soname: &str,
 ) -> Result<Vec<u8>> {
     let machine = machine(isa)?;
+    if input.lines().is_some() {
+        return unsupported("debug lines in a shared library: link the object into one".to_owned());
+    }
     check(input, BinaryFormat::Elf)?;
     check_names(input, soname)?;
     let encoded = encode_descriptors(input, isa)?;

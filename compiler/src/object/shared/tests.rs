@@ -138,7 +138,9 @@ fn references_to_a_custom_call_on_aarch64_lead_to_its_slot() {
     let relocs = vec![ModuleReloc { offset: 0, kind: Reloc::Arm64Call, name, addend: 0 }];
     let code = [0x9400_0000u32, 0xd65f_03c0].iter().flat_map(|word| word.to_le_bytes()).collect();
     let id = input.function("calls", false, &Signature::new(CallConv::SystemV)).unwrap();
-    input.define(id, CompiledFunction { alignment: 4, code, relocs, unwind: Unwind::unchanged() }).unwrap();
+    input
+        .define(id, CompiledFunction { alignment: 4, code, relocs, unwind: Unwind::unchanged(), lines: Vec::new() })
+        .unwrap();
     let bytes = library(&input, triple);
     let file = ElfFile64::<LittleEndian>::parse(&*bytes).unwrap();
     let text = file.section_by_name(".text").unwrap();

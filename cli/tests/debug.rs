@@ -1,0 +1,175 @@
+//! What tools see of compiled code: `addr2line`, linkers and gdb, on objects and on code in memory.
+#![allow(clippy::unwrap_used)]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod start;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A kernel of two instructions, of which the metadata name the origin.
+const PROGRAM: &str = r#"HloModule wave
+
+ENTRY main {
+  x = f32[1000] parameter(0)
+  e = f32[1000] exponential(x), metadata={op_name="jit(wave)/exp" source_file="wave.py" source_line=3}
+  ROOT s = f32[1000] sine(e), metadata={op_name="jit(wave)/sin" source_file="wave.py" source_line=4}
+}
+"#;
+
+const HOST: &str = r#"#include <stdint.h>
+#include <stdio.h>
+int32_t wave(const void *const *, void *const *, void *, const void *);
+static float x[1000], y[1000];
+static char workspace[1 << 16] __attribute__((aligned(64)));
+int main(void) {
+    const void *in[] = {x};
+    void *out[] = {y};
+    int32_t status = wave(in, out, workspace, 0);
+    printf("%d %.3f\n", (int)status, y[0]);
+    return 0;
+}
+"#;
+
+/// Whether a tool is here; says so where it is not.
+fn have(tool: &str) -> bool {
+    let found = Command::new(tool).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIPPED: there is no '{tool}' here");
+    }
+    found
+}
+
+/// A folder for one test, with the program in it.
+fn folder(name: &str) -> PathBuf {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("wave.hlo"), PROGRAM).unwrap();
+    dir
+}
+
+/// What a command says that must succeed and warn of nothing.
+fn quietly(command: &mut Command) -> String {
+    let output = start::output(command, "");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("warning"), "{command:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn brolga(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brolga"));
+    command.current_dir(dir);
+    command
+}
+
+fn compile(dir: &Path, lines: &str) {
+    quietly(brolga(dir).args(["compile", "wave.hlo", "-o", "wave.o", "--debug-lines", lines]));
+}
+
+/// Links the program with its host, by what `linker` says to `cc`.
+fn link(dir: &Path, linker: &[&str], host: &str) {
+    std::fs::write(dir.join("host.c"), HOST).unwrap();
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.current_dir(dir).args(["-Wl,--fatal-warnings", "-o", host, "host.c", "wave.o"]).args(linker);
+    quietly(&mut cc);
+    assert_eq!(quietly(&mut Command::new(dir.join(host))), "0 0.841\n");
+}
+
+/// The addresses of the symbols with a part in their names.
+fn addresses(dir: &Path, file: &str, part: &str) -> Vec<String> {
+    let symbols = quietly(Command::new("nm").current_dir(dir).arg(file));
+    let named = symbols.lines().filter(|line| line.contains(part)).filter_map(|line| line.split(' ').next());
+    named.map(str::to_owned).collect()
+}
+
+#[test]
+fn addr2line_names_the_program_and_what_it_was_made_from() {
+    if !have("addr2line") || !have("nm") || !have("cc") {
+        return;
+    }
+    let dir = folder("addr2line");
+    for (lines, inner, outer) in [("hlo", "wave.hlo:6", "wave.py:4"), ("source", "wave.py:4", "wave.hlo:6")] {
+        compile(&dir, lines);
+        link(&dir, &[], "host");
+        for file in ["wave.o", "host"] {
+            let rows = addresses(&dir, file, ".row0");
+            assert!(!rows.is_empty(), "{file} has no rows");
+            let said = quietly(Command::new("addr2line").current_dir(&dir).args(["-i", "-f", "-e", file]).args(rows));
+            let found: Vec<&str> = said.lines().collect();
+            let names = |pair: &[&str]| (pair[0].to_owned(), pair[1].rsplit('/').next().unwrap().to_owned());
+            for frames in found.chunks(4) {
+                let (instruction, function) = (names(&frames[..2]), names(&frames[2..]));
+                assert_eq!(instruction, ("s".to_owned(), inner.to_owned()), "{lines}, {file}: {said}");
+                assert!(function.0.starts_with("wave.v") && function.1 == outer, "{lines}, {file}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_link_without_a_warning() {
+    if !have("cc") {
+        return;
+    }
+    let dir = folder("link");
+    compile(&dir, "hlo");
+    link(&dir, &[], "by-ld");
+    if have("ld.lld") {
+        link(&dir, &["-fuse-ld=lld"], "by-lld");
+    }
+    let root = quietly(Command::new("rustc").args(["--print", "sysroot"]));
+    let lld = Path::new(root.trim()).join("lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld");
+    match lld.join("ld.lld").exists() {
+        true => link(&dir, &["-fuse-ld=lld", &format!("-B{}", lld.display())], "by-rust-lld"),
+        false => eprintln!("SKIPPED: Rust comes without lld here"),
+    }
+}
+
+/// What gdb says of a run that stops at a line of the program, with the environment variable `asked` set.
+fn gdb(dir: &Path, line: u32, asked: &str, program: &[&str]) -> String {
+    let mut gdb = Command::new("gdb");
+    gdb.current_dir(dir).env_remove("BROLGA_GDB").args(["-nx", "-batch", "-ex", "set debuginfod enabled off"]);
+    gdb.args(["-ex", "set breakpoint pending on", "-ex", &format!("break wave.hlo:{line}")]);
+    gdb.args(["-ex", &format!("set environment {asked} 1"), "-ex", "run", "-ex", "backtrace", "--args"]).args(program);
+    let output = start::output(&mut gdb, "");
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// That a backtrace has frames with these parts, in this order from the innermost outwards.
+fn frames(said: &str, parts: &[&str]) {
+    let mut trace = said.lines().filter(|line| line.starts_with('#'));
+    for part in parts {
+        assert!(trace.any(|line| line.contains(part)), "no frame with '{part}': {said}");
+    }
+}
+
+#[test]
+fn gdb_stops_at_a_line_of_a_linked_program() {
+    if !have("gdb") || !have("cc") {
+        return;
+    }
+    let dir = folder("gdb-linked");
+    compile(&dir, "hlo");
+    link(&dir, &[], "host");
+    for (line, instruction, origin) in [(5, "e ", "wave.py:3"), (6, "s ", "wave.py:4")] {
+        let said = gdb(&dir, line, "NOTHING", &["./host"]);
+        frames(&said, &[&format!("wave.hlo:{line}"), origin, "main "]);
+        assert!(said.lines().any(|l| l.starts_with("#0") && l.contains(instruction)), "{said}");
+    }
+}
+
+#[test]
+fn gdb_stops_at_a_line_of_code_in_memory() {
+    if !have("gdb") {
+        return;
+    }
+    let dir = folder("gdb-memory");
+    let run = [env!("CARGO_BIN_EXE_brolga"), "run", "wave.hlo", "--debug-lines=hlo", "--random-seed=1"];
+    for line in [5, 6] {
+        let said = gdb(&dir, line, "BROLGA_GDB", &run);
+        // Through the kernel and the driver to whoever called, up to the start of the process.
+        frames(&said, &[&format!("wave.hlo:{line}"), "wave.py:", "brolga_runtime::", "main "]);
+    }
+    let said = gdb(&dir, 5, "NOTHING", &run);
+    assert!(!said.contains("wave.py:"), "gdb is told without being asked: {said}");
+}
