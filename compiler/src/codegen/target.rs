@@ -11,7 +11,7 @@ use brolga_runtime::abi::NumericVariant;
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use std::str::FromStr;
-use target_lexicon::{Architecture, BinaryFormat, Triple};
+use target_lexicon::{Architecture, BinaryFormat, Endianness, PointerWidth, Riscv64Architecture, Triple};
 
 /// What a program is compiled for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,6 +121,11 @@ impl Target {
         if triple.binary_format == BinaryFormat::Coff && triple.architecture != Architecture::X86_64 {
             return Err(unsupported(format!("the target {triple}, COFF objects of other machines than x86-64")));
         }
+        // The pointers of the interface are of 64 bits, and everything in memory lies with its low byte first.
+        let known = triple.endianness() == Ok(Endianness::Little) && triple.pointer_width() == Ok(PointerWidth::U64);
+        if !known {
+            return Err(unsupported(format!("the target {triple}")));
+        }
         let one = |level: String, features: Vec<&'static str>, variant| -> Result<Target> {
             let mut builder = isa::lookup(triple.clone()).map_err(|_| unsupported(format!("the target {triple}")))?;
             for f in X86.iter().filter(|_| triple.architecture == Architecture::X86_64) {
@@ -138,14 +143,12 @@ impl Target {
                 let variant = variant(options, all_fuse)?;
                 levels.into_iter().map(|(level, features)| one(level, features, variant)).collect()
             }
-            Architecture::Aarch64(_) => {
+            // The base of each of these architectures has fused multiply-add.
+            Architecture::Aarch64(_) | Architecture::Riscv64(Riscv64Architecture::Riscv64gc) => {
                 only_x86(options, &triple)?;
                 Ok(vec![one(String::new(), Vec::new(), variant(options, true)?)?])
             }
-            _ => {
-                only_x86(options, &triple)?;
-                Ok(vec![one(String::new(), Vec::new(), variant(options, false)?)?])
-            }
+            _ => Err(unsupported(format!("the target {triple}"))),
         }
     }
 
