@@ -531,6 +531,7 @@ fn objects_of_any_target_are_inspected() {
         ("x86_64-unknown-linux-gnu", "x86_64"),
         ("aarch64-unknown-linux-gnu", "aarch64"),
         ("riscv64gc-unknown-linux-gnu", "riscv64"),
+        ("s390x-unknown-linux-gnu", "s390x"),
         ("aarch64-apple-darwin", "aarch64"),
         ("x86_64-pc-windows-msvc", "x86_64"),
     ] {

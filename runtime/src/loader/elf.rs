@@ -4,11 +4,11 @@ use super::image::page_size;
 use super::perf_map::Function;
 use super::relocation::{Machine, Reference};
 use crate::LoadError;
-use crate::abi::{DescriptorInfo, HASH_OFFSET, MAGIC, host_architecture};
+use crate::abi::{DescriptorInfo, HASH_OFFSET, host_architecture};
 use object::elf as consts;
 use object::read::elf::ElfFile64;
 use object::{
-    LittleEndian, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
+    Endianness, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
     SectionFlags, SectionIndex, SymbolIndex, SymbolKind, SymbolSection,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -48,7 +48,7 @@ struct Reloc {
 
 /// An object that was read and whose relocations are of known types.
 pub(super) struct Object<'a> {
-    file: ElfFile64<'a, LittleEndian>,
+    file: ElfFile64<'a>,
     machine: Machine,
     sections: Vec<Section<'a>>,
     /// The section of the unwind table, with room for the zeros at its end.
@@ -85,7 +85,7 @@ fn align_up(value: usize, align: usize) -> Result<usize, LoadError> {
 impl<'a> Object<'a> {
     /// Reads an object for the machine, that of this process where the program is to run.
     pub(super) fn read(bytes: &'a [u8], machine: Option<Machine>) -> Result<Object<'a>, LoadError> {
-        let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(malformed)?;
+        let file = ElfFile64::<Endianness>::parse(bytes).map_err(malformed)?;
         let found = file.architecture();
         let Some(machine) = machine.filter(|machine| machine.architecture() == found) else {
             let found = format!("{found:?}").to_lowercase();
@@ -170,7 +170,7 @@ impl<'a> Object<'a> {
             let Some(blob) = section.data.get(start..) else {
                 return Err(truncated());
             };
-            if blob.get(8..12) != Some(MAGIC.to_le_bytes().as_slice()) {
+            if !DescriptorInfo::is_at(blob) {
                 continue;
             }
             let descriptor = DescriptorInfo::decode(blob)?;

@@ -46,7 +46,8 @@ fn code(offset: u64, r_type: u32, target: Target, addend: i64) -> Field {
 
 /// An object of code and 64 KiB of constants.
 fn object(architecture: Architecture, words: &[u32], fields: &[Field]) -> Vec<u8> {
-    let mut out = Writer::new(BinaryFormat::Elf, architecture, Endianness::Little);
+    let order = if architecture == Architecture::S390x { Endianness::Big } else { Endianness::Little };
+    let mut out = Writer::new(BinaryFormat::Elf, architecture, order);
     let (text, constants) = (out.section_id(StandardSection::Text), out.section_id(StandardSection::ReadOnlyData));
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     out.append_section_data(text, &bytes, 4);
@@ -233,6 +234,7 @@ fn objects_of_other_machines_are_refused() {
         (Architecture::X86_64, Some(Machine::Aarch64)),
         (Architecture::Aarch64, Some(Machine::X86_64)),
         (Architecture::Aarch64, None),
+        (Architecture::S390x, Some(Machine::Aarch64)),
     ] {
         let bytes = object(architecture, &[RET], &[]);
         let found = Object::read(&bytes, machine).map(|_| ()).unwrap_err();

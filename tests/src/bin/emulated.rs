@@ -18,7 +18,7 @@ struct Arguments {
     /// Only samples whose names contain this
     #[arg(long, default_value = "")]
     sample: String,
-    /// How many random graphs
+    /// How many random graphs; some hundreds at a time, for all go into one program
     #[arg(long, default_value_t = 150)]
     random: u64,
     /// The seed of the first; the others follow

@@ -42,7 +42,7 @@ pub struct Machine {
 }
 
 /// The machines.
-pub const MACHINES: [Machine; 2] = [
+pub const MACHINES: [Machine; 3] = [
     Machine {
         triple: "aarch64-unknown-linux-gnu",
         gcc: "aarch64-linux-gnu-gcc",
@@ -55,6 +55,7 @@ pub const MACHINES: [Machine; 2] = [
         qemu: "qemu-riscv64",
         libraries: None,
     },
+    Machine { triple: "s390x-unknown-linux-gnu", gcc: "s390x-linux-gnu-gcc", qemu: "qemu-s390x", libraries: None },
 ];
 
 impl Machine {
@@ -136,7 +137,12 @@ struct Tally {
 
 /// Runs the host in its folder, as often as samples end it.
 fn emulate(command: &mut Command, built: &[&Built<'_>], folder: &Path) -> Result<Tally, String> {
-    let inputs: Vec<u8> = built.iter().flat_map(|b| b.reference.parameters.concat()).collect();
+    let mut inputs = Vec::new();
+    for b in built {
+        for (leaf, bytes) in b.descriptor.parameters.iter().zip(&b.reference.parameters) {
+            inputs.extend(ordered(&b.descriptor, leaf, bytes));
+        }
+    }
     std::fs::write(folder.join("inputs"), inputs).map_err(|e| e.to_string())?;
     let (program, leading) = (command.get_program().to_owned(), command.get_args().map(Into::into));
     let leading: Vec<std::ffi::OsString> = leading.collect();
@@ -261,7 +267,7 @@ impl<'s> Built<'s> {
         for leaf in &self.descriptor.results {
             let bytes = outputs.get(..leaf.byte_size() as usize)?;
             *outputs = &outputs[bytes.len()..];
-            results.push(bytes);
+            results.push(ordered(&self.descriptor, leaf, bytes));
         }
         Some(self.reference.compare(&self.descriptor.results, &results).map(|()| true))
     }
@@ -269,19 +275,27 @@ impl<'s> Built<'s> {
 
 /// Links the host with all objects, and the objects alone as a library.
 fn link(machine: &Machine, built: &[&Built<'_>], folder: &Path) -> Result<(), String> {
-    let mut objects = String::new();
+    let (mut objects, mut for_library) = (String::new(), String::new());
+    let big_endian = built.iter().any(|b| b.descriptor.architecture.is_big_endian());
     for Built { object, descriptor, .. } in built {
         let name = format!("{}.o", descriptor.entry);
         std::fs::write(folder.join(&name), object).map_err(|e| e.to_string())?;
         let _ = writeln!(objects, "{name}");
+        // On s390x the address of an undefined function is a distance, which no library can have.
+        if !big_endian || descriptor.custom_calls.is_empty() {
+            let _ = writeln!(for_library, "{name}");
+        }
     }
-    std::fs::write(folder.join("objects"), objects).map_err(|e| e.to_string())?;
+    for (name, list) in [("objects", objects), ("for_library", for_library)] {
+        std::fs::write(folder.join(name), list).map_err(|e| e.to_string())?;
+    }
     write_host(built, folder)?;
     tool(machine.gcc, &[&C[..], &["-static", "-o", "host", "host.c", "@objects"]].concat(), folder)?;
     // Both linkers make a library of them, and nothing in its code is left to the dynamic linker.
-    let library = ["-shared", "-z", "text", "-o", "samples.so", "@objects"];
+    let library = ["-shared", "-z", "text", "-o", "samples.so", "@for_library"];
     tool(&machine.gcc.replace("-gcc", "-ld"), &library, folder)?;
-    if is_here("ld.lld") { tool("ld.lld", &library, folder) } else { Ok(()) }
+    // Of the machines, lld knows those that are not big-endian; versions before 18 do.
+    if is_here("ld.lld") && !big_endian { tool("ld.lld", &library, folder) } else { Ok(()) }
 }
 
 /// Writes the shared libraries, and links the host that opens them.
@@ -325,6 +339,19 @@ fn write_host(built: &[&Built<'_>], folder: &Path) -> Result<(), String> {
         std::fs::write(folder.join(name), text).map_err(|e| e.to_string())?;
     }
     Ok(())
+}
+
+/// The bytes of a leaf, each number in the other order where the machine is big-endian.
+fn ordered(descriptor: &DescriptorInfo, leaf: &Leaf, bytes: &[u8]) -> Vec<u8> {
+    let (elements, sizes) = parts(leaf, bytes);
+    let reversed = |bytes: &[u8], size: usize| -> Vec<u8> {
+        bytes.chunks(size).flat_map(|number| number.iter().rev().copied()).collect()
+    };
+    if descriptor.architecture.is_big_endian() {
+        [reversed(elements, leaf.shape.ty.real_part().byte_size()), reversed(sizes, 4)].concat()
+    } else {
+        bytes.to_vec()
+    }
 }
 
 /// The bytes of a leaf's elements, and those of its true sizes behind them.
@@ -390,8 +417,14 @@ mod tests {
         let samples = samples::all(3, 7);
         let names: std::collections::BTreeSet<&str> = samples.iter().map(|sample| sample.name.as_str()).collect();
         assert_eq!(names.len(), samples.len());
-        for name in ["divide of s64", "conversions of f64", "softmax of f16", "large dot of f32", "custom call", "loop"]
-        {
+        for name in [
+            "operation divide of s64",
+            "conversions of f64",
+            "softmax of f16",
+            "large dot of f32",
+            "custom call",
+            "loop",
+        ] {
             assert!(names.contains(name), "{name}");
         }
         assert!(samples.len() > 3000, "{}", samples.len());

@@ -46,7 +46,7 @@ impl Reference {
     }
 
     /// Compares the results of another machine, whose leaves are these.
-    pub(super) fn compare(&self, leaves: &[Leaf], results: &[&[u8]]) -> Result<(), String> {
+    pub(super) fn compare(&self, leaves: &[Leaf], results: &[Vec<u8>]) -> Result<(), String> {
         let want = self.results.as_ref().map_err(|what| format!("it returns 0, and here it fails: {what}"))?;
         if want.len() != results.len() {
             return Err(format!("{} results, {} here", results.len(), want.len()));

@@ -131,7 +131,7 @@ fn operations(all: &mut Vec<Sample>) {
             if elementwise {
                 source = source.replace("[4]", &format!("[{ELEMENTS}]"));
             }
-            all.extend(sample(format!("{opcode} of {ty}"), &source, elementwise));
+            all.extend(sample(format!("operation {opcode} of {ty}"), &source, elementwise));
         }
     }
 }
