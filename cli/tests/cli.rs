@@ -530,6 +530,8 @@ fn objects_of_any_target_are_inspected() {
     for (target, architecture) in [
         ("x86_64-unknown-linux-gnu", "x86_64"),
         ("aarch64-unknown-linux-gnu", "aarch64"),
+        ("riscv64gc-unknown-linux-gnu", "riscv64"),
+        ("s390x-unknown-linux-gnu", "s390x"),
         ("aarch64-apple-darwin", "aarch64"),
         ("x86_64-pc-windows-msvc", "x86_64"),
     ] {
@@ -568,7 +570,9 @@ fn a_shared_library_is_written_for_elf_and_refused_in_words_for_other_formats() 
         let inspected = stdout(&brolga(&["inspect", library], ""));
         assert!(inspected.contains("entry            double\n"), "{inspected}");
     }
-    for target in ["x86_64-apple-darwin", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"] {
+    let others =
+        ["x86_64-apple-darwin", "aarch64-apple-darwin", "x86_64-pc-windows-msvc", "riscv64gc-unknown-linux-gnu"];
+    for target in others {
         let output = brolga(&["compile", "-", "--emit=so", "-o", library, "--target", target], DOUBLE);
         assert_eq!(status(&output), 3, "{target}: {}", stderr(&output));
         assert!(stderr(&output).contains(&format!("shared libraries for {target}")), "{}", stderr(&output));

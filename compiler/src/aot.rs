@@ -373,6 +373,7 @@ impl Builder {
             Some(target_lexicon::Architecture::X86_64) => descriptor.architecture == Architecture::X86_64,
             Some(target_lexicon::Architecture::Aarch64(_)) => descriptor.architecture == Architecture::Aarch64,
             Some(target_lexicon::Architecture::Riscv64(_)) => descriptor.architecture == Architecture::Riscv64,
+            Some(target_lexicon::Architecture::S390x) => descriptor.architecture == Architecture::S390x,
             Some(_) => false,
         };
         if !fits {

@@ -157,16 +157,20 @@ fn same(a: f64, b: f64) -> bool {
 
 /// The first element that has other bits, NaN aside: which of its operands' payloads a sum keeps is up to the processor.
 pub fn first_other_bits(got: &ArrayLiteral, want: &ArrayLiteral) -> Option<usize> {
-    let ty = want.ty();
-    if got.bytes().len() != want.bytes().len() {
+    first_other_element(want.ty(), got.bytes(), want.bytes())
+}
+
+/// As [`first_other_bits`], of elements as they lie in memory.
+pub fn first_other_element(ty: ElementType, got: &[u8], want: &[u8]) -> Option<usize> {
+    if got.len() != want.len() {
         return Some(0);
     }
     let part = ty.real_part();
     let parts = if ty.is_complex() { 2 } else { 1 };
     let size = part.byte_size();
     let nan = |bytes: &[u8]| part.is_float() && component(part, bytes).0.is_nan();
-    let pairs = got.bytes().chunks(size).zip(want.bytes().chunks(size));
-    let other = pairs.into_iter().position(|(a, b)| a != b && !(nan(a) && nan(b)));
+    let mut pairs = got.chunks(size).zip(want.chunks(size));
+    let other = pairs.position(|(a, b)| a != b && !(nan(a) && nan(b)));
     other.map(|at| at / parts)
 }
 

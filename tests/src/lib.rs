@@ -5,6 +5,7 @@ pub mod compare;
 pub mod corpus;
 pub mod damage;
 pub mod devices;
+pub mod emulation;
 pub mod growth;
 pub mod kernels;
 pub mod operations;

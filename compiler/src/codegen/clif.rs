@@ -16,9 +16,14 @@ pub(super) fn signature(parameters: usize, returns: bool) -> Signature {
     let mut s = Signature::new(CallConv::SystemV);
     s.params = vec![AbiParam::new(types::I64); parameters];
     if returns {
-        s.returns = vec![AbiParam::new(types::I32)];
+        s.returns = vec![status()];
     }
     s
+}
+
+/// How a status is returned: widened by its sign, as some architectures ask of numbers of 32 bits.
+pub(super) fn status() -> AbiParam {
+    AbiParam::new(types::I32).sext()
 }
 
 /// A reference to another function of the program.

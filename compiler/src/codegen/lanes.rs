@@ -1,7 +1,8 @@
 //! Nodes as CLIF: one element in scalar registers, or a block of four in 128-bit vectors.
 //!
 //! A block of four 32-bit lanes is one register, of four 64-bit lanes two. What CLIF has no vector form for (division,
-//! shifts by variable amounts, conversions between 64-bit integers and floats) is taken apart and done lane by lane.
+//! shifts by variable amounts, conversions between 64-bit integers and floats) is taken apart and done lane by lane. Where the
+//! machine has no vectors at all, a block is four scalars: the loops, and so the order of every reduction, stay the same.
 
 use super::attribution::Attribution;
 use super::fault::Faults;
@@ -22,6 +23,15 @@ pub enum Val {
     Four(Value),
     /// Four elements of 64 bits.
     Pair([Value; 2]),
+    /// Four elements in a scalar register each, on a machine without vectors. Masks are as those of one element.
+    Each([Value; 4]),
+}
+
+impl Val {
+    /// Whether elements are in scalar registers.
+    fn is_scalar(self) -> bool {
+        matches!(self, Val::One(_) | Val::Each(_))
+    }
 }
 
 /// The scalar CLIF type of a lane.
@@ -109,7 +119,7 @@ impl Lanes<'_, '_> {
     pub fn scalar(&mut self, v: Val) -> Value {
         match v {
             Val::One(v) => v,
-            Val::Four(v) | Val::Pair([v, _]) => {
+            Val::Four(v) | Val::Pair([v, _]) | Val::Each([v, ..]) => {
                 self.faults.report("a block where a scalar is expected");
                 v
             }
@@ -135,6 +145,9 @@ impl Lanes<'_, '_> {
 
     /// A constant in every element of a block.
     pub fn constant_block(&mut self, lane: Lane, bits: u64) -> Val {
+        if !self.target.has_vectors() {
+            return Val::Each([self.constant(lane, bits); 4]);
+        }
         let bits = if lane.is_mask() && bits != 0 { u64::MAX } else { bits };
         let bytes: Vec<u8> = match lane.bits() {
             32 => (bits as u32).to_le_bytes().repeat(4),
@@ -149,12 +162,15 @@ impl Lanes<'_, '_> {
     fn constant_like(&mut self, v: Val, lane: Lane, bits: u64) -> Val {
         match v {
             Val::One(_) => Val::One(self.constant(lane, bits)),
-            Val::Four(_) | Val::Pair(_) => self.constant_block(lane, bits),
+            Val::Four(_) | Val::Pair(_) | Val::Each(_) => self.constant_block(lane, bits),
         }
     }
 
     /// A scalar in every element of a block.
     pub fn splat(&mut self, lane: Lane, v: Value) -> Val {
+        if !self.target.has_vectors() {
+            return Val::Each([v; 4]);
+        }
         let v = if lane.is_mask() {
             let wide = self.b.ins().uextend(scalar_type(lane.integer()), v);
             self.b.ins().ineg(wide)
@@ -169,6 +185,7 @@ impl Lanes<'_, '_> {
     pub fn extract(&mut self, lane: Lane, v: Val, i: u8) -> Value {
         let raw = match v {
             Val::One(v) => return v,
+            Val::Each(v) => return v[usize::from(i)],
             Val::Four(v) => self.b.ins().extractlane(v, i),
             Val::Pair(p) => self.b.ins().extractlane(p[usize::from(i / 2)], i % 2),
         };
@@ -177,6 +194,9 @@ impl Lanes<'_, '_> {
 
     /// A block of four scalars.
     pub fn gather(&mut self, lane: Lane, mut v: [Value; 4]) -> Val {
+        if !self.target.has_vectors() {
+            return Val::Each(v);
+        }
         if lane.is_mask() {
             for x in &mut v {
                 let wide = self.b.ins().uextend(scalar_type(lane.integer()), *x);
@@ -201,7 +221,7 @@ impl Lanes<'_, '_> {
 
     /// The block with one element replaced.
     pub fn insert(&mut self, lane: Lane, v: Val, i: u8, x: Value) -> Val {
-        let x = if lane.is_mask() {
+        let x = if lane.is_mask() && !v.is_scalar() {
             let wide = self.b.ins().uextend(scalar_type(lane.integer()), x);
             self.b.ins().ineg(wide)
         } else {
@@ -209,6 +229,10 @@ impl Lanes<'_, '_> {
         };
         match v {
             Val::One(_) => Val::One(x),
+            Val::Each(mut each) => {
+                each[usize::from(i)] = x;
+                Val::Each(each)
+            }
             Val::Four(v) => Val::Four(self.b.ins().insertlane(v, x, i)),
             Val::Pair(mut p) => {
                 p[usize::from(i / 2)] = self.b.ins().insertlane(p[usize::from(i / 2)], x, i % 2);
@@ -227,6 +251,7 @@ impl Lanes<'_, '_> {
             Val::One(_) => Val::One(f(self, &regs(args, 0))),
             Val::Four(_) => Val::Four(f(self, &regs(args, 0))),
             Val::Pair(_) => Val::Pair([f(self, &regs(args, 0)), f(self, &regs(args, 1))]),
+            Val::Each(_) => Val::Each([0, 1, 2, 3].map(|n| f(self, &regs(args, n)))),
         }
     }
 
@@ -246,7 +271,7 @@ impl Lanes<'_, '_> {
         let (Some(&kind), Some(&lane)) = (args.first(), from.first()) else {
             return Val::One(self.missing(to, format!("{op:?} without arguments")));
         };
-        let scalar = matches!(kind, Val::One(_));
+        let scalar = kind.is_scalar();
         if !scalar && needs_scalar(op, lane, to) {
             return self.lane_by_lane(op, args, from, to);
         }
@@ -404,7 +429,7 @@ impl Lanes<'_, '_> {
 
     /// `a < b ? a : b`, or `b < a ? a : b`: the forms that become one min or max instruction.
     fn pick(&mut self, args: &[Val], larger: bool) -> Val {
-        let scalar = matches!(args[0], Val::One(_));
+        let scalar = args[0].is_scalar();
         self.each(args, &mut |s, a| {
             let (x, y) = if larger { (a[1], a[0]) } else { (a[0], a[1]) };
             let mask = s.b.ins().fcmp(FloatCC::LessThan, x, y);
@@ -421,6 +446,10 @@ impl Lanes<'_, '_> {
     fn conversion(&mut self, op: &Op, arg: Val, to: Lane) -> Val {
         let ty = scalar_type(to);
         match (op, arg) {
+            (_, Val::Each(all)) => Val::Each(all.map(|v| {
+                let one = self.conversion(op, Val::One(v), to);
+                self.scalar(one)
+            })),
             (Op::SToF, Val::One(a)) => Val::One(self.b.ins().fcvt_from_sint(ty, a)),
             (Op::UToF, Val::One(a)) => Val::One(self.b.ins().fcvt_from_uint(ty, a)),
             (Op::FToS | Op::FToSFast, Val::One(a)) => Val::One(self.b.ins().fcvt_to_sint_sat(ty, a)),
@@ -506,6 +535,9 @@ impl Lanes<'_, '_> {
 
     /// A load of four neighbouring elements.
     pub fn load_block(&mut self, mem: Mem, address: Value, offset: i32) -> Val {
+        if !self.target.has_vectors() {
+            return Val::Each([0, 1, 2, 3].map(|n| self.load_one(mem, address, offset + n * mem.bytes() as i32)));
+        }
         let f = flags();
         match mem {
             Mem::S8 | Mem::U8 => {
@@ -544,6 +576,11 @@ impl Lanes<'_, '_> {
     pub fn store_block(&mut self, mem: Mem, v: Val, address: Value, offset: i32) {
         let f = flags();
         match (mem, v) {
+            (_, Val::Each(all)) => {
+                for (n, v) in (0..).zip(all) {
+                    self.store_one(mem, v, address, offset + n * mem.bytes() as i32);
+                }
+            }
             (Mem::S8 | Mem::U8, Val::Four(v)) => {
                 let v = self.b.ins().snarrow(v, v);
                 let v = if mem == Mem::S8 { self.b.ins().snarrow(v, v) } else { self.b.ins().unarrow(v, v) };
@@ -574,6 +611,7 @@ fn regs(args: &[Val], n: usize) -> Vec<Value> {
         .map(|a| match a {
             Val::One(v) | Val::Four(v) => *v,
             Val::Pair(p) => p[n],
+            Val::Each(e) => e[n],
         })
         .collect()
 }

@@ -57,7 +57,7 @@ pub fn compile(
     let internal = |what: &str| Error::Internal(format!("program '{symbol}': {what}"));
     let Some((lowest, higher)) = targets.split_first() else { return Err(internal("there is no target")) };
     let asks = asks(targets);
-    let shared = Shared::declare(symbol, schedule, object)?;
+    let shared = Shared::declare(symbol, schedule, lowest, object)?;
     let Code { mut entry, per_worker, mut clif, services } =
         program::compile(object, &shared, !asks, schedule, assignment, lowest, options)?;
     if asks {

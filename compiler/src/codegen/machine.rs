@@ -3,7 +3,7 @@
 use super::attribution::Attribution;
 use super::target::Target;
 use super::x86::asm::Assembled;
-use crate::error::{Error, Result, Site};
+use crate::error::{Error, Result};
 use crate::object::CompiledFunction;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -44,11 +44,6 @@ pub(super) fn machine_code(
     target: &Target,
     context: &mut Context,
 ) -> Result<CompiledFunction> {
-    if !target.has_vectors() && has_vectors(&function) {
-        let machine = target.isa.triple().architecture;
-        let feature = format!("the target {machine}, for programs that use vectors (function '{symbol}')");
-        return Err(Error::Unsupported { site: Site::default(), feature });
-    }
     context.clear();
     context.func = function;
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -65,11 +60,6 @@ pub(super) fn machine_code(
         context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
     let named = |e: Error| Error::Internal(format!("function '{symbol}': {}", e.message()));
     CompiledFunction::from_compiled(id, &context.func, compiled, &*target.isa, attribution.number(None)).map_err(named)
-}
-
-/// Whether a function has values of vector type.
-fn has_vectors(function: &Function) -> bool {
-    function.dfg.values().any(|v| function.dfg.value_type(v).is_vector())
 }
 
 /// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.

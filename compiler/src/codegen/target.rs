@@ -11,7 +11,7 @@ use brolga_runtime::abi::NumericVariant;
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use std::str::FromStr;
-use target_lexicon::{Architecture, BinaryFormat, Triple};
+use target_lexicon::{Architecture, BinaryFormat, Endianness, PointerWidth, Riscv64Architecture, Triple};
 
 /// What a program is compiled for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,6 +121,11 @@ impl Target {
         if triple.binary_format == BinaryFormat::Coff && triple.architecture != Architecture::X86_64 {
             return Err(unsupported(format!("the target {triple}, COFF objects of other machines than x86-64")));
         }
+        // The pointers of the interface are of 64 bits. Vectors are laid out for the low byte first.
+        let order = if triple.architecture == Architecture::S390x { Endianness::Big } else { Endianness::Little };
+        if triple.endianness() != Ok(order) || triple.pointer_width() != Ok(PointerWidth::U64) {
+            return Err(unsupported(format!("the target {triple}")));
+        }
         let one = |level: String, features: Vec<&'static str>, variant| -> Result<Target> {
             let mut builder = isa::lookup(triple.clone()).map_err(|_| unsupported(format!("the target {triple}")))?;
             for f in X86.iter().filter(|_| triple.architecture == Architecture::X86_64) {
@@ -138,18 +143,24 @@ impl Target {
                 let variant = variant(options, all_fuse)?;
                 levels.into_iter().map(|(level, features)| one(level, features, variant)).collect()
             }
-            Architecture::Aarch64(_) => {
+            // The base of each of these architectures has fused multiply-add.
+            Architecture::Aarch64(_) | Architecture::Riscv64(Riscv64Architecture::Riscv64gc) | Architecture::S390x => {
                 only_x86(options, &triple)?;
                 Ok(vec![one(String::new(), Vec::new(), variant(options, true)?)?])
             }
-            _ => {
-                only_x86(options, &triple)?;
-                Ok(vec![one(String::new(), Vec::new(), variant(options, false)?)?])
-            }
+            _ => Err(unsupported(format!("the target {triple}"))),
         }
     }
 
-    /// Whether vectors of 128 bits are there (riscv64 without V has none).
+    /// Puts the bytes of little-endian numbers of `size` bytes into the order that the machine has in memory.
+    pub fn order_bytes(&self, numbers: &mut [u8], size: usize) {
+        if self.isa.endianness() == cranelift_codegen::ir::Endianness::Big {
+            numbers.chunks_mut(size.max(1)).for_each(<[u8]>::reverse);
+        }
+    }
+
+    /// Whether code uses vectors of 128 bits: riscv64 without V has none, and on s390x their lanes and bytes have another order
+    /// than the emitter knows.
     pub fn has_vectors(&self) -> bool {
         matches!(self.isa.triple().architecture, Architecture::X86_64 | Architecture::Aarch64(_))
     }
@@ -168,6 +179,12 @@ impl Target {
     pub fn widest_rows(&self) -> Option<Width> {
         let widest = if self.has_avx512() && self.features.contains(&"avx512dq") { Width::W512 } else { Width::W256 };
         self.has_avx2().then_some(widest)
+    }
+
+    /// Whether functions outside of the object are reached by distances, which the linker fills in. Elsewhere their addresses are
+    /// taken from the global offset table, for which Cranelift has no form on s390x.
+    pub fn branches_to_imports(&self) -> bool {
+        self.isa.triple().architecture == Architecture::S390x
     }
 
     /// Whether floats are rounded to integers by an instruction.

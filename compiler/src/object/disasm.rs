@@ -1,6 +1,6 @@
 //! Assembly text for people: what `--emit=asm` prints.
 //!
-//! x86-64 only; other machines get their instruction words in hexadecimal. Constants that Cranelift puts behind a
+//! x86-64 only; other machines get their instruction words in hexadecimal, those of s390x by halves of a word. Constants that Cranelift puts behind a
 //! function's last instruction are printed as if they were code.
 
 use super::{ObjectInput, Referent};
@@ -49,6 +49,13 @@ pub fn disassemble(
         }
         out.push('\n');
     };
+    if architecture.is_big_endian() {
+        for (i, half) in code.chunks(2).enumerate() {
+            let value = half.iter().fold(0u16, |v, &b| (v << 8) | u16::from(b));
+            line(2 * i, half, &format!(".short {value:#06x}"));
+        }
+        return out;
+    }
     if architecture != Architecture::X86_64 {
         for (i, word) in code.chunks(4).enumerate() {
             let value = word.iter().rev().fold(0u32, |v, &b| (v << 8) | u32::from(b));

@@ -149,7 +149,7 @@ typedef struct brolga_descriptor {{
     uint64_t optional_services;
     uint64_t workspace_fixed;
     uint64_t workspace_per_worker;
-    uint32_t architecture;  /* 1 x86-64, 2 aarch64, 3 riscv64 */
+    uint32_t architecture;  /* 1 x86-64, 2 aarch64, 3 riscv64, 4 s390x */
     uint32_t variant;       /* 1 where fused multiply-add is used */
     uint32_t parameter_count, parameter_offset;
     uint32_t result_count, result_offset;

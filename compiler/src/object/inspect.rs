@@ -1,7 +1,7 @@
 //! Reading back what an object says of itself, for any target.
 
 use crate::{Error, Result};
-use brolga_runtime::abi::{DescriptorInfo, HASH_OFFSET, MAGIC, object_hash};
+use brolga_runtime::abi::{DescriptorInfo, HASH_OFFSET, object_hash};
 use object::{File, Object, ObjectSection, ObjectSymbol, SymbolSection};
 
 fn fail(what: &str) -> Error {
@@ -42,7 +42,7 @@ pub fn read_descriptors(bytes: &[u8]) -> Result<Vec<DescriptorInfo>> {
         let Some(start) = symbol.address().checked_sub(section.address()).and_then(|s| usize::try_from(s).ok()) else {
             continue;
         };
-        let Some(blob) = data.get(start..).filter(|b| b.get(8..12) == Some(MAGIC.to_le_bytes().as_slice())) else {
+        let Some(blob) = data.get(start..).filter(|b| DescriptorInfo::is_at(b)) else {
             continue;
         };
         let descriptor = DescriptorInfo::decode(blob).map_err(|e| fail(&e.to_string()))?;

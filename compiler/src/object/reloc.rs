@@ -20,9 +20,12 @@ pub(super) fn check_kind(kind: Reloc, format: BinaryFormat) -> Result<()> {
         | Reloc::Aarch64Ld64GotLo12Nc
         | Reloc::Aarch64AdrPrelPgHi21
         | Reloc::Aarch64AddAbsLo12Nc => matches!(format, BinaryFormat::Elf | BinaryFormat::MachO),
-        Reloc::RiscvCallPlt | Reloc::RiscvGotHi20 | Reloc::RiscvPCRelHi20 | Reloc::RiscvPCRelLo12I => {
-            format == BinaryFormat::Elf
-        }
+        Reloc::RiscvCallPlt
+        | Reloc::RiscvGotHi20
+        | Reloc::RiscvPCRelHi20
+        | Reloc::RiscvPCRelLo12I
+        | Reloc::S390xPCRel32Dbl
+        | Reloc::S390xPLTRel32Dbl => format == BinaryFormat::Elf,
         _ => false,
     };
     if known {
@@ -89,6 +92,7 @@ mod tests {
             assert!(check_kind(Reloc::X86GOTPCRel4, format).is_ok());
         }
         assert!(check_kind(Reloc::RiscvCallPlt, BinaryFormat::MachO).is_err());
-        assert!(check_kind(Reloc::S390xPLTRel32Dbl, BinaryFormat::Elf).is_err());
+        assert!(check_kind(Reloc::S390xPLTRel32Dbl, BinaryFormat::Coff).is_err());
+        assert!(check_kind(Reloc::S390xTlsGd64, BinaryFormat::Elf).is_err());
     }
 }

@@ -403,6 +403,7 @@ fn other_targets_are_written_and_refused_here() {
     for triple in [
         "aarch64-unknown-linux-gnu",
         "riscv64gc-unknown-linux-gnu",
+        "s390x-unknown-linux-gnu",
         "aarch64-apple-darwin",
         "x86_64-apple-darwin",
         "x86_64-pc-windows-msvc",
@@ -580,9 +581,13 @@ fn a_linked_program_is_checked_too() {
 
 #[test]
 fn descriptors_are_read_back_for_every_format() {
-    for triple in
-        ["x86_64-unknown-linux-gnu", "riscv64gc-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
-    {
+    for triple in [
+        "x86_64-unknown-linux-gnu",
+        "riscv64gc-unknown-linux-gnu",
+        "s390x-unknown-linux-gnu",
+        "aarch64-apple-darwin",
+        "x86_64-pc-windows-msvc",
+    ] {
         let isa = isa(triple, &[]);
         let mut bytes = with_data(&isa).bytes(&isa);
         let descriptor = read_descriptor(&bytes).unwrap_or_else(|e| panic!("{triple}: {e}"));

@@ -12,6 +12,7 @@
 //! shared library fills in.
 
 use crate::error::{Error, Result};
+use cranelift_codegen::ir::Endianness;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::isa::unwind::systemv;
 use gimli::constants::{DW_EH_PE_pcrel, DW_EH_PE_sdata4};
@@ -19,7 +20,7 @@ use gimli::write::{
     Address, CallFrameInstruction, EhFrame, EndianVec, FrameDescriptionEntry, FrameTable, RelocateWriter, Relocation,
     RelocationTarget,
 };
-use gimli::{DwEhPe, LittleEndian};
+use gimli::{DwEhPe, RunTimeEndian};
 
 /// Where the frame of a function's caller is, instruction by instruction.
 #[derive(Clone)]
@@ -86,7 +87,8 @@ pub(super) fn table<'f>(
         };
         table.add_fde(cie, entry);
     }
-    let mut section = EhFrame(Section { writer: EndianVec::new(LittleEndian), distances: Vec::new(), fault: false });
+    let order = if isa.endianness() == Endianness::Big { RunTimeEndian::Big } else { RunTimeEndian::Little };
+    let mut section = EhFrame(Section { writer: EndianVec::new(order), distances: Vec::new(), fault: false });
     table.write_eh_frame(&mut section).map_err(|e| failed(&e))?;
     let Section { writer, distances, fault } = section.0;
     if fault {
@@ -97,13 +99,13 @@ pub(super) fn table<'f>(
 
 /// The bytes as they come, with the places of addresses.
 struct Section {
-    writer: EndianVec<LittleEndian>,
+    writer: EndianVec<RunTimeEndian>,
     distances: Vec<Distance>,
     fault: bool,
 }
 
 impl RelocateWriter for Section {
-    type Writer = EndianVec<LittleEndian>;
+    type Writer = EndianVec<RunTimeEndian>;
 
     fn writer(&self) -> &Self::Writer {
         &self.writer

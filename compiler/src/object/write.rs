@@ -34,6 +34,7 @@ pub fn architecture(isa: &dyn TargetIsa) -> Result<Architecture> {
         target_lexicon::Architecture::X86_64 => Ok(Architecture::X86_64),
         target_lexicon::Architecture::Aarch64(_) => Ok(Architecture::Aarch64),
         target_lexicon::Architecture::Riscv64(_) => Ok(Architecture::Riscv64),
+        target_lexicon::Architecture::S390x => Ok(Architecture::S390x),
         other => Err(Error::Target(format!("the architecture {other} is not supported"))),
     }
 }
@@ -94,7 +95,9 @@ fn format(isa: &dyn TargetIsa) -> Result<BinaryFormat> {
     let (triple, architecture) = (isa.triple(), architecture(isa)?);
     match triple.binary_format {
         target_lexicon::BinaryFormat::Elf => Ok(BinaryFormat::Elf),
-        target_lexicon::BinaryFormat::Macho if architecture != Architecture::Riscv64 => Ok(BinaryFormat::MachO),
+        target_lexicon::BinaryFormat::Macho if matches!(architecture, Architecture::X86_64 | Architecture::Aarch64) => {
+            Ok(BinaryFormat::MachO)
+        }
         target_lexicon::BinaryFormat::Coff if architecture == Architecture::X86_64 => Ok(BinaryFormat::Coff),
         other => Err(Error::Target(format!("the object format {other:?} is not supported for {triple}"))),
     }

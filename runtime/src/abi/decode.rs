@@ -30,12 +30,25 @@ fn bad<T>(what: &'static str) -> Result<T> {
 
 /// Checked reads from the blob.
 #[derive(Clone, Copy)]
-struct Reader<'a>(&'a [u8]);
+struct Reader<'a> {
+    bytes: &'a [u8],
+    big_endian: bool,
+}
 
 impl<'a> Reader<'a> {
+    /// Finds the order of the numbers by the magic word.
+    fn new(bytes: &'a [u8]) -> Result<Reader<'a>> {
+        let reader = Reader { bytes, big_endian: false };
+        match reader.u32(8)? {
+            MAGIC => Ok(reader),
+            other if other.swap_bytes() == MAGIC => Ok(Reader { bytes, big_endian: true }),
+            _ => bad("the magic word is missing"),
+        }
+    }
+
     fn bytes(self, at: usize, len: usize) -> Result<&'a [u8]> {
         at.checked_add(len)
-            .and_then(|end| self.0.get(at..end))
+            .and_then(|end| self.bytes.get(at..end))
             .ok_or(DescriptorError::Malformed("an offset points outside"))
     }
 
@@ -44,7 +57,8 @@ impl<'a> Reader<'a> {
     }
 
     fn u32(self, at: usize) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.array(at)?))
+        let bytes = self.array(at)?;
+        Ok(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     }
 
     fn size(self, at: usize) -> Result<usize> {
@@ -52,7 +66,8 @@ impl<'a> Reader<'a> {
     }
 
     fn u64(self, at: usize) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.array(at)?))
+        let bytes = self.array(at)?;
+        Ok(if self.big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
     }
 
     fn text(self, at: usize) -> Result<String> {
@@ -74,8 +89,7 @@ impl<'a> Reader<'a> {
     }
 
     fn sizes(self, at: usize, rank: usize) -> Result<Vec<i64>> {
-        let (sizes, _) = self.bytes(at, 8 * rank)?.as_chunks::<8>();
-        Ok(sizes.iter().map(|d| i64::from_le_bytes(*d)).collect())
+        (0..rank).map(|i| Ok(self.u64(at.saturating_add(8 * i))? as i64)).collect()
     }
 
     /// The padding of the leaf at `at`, where it has some.
@@ -107,8 +121,8 @@ impl<'a> Reader<'a> {
         }
         let dims = self.sizes(self.size(at + 16)?, rank)?;
         let dynamic: Vec<bool> = self.bytes(self.size(at + 20)?, rank)?.iter().map(|&d| d != 0).collect();
-        let (order, _) = self.bytes(self.size(at + 24)?, 4 * rank)?.as_chunks::<4>();
-        let order: Vec<usize> = order.iter().map(|d| u32::from_le_bytes(*d) as usize).collect();
+        let start = self.size(at + 24)?;
+        let order: Vec<usize> = (0..rank).map(|i| self.size(start.saturating_add(4 * i))).collect::<Result<_>>()?;
         let mut seen = vec![false; rank];
         for &d in &order {
             match seen.get_mut(d) {
@@ -139,15 +153,17 @@ impl<'a> Reader<'a> {
 }
 
 impl DescriptorInfo {
+    /// Whether a descriptor may start there: its magic word does, in either order.
+    pub fn is_at(bytes: &[u8]) -> bool {
+        Reader::new(bytes).is_ok()
+    }
+
     /// Reads the descriptor at the start of `bytes`; what follows it is ignored.
     ///
     /// # Errors
     /// Where the bytes are not a descriptor of this version of the interface.
     pub fn decode(bytes: &[u8]) -> Result<DescriptorInfo> {
-        let head = Reader(bytes);
-        if head.u32(8)? != MAGIC {
-            return bad("the magic word is missing");
-        }
+        let head = Reader::new(bytes)?;
         let found = head.u32(4)?;
         if found != ABI_VERSION {
             return Err(DescriptorError::AbiVersion { found });
@@ -156,10 +172,13 @@ impl DescriptorInfo {
         if size < FIRST_HEADER_SIZE || head.size(12)? < FIRST_HEADER_SIZE {
             return bad("it is too short");
         }
-        let r = Reader(head.bytes(0, size)?);
+        let r = Reader { bytes: head.bytes(0, size)?, ..head };
         let Some(architecture) = Architecture::from_code(r.u32(72)?) else {
             return bad("unknown architecture");
         };
+        if architecture.is_big_endian() != r.big_endian {
+            return bad("the order of its bytes is not that of its architecture");
+        }
         let Some(variant) = NumericVariant::from_code(r.u32(76)?) else {
             return bad("unknown numeric variant");
         };
@@ -242,10 +261,7 @@ impl DescriptorInfo {
     /// As [`DescriptorInfo::decode`].
     pub unsafe fn decode_raw(raw: *const u8) -> Result<DescriptorInfo> {
         // SAFETY: the caller promises 16 bytes at least.
-        let head = Reader(unsafe { std::slice::from_raw_parts(raw, 16) });
-        if head.u32(8)? != MAGIC {
-            return bad("the magic word is missing");
-        }
+        let head = Reader::new(unsafe { std::slice::from_raw_parts(raw, 16) })?;
         // SAFETY: the caller promises as many bytes as the first word says.
         let bytes = unsafe { std::slice::from_raw_parts(raw, head.size(0)?.max(16)) };
         DescriptorInfo::decode(bytes)
@@ -334,6 +350,27 @@ mod tests {
         assert_eq!(DescriptorInfo::decode(&blob).unwrap(), DescriptorInfo { devices: [1, 1], ..older });
     }
 
+    /// The order of the bytes is the architecture's, all through.
+    #[test]
+    fn a_big_endian_descriptor_says_the_same() {
+        let big = DescriptorInfo { architecture: Architecture::S390x, ..sample() };
+        let (blob, little) = (big.encode().unwrap(), sample().encode().unwrap());
+        assert_eq!(blob[8..12], MAGIC.to_be_bytes());
+        assert_eq!(blob.len(), little.len());
+        assert_eq!(DescriptorInfo::decode(&blob).unwrap(), big);
+        assert!(DescriptorInfo::is_at(&blob) && DescriptorInfo::is_at(&little) && !DescriptorInfo::is_at(&blob[1..]));
+        let words = |blob: &[u8]| -> Vec<[u8; 4]> { blob[..16].as_chunks().0.to_vec() };
+        let reversed: Vec<[u8; 4]> = words(&little).into_iter().map(|[a, b, c, d]| [d, c, b, a]).collect();
+        assert_eq!(words(&blob), reversed);
+        let refused = Err(DescriptorError::Malformed("the order of its bytes is not that of its architecture"));
+        let mut wrong = little;
+        wrong[72] = Architecture::S390x as u8;
+        assert_eq!(DescriptorInfo::decode(&wrong), refused);
+        let mut wrong = blob;
+        wrong[75] = Architecture::Aarch64 as u8;
+        assert_eq!(DescriptorInfo::decode(&wrong), refused);
+    }
+
     /// Without padding a leaf has the zero where it always had one, and nothing follows.
     #[test]
     fn padding_is_an_addition() {
@@ -342,7 +379,7 @@ mod tests {
         let padded = d.results.pop().unwrap();
         let without = d.encode().unwrap();
         let records = |blob: &[u8]| {
-            let r = Reader(blob);
+            let r = Reader::new(blob).unwrap();
             let leaves = r.table(80, LEAF_SIZE).unwrap().chain(r.table(88, LEAF_SIZE).unwrap());
             leaves.map(|at| r.u32(at + LEAF_PADDING).unwrap()).collect::<Vec<_>>()
         };

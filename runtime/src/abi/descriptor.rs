@@ -46,6 +46,15 @@ coded! {
         Aarch64 = 2,
         /// 64-bit RISC-V.
         Riscv64 = 3,
+        /// IBM Z.
+        S390x = 4,
+    }
+}
+
+impl Architecture {
+    /// Whether the first byte of a number in memory is its highest.
+    pub const fn is_big_endian(self) -> bool {
+        matches!(self, Architecture::S390x)
     }
 }
 
@@ -55,6 +64,7 @@ impl fmt::Display for Architecture {
             Architecture::X86_64 => "x86_64",
             Architecture::Aarch64 => "aarch64",
             Architecture::Riscv64 => "riscv64",
+            Architecture::S390x => "s390x",
         })
     }
 }
@@ -325,7 +335,8 @@ impl DescriptorInfo {
         self.needed_services == Services::NONE && self.custom_calls.is_empty()
     }
 
-    /// The blob, to be placed at 8-byte alignment. `None` where a shape or table is too large for one.
+    /// The blob, to be placed at 8-byte alignment, its numbers in the order of the architecture. `None` where a shape or table is
+    /// too large for one.
     ///
     /// | offset | type | field |
     /// |---|---|---|
@@ -356,7 +367,7 @@ impl DescriptorInfo {
     /// length of the name`; an alias `u32 parameter, result, must`; a custom call `u32 offset and length of the symbol,
     /// abi, line`; an open dimension `u32 parameter, dimension`; a level `u64 instruction-set features`.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        let mut blob = Blob { bytes: vec![0; HEADER_SIZE] };
+        let mut blob = Blob { bytes: vec![0; HEADER_SIZE], big_endian: self.architecture.is_big_endian() };
         let tables = [
             (80, self.parameters.len(), LEAF_SIZE),
             (88, self.results.len(), LEAF_SIZE),
@@ -422,6 +433,7 @@ impl DescriptorInfo {
 /// The descriptor while it is written.
 struct Blob {
     bytes: Vec<u8>,
+    big_endian: bool,
 }
 
 impl Blob {
@@ -451,11 +463,11 @@ impl Blob {
     }
 
     fn u32(&mut self, at: usize, value: u32) {
-        self.put(at, &value.to_le_bytes());
+        self.put(at, &if self.big_endian { value.to_be_bytes() } else { value.to_le_bytes() });
     }
 
     fn u64(&mut self, at: usize, value: u64) {
-        self.put(at, &value.to_le_bytes());
+        self.put(at, &if self.big_endian { value.to_be_bytes() } else { value.to_le_bytes() });
     }
 
     /// Appends a name and a zero byte; writes its offset and length to `at`.
@@ -477,7 +489,7 @@ impl Blob {
         let size = leaf_byte_size(shape)?;
         let dims = self.reserve(8 * rank, 8);
         for (i, &d) in shape.dims.iter().enumerate() {
-            self.put(dims + 8 * i, &d.to_le_bytes());
+            self.u64(dims + 8 * i, d as u64);
         }
         let order = self.reserve(4 * rank, 4);
         for (i, d) in leaf.minor_to_major().into_iter().enumerate() {
@@ -489,8 +501,8 @@ impl Blob {
         }
         if let Some(layout) = shape.layout.as_ref().filter(|_| shape.is_padded()) {
             let widths = self.reserve(8 * rank + 4, 8);
-            for (i, width) in shape.widths().iter().enumerate() {
-                self.put(widths + 8 * i, &width.to_le_bytes());
+            for (i, &width) in shape.widths().iter().enumerate() {
+                self.u64(widths + 8 * i, width as u64);
             }
             self.u32(widths + 8 * rank, layout.padding_value as u32);
             self.u32(at + LEAF_PADDING, u32::try_from(widths).ok()?);

@@ -137,6 +137,8 @@ pub const fn host_architecture() -> Option<Architecture> {
         Some(Architecture::Aarch64)
     } else if cfg!(target_arch = "riscv64") {
         Some(Architecture::Riscv64)
+    } else if cfg!(target_arch = "s390x") {
+        Some(Architecture::S390x)
     } else {
         None
     }

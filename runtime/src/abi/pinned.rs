@@ -107,8 +107,9 @@ fn the_numbers_of_version_1() {
     let want =
         [1, 30, 26, 21, 2, 3, 4, 5, 31, 27, 22, 6, 7, 8, 9, 32, 29, 28, 23, 20, 25, 19, 24, 33, 10, 16, 11, 12, 15, 18];
     assert_eq!(types, want);
-    let architectures = [Architecture::X86_64, Architecture::Aarch64, Architecture::Riscv64].map(|a| a as u32);
-    assert_eq!(architectures, [1, 2, 3]);
+    let architectures =
+        [Architecture::X86_64, Architecture::Aarch64, Architecture::Riscv64, Architecture::S390x].map(|a| a as u32);
+    assert_eq!(architectures, [1, 2, 3, 4]);
     assert_eq!([NumericVariant::Plain, NumericVariant::Fma].map(|v| v as u32), [0, 1]);
     let features = [IsaFeatures::SSE3, IsaFeatures::AVX512BITALG, IsaFeatures::LSE, IsaFeatures::ZCD];
     assert_eq!(features.map(|f| f.0), [1, 1 << 18, 1 << 32, 1 << 61]);

@@ -1,24 +1,23 @@
-//! Reading, laying out and relocating an x86-64 ELF object.
+//! Reading, laying out and relocating an ELF object.
 
 use super::image::page_size;
 use super::perf_map::Function;
+use super::relocation::{Machine, Reference};
 use crate::LoadError;
-use crate::abi::{DescriptorInfo, HASH_OFFSET, MAGIC, host_architecture};
+use crate::abi::{DescriptorInfo, HASH_OFFSET, host_architecture};
 use object::elf as consts;
 use object::read::elf::ElfFile64;
 use object::{
-    Architecture as ObjectArchitecture, LittleEndian, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _,
-    RelocationFlags, RelocationTarget, SectionFlags, SectionIndex, SymbolIndex, SymbolKind, SymbolSection,
+    Endianness, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
+    SectionFlags, SectionIndex, SymbolIndex, SymbolKind, SymbolSection,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Everything must be in reach of a 32-bit displacement.
+/// Everything must be in reach of a displacement of 32 bits, or of an `adrp` on aarch64.
 const MAX_IMAGE: usize = 1 << 30;
 /// More sizes of one program than an object holds.
 const MAX_DESCRIPTORS: usize = 1 << 12;
-/// `jmp *slot(%rip)` and two bytes of filling.
-const STUB_SIZE: usize = 8;
 const SLOT_SIZE: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,13 +40,16 @@ struct Section<'a> {
 struct Reloc {
     offset: u64,
     r_type: u32,
+    /// Bytes of the field.
+    width: usize,
     symbol: SymbolIndex,
     addend: i64,
 }
 
 /// An object that was read and whose relocations are of known types.
 pub(super) struct Object<'a> {
-    file: ElfFile64<'a, LittleEndian>,
+    file: ElfFile64<'a>,
+    machine: Machine,
     sections: Vec<Section<'a>>,
     /// The section of the unwind table, with room for the zeros at its end.
     unwind_table: Option<SectionIndex>,
@@ -81,16 +83,14 @@ fn align_up(value: usize, align: usize) -> Result<usize, LoadError> {
 }
 
 impl<'a> Object<'a> {
-    pub(super) fn read(bytes: &'a [u8]) -> Result<Object<'a>, LoadError> {
-        let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(malformed)?;
-        let expected = host_architecture();
-        match file.architecture() {
-            ObjectArchitecture::X86_64 if cfg!(target_arch = "x86_64") => {}
-            ObjectArchitecture::Aarch64 if cfg!(target_arch = "aarch64") => {
-                return Err(LoadError::Unsupported("running aarch64 objects from memory yet: link them".into()));
-            }
-            other => return Err(LoadError::Machine { expected, found: format!("{other:?}").to_lowercase() }),
-        }
+    /// Reads an object for the machine, that of this process where the program is to run.
+    pub(super) fn read(bytes: &'a [u8], machine: Option<Machine>) -> Result<Object<'a>, LoadError> {
+        let file = ElfFile64::<Endianness>::parse(bytes).map_err(malformed)?;
+        let found = file.architecture();
+        let Some(machine) = machine.filter(|machine| machine.architecture() == found) else {
+            let found = format!("{found:?}").to_lowercase();
+            return Err(LoadError::Machine { expected: host_architecture(), found });
+        };
         if file.kind() != ObjectKind::Relocatable {
             return Err(malformed("it is not a relocatable object"));
         }
@@ -138,17 +138,19 @@ impl<'a> Object<'a> {
                 let RelocationFlags::Elf { r_type } = reloc.flags() else {
                     return Err(malformed("a relocation has no type"));
                 };
-                if r_type == consts::R_X86_64_NONE {
+                let unknown = || LoadError::Unsupported(format!("relocation type {r_type}"));
+                let width = machine.needs(r_type, false).ok_or_else(unknown)?.width;
+                if width == 0 {
                     continue;
                 }
                 let RelocationTarget::Symbol(symbol) = reloc.target() else {
                     return Err(LoadError::Unsupported(format!("relocation type {r_type} without a symbol")));
                 };
-                relocs.push(Reloc { offset, r_type, symbol, addend: reloc.addend() });
+                relocs.push(Reloc { offset, r_type, width, symbol, addend: reloc.addend() });
             }
             sections.push(Section { index: section.index(), part, data, size, align, relocs });
         }
-        Ok(Object { file, sections, unwind_table })
+        Ok(Object { file, machine, sections, unwind_table })
     }
 
     /// The descriptors in the order of their symbols, and where in the file the hash of each stands.
@@ -168,7 +170,7 @@ impl<'a> Object<'a> {
             let Some(blob) = section.data.get(start..) else {
                 return Err(truncated());
             };
-            if blob.get(8..12) != Some(MAGIC.to_le_bytes().as_slice()) {
+            if !DescriptorInfo::is_at(blob) {
                 continue;
             }
             let descriptor = DescriptorInfo::decode(blob)?;
@@ -203,17 +205,9 @@ impl<'a> Object<'a> {
                 }
                 externals.insert(reloc.symbol.0, resolve(name)?);
             }
-            match reloc.r_type {
-                consts::R_X86_64_64 | consts::R_X86_64_PC32 | consts::R_X86_64_PC64 => {}
-                consts::R_X86_64_PLT32 if undefined => {
-                    needs_slot.insert(reloc.symbol.0);
-                    needs_stub.insert(reloc.symbol.0);
-                }
-                consts::R_X86_64_PLT32 => {}
-                consts::R_X86_64_GOTPCREL | consts::R_X86_64_GOTPCRELX | consts::R_X86_64_REX_GOTPCRELX => {
-                    needs_slot.insert(reloc.symbol.0);
-                }
-                other => return Err(LoadError::Unsupported(format!("relocation type {other}"))),
+            if let Some(needs) = self.machine.needs(reloc.r_type, undefined) {
+                needs_slot.extend(needs.slot.then_some(reloc.symbol.0));
+                needs_stub.extend(needs.stub.then_some(reloc.symbol.0));
             }
         }
         let page = page_size();
@@ -228,8 +222,9 @@ impl<'a> Object<'a> {
             Ok(())
         };
         place(Part::Text, &mut at)?;
-        let stubs_start = align_up(at, STUB_SIZE)?;
-        let text_size = align_up(stubs_start.saturating_add(needs_stub.len().saturating_mul(STUB_SIZE)), page)?;
+        let stub_size = self.machine.stub_size();
+        let stubs_start = align_up(at, stub_size)?;
+        let text_size = align_up(stubs_start.saturating_add(needs_stub.len().saturating_mul(stub_size)), page)?;
         at = text_size;
         place(Part::Rodata, &mut at)?;
         let slots_start = align_up(at, SLOT_SIZE)?;
@@ -246,7 +241,7 @@ impl<'a> Object<'a> {
             data_size: data_end - rodata_end,
             placed,
             slots: number(needs_slot, slots_start, SLOT_SIZE),
-            stubs: number(needs_stub, stubs_start, STUB_SIZE),
+            stubs: number(needs_stub, stubs_start, stub_size),
             externals,
         })
     }
@@ -291,52 +286,33 @@ impl<'a> Object<'a> {
         for (&symbol, &slot) in &plan.slots {
             put(image, slot, &self.address(plan, base, symbol)?.to_le_bytes())?;
         }
+        let at = |offset: usize| base.wrapping_add(offset as u64);
         for (symbol, &stub) in &plan.stubs {
             let slot = plan.slots.get(symbol).ok_or_else(truncated)?;
-            let displacement =
-                i32::try_from(*slot as i64 - (stub as i64 + 6)).map_err(|_| self.out_of_range(*symbol))?;
-            put(image, stub, &[0xff, 0x25])?;
-            put(image, stub + 2, &displacement.to_le_bytes())?;
-            put(image, stub + 6, &[0xcc, 0xcc])?;
+            let code = self.machine.stub(at(stub), at(*slot)).ok_or_else(|| self.out_of_range(*symbol))?;
+            put(image, stub, &code)?;
         }
         for section in &self.sections {
             let &(start, size) = plan.placed.get(&section.index).ok_or_else(truncated)?;
             for reloc in &section.relocs {
-                let width: usize =
-                    if matches!(reloc.r_type, consts::R_X86_64_64 | consts::R_X86_64_PC64) { 8 } else { 4 };
                 let inside = usize::try_from(reloc.offset)
                     .ok()
-                    .filter(|o| o.checked_add(width).is_some_and(|end| end <= size))
+                    .filter(|o| o.checked_add(reloc.width).is_some_and(|end| end <= size))
                     .ok_or_else(|| malformed("a relocation lies outside its section"))?;
-                self.relocate(plan, base, image, start + inside, reloc)?;
+                let field = start + inside;
+                let reference = Reference {
+                    r_type: reloc.r_type,
+                    addend: reloc.addend,
+                    place: at(field),
+                    symbol: self.address(plan, base, reloc.symbol)?,
+                    slot: plan.slots.get(&reloc.symbol).map(|&slot| at(slot)),
+                    stub: plan.stubs.get(&reloc.symbol).map(|&stub| at(stub)),
+                };
+                let field = image.get_mut(field..field + reloc.width).ok_or_else(truncated)?;
+                self.machine.apply(field, &reference).ok_or_else(|| self.out_of_range(reloc.symbol))?;
             }
         }
         Ok(())
-    }
-
-    fn relocate(&self, plan: &Plan, base: u64, image: &mut [u8], at: usize, reloc: &Reloc) -> Result<(), LoadError> {
-        let place = base.wrapping_add(at as u64);
-        let symbol = self.address(plan, base, reloc.symbol)?;
-        let relative = |target: u64| target.wrapping_add_signed(reloc.addend).wrapping_sub(place) as i64;
-        let put32 = |image: &mut [u8], value: i64| -> Result<(), LoadError> {
-            let value = i32::try_from(value).map_err(|_| self.out_of_range(reloc.symbol))?;
-            put(image, at, &value.to_le_bytes())
-        };
-        match reloc.r_type {
-            consts::R_X86_64_64 => put(image, at, &symbol.wrapping_add_signed(reloc.addend).to_le_bytes()),
-            consts::R_X86_64_PC64 => put(image, at, &relative(symbol).to_le_bytes()),
-            consts::R_X86_64_PC32 => put32(image, relative(symbol)),
-            consts::R_X86_64_PLT32 => match plan.stubs.get(&reloc.symbol) {
-                Some(&stub) if i32::try_from(relative(symbol)).is_err() => {
-                    put32(image, relative(base.wrapping_add(stub as u64)))
-                }
-                _ => put32(image, relative(symbol)),
-            },
-            _ => {
-                let slot = plan.slots.get(&reloc.symbol).ok_or_else(truncated)?;
-                put32(image, relative(base.wrapping_add(*slot as u64)))
-            }
-        }
     }
 
     /// Where the unwind table is in the image, with the zeros at its end.

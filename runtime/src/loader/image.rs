@@ -37,6 +37,30 @@ pub(super) fn page_size() -> usize {
     }
 }
 
+/// Makes the processor forget what it has read at addresses that hold other code now.
+#[cfg(unix)]
+fn code_is_new(start: *mut u8, bytes: usize) {
+    // x86-64 notices by itself.
+    #[cfg(all(target_arch = "aarch64", target_vendor = "apple"))]
+    {
+        unsafe extern "C" {
+            fn sys_icache_invalidate(start: *mut std::ffi::c_void, length: usize);
+        }
+        // SAFETY: the range is mapped; nothing is changed but what caches hold.
+        unsafe { sys_icache_invalidate(start.cast(), bytes) };
+    }
+    #[cfg(all(target_arch = "aarch64", not(target_vendor = "apple")))]
+    {
+        unsafe extern "C" {
+            fn __clear_cache(start: *mut std::ffi::c_char, end: *mut std::ffi::c_char);
+        }
+        // SAFETY: as above; the end is that of the mapped range.
+        unsafe { __clear_cache(start.cast(), start.wrapping_add(bytes).cast()) };
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    let _ = (start, bytes);
+}
+
 impl Builder {
     /// Maps room for the three parts, whose sizes are multiples of the page size.
     pub(super) fn new(text: usize, rodata: usize, data: usize) -> Result<Builder, LoadError> {
@@ -85,6 +109,7 @@ impl Builder {
                 return Err(LoadError::Memory(std::io::Error::last_os_error().to_string()));
             }
         }
+        code_is_new(start, self.text);
         let registered = unwind_table.map(|at| {
             // SAFETY: the table was checked above; it lies in read-only memory of the mapping now, as the code does in
             // executable memory, and the image drops the registration before the mapping.

@@ -9,7 +9,8 @@
 //!
 //! Algorithm: find and check the descriptor and the content hash; lay the allocated sections out as text and stubs |
 //! read-only data and GOT | writable data, each on pages of its own; copy, apply relocations, protect. Each undefined
-//! symbol that is called gets a stub, a jump through its GOT slot, used where the call cannot reach the function.
+//! symbol that is called gets a stub, a jump through its GOT slot, used where the call cannot reach the function. What differs
+//! between machines stands in [`relocation`].
 //!
 //! A custom call's symbol is asked of the caller's resolver, then of the registry of custom calls, then of the process. One
 //! that nobody defines is no reason to refuse the program, which may never call it: the program calls by handle then, and the
@@ -23,7 +24,10 @@ mod elf;
 mod gdb;
 mod image;
 mod perf_map;
+mod relocation;
 mod symbols;
+#[cfg(test)]
+mod tests;
 mod unwind;
 
 pub use image::Image;
@@ -98,7 +102,7 @@ pub struct Loaded {
 /// # Errors
 /// Where the object is damaged, or not for this machine, processor or runtime.
 pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Vec<Loaded>, LoadError> {
-    let object = elf::Object::read(bytes)?;
+    let object = elf::Object::read(bytes, relocation::Machine::host())?;
     let (mut descriptors, holes): (Vec<DescriptorInfo>, Vec<usize>) = object.descriptors()?.into_iter().unzip();
     let hash = if options.verify_hash { crate::abi::object_hash(bytes, &holes) } else { None };
     if options.verify_hash && descriptors.iter().any(|d| Some(d.hash) != hash) {

@@ -237,7 +237,8 @@ impl Driver<'_, '_, '_> {
         let id = id.ok_or_else(|| Error::Internal(format!("'{symbol}' was never declared")))?;
         let name = ExternalName::user(self.b.func.declare_imported_user_function(id.external_name()));
         let signature = self.b.func.import_signature(signature(parameters, returns));
-        Ok(self.b.func.import_function(ExtFuncData { name, signature, colocated: false, patchable: false }))
+        let colocated = self.around.target.branches_to_imports();
+        Ok(self.b.func.import_function(ExtFuncData { name, signature, colocated, patchable: false }))
     }
 
     /// Writes the random state and advances it. Without a context the seed is 0.

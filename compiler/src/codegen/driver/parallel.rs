@@ -11,7 +11,7 @@
 //! works out the points of its task and its worker's scratch, and calls the phase.
 
 use super::Driver;
-use crate::codegen::clif::{import_function, signature};
+use crate::codegen::clif::{import_function, signature, status};
 use crate::codegen::flow::enter;
 use crate::codegen::lanes::flags;
 use crate::codegen::target::Target;
@@ -91,7 +91,7 @@ impl Argument {
 pub fn task_signature() -> Signature {
     let mut s = Signature::new(CallConv::SystemV);
     s.params = vec![AbiParam::new(types::I64); 3];
-    s.returns = vec![AbiParam::new(types::I32)];
+    s.returns = vec![status()];
     s
 }
 

@@ -229,11 +229,19 @@ impl Driver<'_, '_, '_> {
             Location::Constant(c) => Err(Error::Internal(format!("{c} in a table of copies"))),
         };
         let mut table = Vec::with_capacity(copies.len() * Row::SIZE as usize);
+        let mut number = |value: u64, size: usize| {
+            let start = table.len();
+            table.extend_from_slice(&value.to_le_bytes()[..size]);
+            self.around.target.order_bytes(&mut table[start..], size);
+        };
         for c in copies {
             let ((from, source), (to, target)) = (side(c.from)?, side(c.to)?);
-            let words = [from as u32, source.leaf, to as u32, target.leaf];
-            table.extend(words.into_iter().flat_map(u32::to_le_bytes));
-            table.extend([source.offset, target.offset, c.bytes].into_iter().flat_map(u64::to_le_bytes));
+            for word in [from as u32, source.leaf, to as u32, target.leaf] {
+                number(u64::from(word), 4);
+            }
+            for word in [source.offset, target.offset, c.bytes] {
+                number(word, 8);
+            }
         }
         let data = self.parts.table(&self.around.shared.symbol, table)?;
         let copier = match self.parts.copier {

@@ -1,6 +1,7 @@
 //! What the levels of a program share: its calls, its constants and their numbers in the object.
 
 use super::Calls;
+use crate::codegen::target::Target;
 use crate::error::Result;
 use crate::memory::schedule::{ConstantId, Schedule};
 use crate::object::{ObjectInput, bytes};
@@ -25,20 +26,24 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Declares and defines them in the object.
+    /// Declares and defines them in the object, in the order of bytes that the target has.
     ///
     /// # Errors
     /// Where a custom call has the name of something else in the object.
-    pub fn declare(symbol: &str, schedule: &Schedule, object: &mut ObjectInput) -> Result<Shared> {
+    pub fn declare(symbol: &str, schedule: &Schedule, target: &Target, object: &mut ObjectInput) -> Result<Shared> {
         let calls = Calls::of(schedule);
         let mut constants = PrimaryMap::with_capacity(schedule.constants.len());
         for (c, array) in schedule.constants.iter() {
-            let contents = bytes(CONSTANT_ALIGNMENT, array.bytes().to_vec());
+            let mut elements = array.bytes().to_vec();
+            target.order_bytes(&mut elements, array.ty().real_part().byte_size());
+            let contents = bytes(CONSTANT_ALIGNMENT, elements);
             constants.push(object.datum(&format!("{symbol}.constant.{}", c.as_u32()), false, contents)?);
         }
         let mut words = Vec::with_capacity(calls.words.len());
         for (i, list) in calls.words.iter().enumerate() {
-            let contents = bytes(8, list.iter().flat_map(|w| w.to_le_bytes()).collect());
+            let mut list: Vec<u8> = list.iter().flat_map(|w| w.to_le_bytes()).collect();
+            target.order_bytes(&mut list, 8);
+            let contents = bytes(8, list);
             words.push(object.datum(&format!("{symbol}.call.{i}"), false, contents)?);
         }
         let imports = calls.functions.iter().map(|f| object.import(&f.symbol)).collect::<Result<_>>()?;

@@ -218,6 +218,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     fn use_block(&mut self, registers: &[Variable]) -> Val {
         match *registers {
             [a, b] => Val::Pair([self.b().use_var(a), self.b().use_var(b)]),
+            [a, b, c, d] => Val::Each([a, b, c, d].map(|v| self.b().use_var(v))),
             [a, ..] => Val::Four(self.b().use_var(a)),
             [] => Val::One(self.lanes.missing(Lane::I64, "an accumulator without registers")),
         }
@@ -279,5 +280,6 @@ fn block_registers(v: Val) -> Vec<Value> {
     match v {
         Val::One(v) | Val::Four(v) => vec![v],
         Val::Pair(p) => p.to_vec(),
+        Val::Each(e) => e.to_vec(),
     }
 }

@@ -172,8 +172,8 @@ impl NestEmitter<'_, '_, '_, '_> {
                 }
                 _ => self.uniform_node(row, live, id),
             };
-            // Both registers of a splat are the same.
-            let (Val::One(v) | Val::Four(v) | Val::Pair([v, _])) = self.lanes.splat(lane, v);
+            // All registers of a splat are the same.
+            let (Val::One(v) | Val::Four(v) | Val::Pair([v, _]) | Val::Each([v, ..])) = self.lanes.splat(lane, v);
             for part in 0..parts(frame.width) {
                 self.b().ins().store(flags(), v, at, (frame.uniform(k) + 16 * part) as i32);
             }
