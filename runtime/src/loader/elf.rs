@@ -8,8 +8,8 @@ use crate::abi::{DescriptorInfo, HASH_OFFSET, host_architecture};
 use object::elf as consts;
 use object::read::elf::ElfFile64;
 use object::{
-    Endianness, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
-    SectionFlags, SectionIndex, SymbolIndex, SymbolKind, SymbolSection,
+    Endian as _, Endianness, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, RelocationFlags,
+    RelocationTarget, SectionFlags, SectionIndex, SymbolIndex, SymbolKind, SymbolSection,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -323,13 +323,15 @@ impl<'a> Object<'a> {
 
     /// The file, of which `bytes` are the contents, with the addresses that its sections have in an image at `base`.
     pub(super) fn with_addresses(&self, bytes: &[u8], plan: &Plan, base: u64) -> Result<Vec<u8>, LoadError> {
-        type Header = consts::SectionHeader64<LittleEndian>;
+        type Header = consts::SectionHeader64<Endianness>;
+        let endian = self.file.endian();
         let mut file = bytes.to_vec();
-        let table = usize::try_from(self.file.elf_header().e_shoff.get(LittleEndian)).map_err(malformed)?;
+        let table = usize::try_from(self.file.elf_header().e_shoff.get(endian)).map_err(malformed)?;
         for (&SectionIndex(number), &(start, _)) in &plan.placed {
             let header = number.checked_mul(size_of::<Header>()).and_then(|at| at.checked_add(table));
             let at = header.and_then(|at| at.checked_add(std::mem::offset_of!(Header, sh_addr)));
-            put(&mut file, at.ok_or_else(truncated)?, &base.wrapping_add(start as u64).to_le_bytes())?;
+            let address = endian.write_u64(base.wrapping_add(start as u64));
+            put(&mut file, at.ok_or_else(truncated)?, &address)?;
         }
         Ok(file)
     }
