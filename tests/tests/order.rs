@@ -213,3 +213,28 @@ fn what_takes_nothing_from_its_operands_is_zeros() {
         agrees(&source, &[ones(&xd), ones(&kd)]);
     }
 }
+
+/// Whether a view of an operand is stored for somebody else or read through does not change how a product's sums are cut.
+#[test]
+fn sums_of_a_product_do_not_depend_on_what_is_stored_beside_it() {
+    let program = |root: &str| {
+        format!(
+            "HloModule m\n\nENTRY e {{
+  x = f32[8,64,32] parameter(0)
+  w = f32[256,64] parameter(1)
+  t = f32[64,8,32] transpose(x), dimensions={{1,0,2}}
+  r = f32[64,256] reshape(t)
+  d = f32[64,64] dot(r, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT out = {root}\n}}\n"
+        )
+    };
+    let numbers = |dims: &[i64]| {
+        let n: i64 = dims.iter().product();
+        let values: Vec<f32> = (0..n).map(|k| ((k * 37 % 101) as f32 - 50.0) / 7.0).collect();
+        ArrayLiteral::from_elements(dims, &values)
+    };
+    let inputs = [numbers(&[8, 64, 32]), numbers(&[256, 64])];
+    let alone = compiled(&program("(f32[64,64]) tuple(d)"), &inputs);
+    let beside = compiled(&program("(f32[64,64], f32[64,256]) tuple(d, r)"), &inputs);
+    assert_eq!(first_other_bits(&alone[0], &beside[0]), None);
+}

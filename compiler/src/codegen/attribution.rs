@@ -48,6 +48,8 @@ impl Attribution {
     /// Says what is emitted from now on.
     pub fn mark(self, b: &mut FunctionBuilder<'_>, source: Option<InstructionId>) {
         if let Some(number) = self.number(source) {
+            // Cranelift counts from the first that it sees; the number before that one would be none.
+            b.func.params.ensure_base_srcloc(SourceLoc::new(0));
             b.set_srcloc(SourceLoc::new(number));
         }
     }

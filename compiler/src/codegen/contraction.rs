@@ -50,11 +50,6 @@ const PACK_BYTES: i64 = 1 << 19;
 /// ... and serves at least this many rows.
 const PACK_ROWS: i64 = 96;
 
-/// Rows of a block of an operand that is linear in runs only, as the base of a convolution is, at most ...
-const RUN_ROWS: i64 = 192;
-/// ... and at least, lest the operand be packed.
-const LEAST_ROWS: i64 = 4;
-
 /// Axes of the nests made here are numbered from these on.
 const PANEL_AXIS: Axis = Axis(1 << 24);
 const COLUMN_AXIS: Axis = Axis((1 << 24) + 1);
@@ -68,11 +63,6 @@ enum Sums {
     Store(usize),
     /// In scratch.
     Scratch,
-}
-
-/// A block of a run: the run where it has at most `most` elements, or its largest divisor up to `usual`.
-fn of_run(run: i64, most: i64, usual: i64) -> i64 {
-    if run <= most { run } else { (1..=usual).rev().find(|d| run % d == 0).unwrap_or(1) }
 }
 
 /// How a contraction is cut.
@@ -118,13 +108,12 @@ impl Plan {
         // Blocks of rows in which the left operand is linear, as it is in those of steps.
         let (mut rows, steps) = (cut(m, ROW_BLOCK, 12), c.block);
         let mut lhs = None;
-        if let (Some((m_run, row)), Some((k_run, step))) = (c.lhs.index.run(c.m.axis, m), c.lhs.index.run(c.k.axis, k))
+        let runs = (c.lhs.index.run(c.m.axis, m), c.lhs.index.run(c.k.axis, k));
+        if let ((Some((_, row)), Some((run, step))), Some(part)) = (runs, Contraction::rows_of_run(&c.lhs.index, c.m))
+            && (run == k || run % steps == 0)
         {
-            let run_rows = if m_run == m { rows } else { of_run(m_run, RUN_ROWS, ROW_BLOCK) };
-            let whole = k_run == k || k_run % steps == 0;
-            if run_rows >= LEAST_ROWS.min(m) && whole {
-                (rows, lhs) = (run_rows, Some((row, step)));
-            }
+            rows = if part == m { rows } else { part };
+            lhs = Some((row, step));
         }
         let pack_lhs = lhs.is_none();
         let unit = |stride: Option<i64>, extent: i64| extent == 1 || stride == Some(1);

@@ -230,16 +230,35 @@ pub struct Contraction {
 
 /// The most steps of `k` in a block: a chain is less exact the longer it is.
 const LONGEST_CHAIN: i64 = 256;
-/// A run of steps that is cut into fewer is not followed.
+/// Runs of steps and of rows that are cut into fewer are not followed.
 const LEAST_STEPS: i64 = 3;
+/// As for steps.
+const LEAST_ROWS: i64 = 4;
+/// The most rows of a part of a run, and those that a longer run is cut into at most.
+const RUN_ROWS: (i64, i64) = (192, 96);
 
 impl Contraction {
-    /// The steps of a block. Where the left operand is linear in runs of `k` only, as the windows of a convolution are, no block is
-    /// in two of them.
-    pub fn block_of(lhs: &Ix, k: Loop) -> i64 {
-        let run = lhs.run(k.axis, k.extent).map(|(run, _)| run).filter(|&run| run < k.extent);
+    /// The steps of a block, where nothing is read in place that is linear in shorter runs.
+    pub fn whole_block(k: Loop) -> i64 {
+        LONGEST_CHAIN.min(k.extent)
+    }
+
+    /// The steps of a block whose left operand is the base of a convolution, at an index in row-major order: where it can be read in
+    /// place, in runs of `k`, no block is in two of them. Where the base lies otherwise it is packed, in the same blocks.
+    pub fn block_of_windows(base: &Ix, m: Loop, k: Loop) -> i64 {
+        let run = base.run(k.axis, k.extent).map(|(run, _)| run).filter(|&run| run < k.extent);
         let of_run = |run: i64| (1..=LONGEST_CHAIN.min(run)).rev().find(|d| run % d == 0);
-        run.and_then(of_run).filter(|&steps| steps >= LEAST_STEPS.min(k.extent)).unwrap_or(LONGEST_CHAIN.min(k.extent))
+        let steps = run.and_then(of_run).filter(|&steps| steps >= LEAST_STEPS.min(k.extent));
+        steps.filter(|_| Contraction::rows_of_run(base, m).is_some()).unwrap_or(Contraction::whole_block(k))
+    }
+
+    /// The rows of a part of the left operand in which it is linear, all of them or a divisor of a run, where they are worth reading in
+    /// place.
+    pub fn rows_of_run(lhs: &Ix, m: Loop) -> Option<i64> {
+        let (run, _) = lhs.run(m.axis, m.extent)?;
+        let (most, usual) = RUN_ROWS;
+        let part = if run <= most || run == m.extent { run } else { (1..=usual).rev().find(|d| run % d == 0)? };
+        (part >= LEAST_ROWS.min(m.extent)).then_some(part)
     }
 
     /// The nodes of the epilogue that are stored.

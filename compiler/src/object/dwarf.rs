@@ -23,7 +23,7 @@ use gimli::write::{
     Address, AttributeValue, DwarfUnit, EndianVec, FileId, LineProgram, LineString, Range, RangeList, RelocateWriter,
     Relocation, RelocationTarget, Sections, UnitEntryId,
 };
-use gimli::{DwAt, DwTag, Encoding, Format, LineEncoding, LittleEndian, SectionId};
+use gimli::{DwAt, DwTag, Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
 use std::collections::{BTreeMap, HashMap};
 
 const ENCODING: Encoding = Encoding { format: Format::Dwarf32, version: 4, address_size: 8 };
@@ -64,17 +64,17 @@ pub(super) struct Section {
     pub(super) references: Vec<Reference>,
 }
 
-/// The sections for functions in the order of their places.
+/// The sections for functions in the order of their places, their numbers in the given order of bytes.
 ///
 /// # Errors
 /// [`Error::Internal`] where lines are out of order.
-pub(super) fn sections(lines: &Lines, functions: &[Function<'_>]) -> Result<Vec<Section>> {
+pub(super) fn sections(lines: &Lines, functions: &[Function<'_>], order: RunTimeEndian) -> Result<Vec<Section>> {
     let mut unit = Unit::new(lines, functions);
     for (number, function) in functions.iter().enumerate() {
         unit.function(number, function)?;
     }
     let failed = |e: gimli::write::Error| Error::Internal(format!("debug lines cannot be written: {e}"));
-    let mut sections = Sections::new(Recorder { writer: EndianVec::new(LittleEndian), references: Vec::new() });
+    let mut sections = Sections::new(Recorder { writer: EndianVec::new(order), references: Vec::new() });
     unit.dwarf.write(&mut sections).map_err(failed)?;
     let mut out = Vec::new();
     let each = sections.for_each_mut(|id, section| {
@@ -234,12 +234,12 @@ impl<'l> Unit<'l> {
 /// The bytes as they come, with the places of addresses.
 #[derive(Clone)]
 struct Recorder {
-    writer: EndianVec<LittleEndian>,
+    writer: EndianVec<RunTimeEndian>,
     references: Vec<Reference>,
 }
 
 impl RelocateWriter for Recorder {
-    type Writer = EndianVec<LittleEndian>;
+    type Writer = EndianVec<RunTimeEndian>;
 
     fn writer(&self) -> &Self::Writer {
         &self.writer

@@ -87,14 +87,18 @@ pub(super) fn table<'f>(
         };
         table.add_fde(cie, entry);
     }
-    let order = if isa.endianness() == Endianness::Big { RunTimeEndian::Big } else { RunTimeEndian::Little };
-    let mut section = EhFrame(Section { writer: EndianVec::new(order), distances: Vec::new(), fault: false });
+    let mut section = EhFrame(Section { writer: EndianVec::new(byte_order(isa)), distances: Vec::new(), fault: false });
     table.write_eh_frame(&mut section).map_err(|e| failed(&e))?;
     let Section { writer, distances, fault } = section.0;
     if fault {
         return Err(failed(&"an address that is no distance to a function"));
     }
     Ok(UnwindTable { bytes: writer.into_vec(), distances })
+}
+
+/// The order in which a machine stores the bytes of numbers.
+pub(super) fn byte_order(isa: &dyn TargetIsa) -> RunTimeEndian {
+    if isa.endianness() == Endianness::Big { RunTimeEndian::Big } else { RunTimeEndian::Little }
 }
 
 /// The bytes as they come, with the places of addresses.

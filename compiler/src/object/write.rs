@@ -311,7 +311,7 @@ impl<'a> Writer<'a> {
         let mut product = module.finish();
         if product.object.format() == BinaryFormat::Elf {
             add_unwind_table(&mut product, input, isa)?;
-            add_debug_sections(&mut product, input)?;
+            add_debug_sections(&mut product, input, isa)?;
         }
         for (id, function) in input.functions().filter(|(id, _)| aliased.contains(&Referent::Function(*id))) {
             let local = product.function_symbol(id);
@@ -351,7 +351,7 @@ fn add_unwind_table(product: &mut ObjectProduct, input: &ObjectInput, isa: &dyn 
 }
 
 /// Adds what debuggers are told, where they are. It refers to functions as the unwind table does.
-fn add_debug_sections(product: &mut ObjectProduct, input: &ObjectInput) -> Result<()> {
+fn add_debug_sections(product: &mut ObjectProduct, input: &ObjectInput, isa: &dyn TargetIsa) -> Result<()> {
     let Some(lines) = input.lines() else { return Ok(()) };
     let mut functions = Vec::new();
     for (id, declaration) in input.functions() {
@@ -362,7 +362,7 @@ fn add_debug_sections(product: &mut ObjectProduct, input: &ObjectInput) -> Resul
     let text = product.object.section_id(StandardSection::Text);
     let text = product.object.section_symbol(text);
     let mut sections = Vec::new();
-    for section in dwarf::sections(lines, &functions)? {
+    for section in dwarf::sections(lines, &functions, unwind::byte_order(isa))? {
         // A linker may join equal strings.
         let strings = section.id == gimli::SectionId::DebugStr;
         let kind = if strings { SectionKind::DebugString } else { SectionKind::Debug };

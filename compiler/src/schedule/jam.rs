@@ -20,6 +20,8 @@ use crate::kernel::rewrite::{Copied, copy};
 const STREAMS: i64 = 4;
 /// Shorter rows are read in a few turns.
 const ROW: i64 = 8 * UNIT;
+/// The most accumulators of a point: those of one point must fit the registers of every width.
+const COMPONENTS: usize = 2;
 /// The most operations of a body that is made: of longer ones the time goes into computing.
 const MOST: usize = 64;
 
@@ -56,10 +58,11 @@ pub fn jam(nest: &Nest) -> Option<Vec<Nest>> {
 fn fits(stage: &Stage) -> bool {
     let lanes = |a: &Accumulator| a.splits && a.identity.is_some() && matches!(a.place, Place::Lanes { .. });
     let walks = stage.body.nodes().iter().all(|n| match &n.op {
-        Op::Load(_, _, ix) => ix.stride(stage.vector.axis).is_some(),
+        Op::Load(_, _, ix) => matches!(ix.stride(stage.vector.axis), Some(-1..=1)),
         _ => true,
     });
-    let row = !stage.accumulators.is_empty() && stage.vector.extent >= ROW && stage.stores.is_empty() && walks;
+    let components: usize = stage.accumulators.iter().map(|a| a.roots.len()).sum();
+    let row = (1..=COMPONENTS).contains(&components) && stage.vector.extent >= ROW && stage.stores.is_empty() && walks;
     let point = stage.accumulators.is_empty() && stage.vector.extent == 1;
     (row || point) && stage.row_stores.is_empty() && stage.accumulators.iter().all(lanes)
 }

@@ -115,7 +115,7 @@ pub(crate) fn store(leaf: &Leaf, literal: &ArrayLiteral, buffer: &mut [u8]) -> R
     if let Some(Some(at)) = dynamic_sizes_offset(&leaf.shape) {
         let sizes = buffer.get_mut(at as usize..).unwrap_or_default();
         for (to, &d) in sizes.chunks_exact_mut(4).zip(literal.dims()) {
-            to.copy_from_slice(&i32::try_from(d).unwrap_or(i32::MAX).to_le_bytes());
+            to.copy_from_slice(&i32::try_from(d).unwrap_or(i32::MAX).to_ne_bytes());
         }
     }
     Ok(())
@@ -129,7 +129,7 @@ pub(crate) fn load(index: usize, leaf: &Leaf, buffer: &[u8]) -> Result<ArrayLite
         let sizes = buffer.get(at as usize..).unwrap_or_default();
         let (sizes, _) = sizes.as_chunks::<4>();
         for (dimension, ((d, &dynamic), size)) in dims.iter_mut().zip(&leaf.shape.dynamic).zip(sizes).enumerate() {
-            let size = i32::from_le_bytes(*size);
+            let size = i32::from_ne_bytes(*size);
             if dynamic && !(0..=*d).contains(&i64::from(size)) {
                 return Err(RunError::DynamicSize { index, dimension, size });
             }

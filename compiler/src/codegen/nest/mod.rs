@@ -20,7 +20,8 @@ pub use wide_rows::WideRows;
 use super::address::Point;
 use super::flow::Flow;
 use super::lanes::{Lanes, Val};
-use super::rows::{Access, BLOCK, Form, RowLoop, Segment, passes};
+use super::rows::{Access, BLOCK, Form, RowLoop, Segment, Width, passes};
+use super::wide::row_function;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Place, Stage};
@@ -28,6 +29,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::FunctionBuilder;
 use fold::Running;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Bytes of row buffers that a worker needs for a nest: each starts on a 64-byte line.
 pub fn scratch_bytes(nest: &Nest) -> u64 {
@@ -87,14 +89,23 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 
     fn stage(&mut self, stage: &Stage) {
-        let groups = passes(stage, self.wide.as_ref().map(|wide| wide.widest));
+        let of = |group: Range<usize>| Stage { accumulators: stage.accumulators[group].to_vec(), ..stage.clone() };
+        let mut groups = passes(stage, self.wide.as_ref().map(|wide| wide.widest));
+        if let Some(wide) = self.wide.as_deref().filter(|wide| wide.widest == Width::W512) {
+            let narrower = passes(stage, Some(Width::W256));
+            let selected = |stage: &Stage| {
+                // A fault is found again, and noted, where the row is emitted.
+                row_function(self.nest, &RowLoop::new(stage), wide.widest, wide.fma).is_ok_and(|found| found.is_some())
+            };
+            // What has no form of 512 bits is to fit those of 256.
+            if narrower.len() > groups.len() && !groups.iter().cloned().all(|group| selected(&of(group))) {
+                groups = narrower;
+            }
+        }
         if groups.len() < 2 {
             return self.pass(stage);
         }
-        for group in groups {
-            let accumulators = stage.accumulators[group].to_vec();
-            self.pass(&Stage { accumulators, ..stage.clone() });
-        }
+        groups.into_iter().for_each(|group| self.pass(&of(group)));
     }
 
     /// A stage whose reductions fit the registers.

@@ -67,8 +67,11 @@ impl Width {
     }
 }
 
+/// The most registers of accumulators that a turn of 128-bit rows keeps, on the machine that has the fewest.
+const NARROW_ACCUMULATORS: i64 = 8;
+
 /// The reductions of a stage in groups that fit the registers of a width, 128 bits where there is none: each group goes by the
-/// row on its own. A stage that does more than fold is not taken apart.
+/// row on its own. A stage that does more than fold, or in which two groups need a result of the same operation, is not taken apart.
 pub fn passes(stage: &Stage, width: Option<Width>) -> Vec<Range<usize>> {
     let all = 0..stage.accumulators.len();
     let lanes = |a: &Accumulator| matches!(Mode::of(stage, a), Mode::Blocks(_));
@@ -76,7 +79,7 @@ pub fn passes(stage: &Stage, width: Option<Width>) -> Vec<Range<usize>> {
     if !only_folds {
         return vec![all];
     }
-    let (block, most) = width.map_or((BLOCK, 8), |w| (w.block(), w.accumulators()));
+    let (block, most) = width.map_or((BLOCK, NARROW_ACCUMULATORS), |w| (w.block(), w.accumulators()));
     let registers = |a: &Accumulator| {
         let of_lane = |lane: Lane| a.lane_count() / block * i64::from(lane.bits() / 32).max(1);
         a.lanes().map(of_lane).sum::<i64>()
@@ -92,7 +95,12 @@ pub fn passes(stage: &Stage, width: Option<Width>) -> Vec<Range<usize>> {
         taken += more;
     }
     out.push(begin..all.end);
-    out
+    let needed = |group: &Range<usize>| {
+        stage.body.needed(stage.accumulators[group.clone()].iter().flat_map(|a| a.values.iter().copied()))
+    };
+    let groups: Vec<Vec<bool>> = out.iter().map(needed).collect();
+    let computed = |k: usize| !stage.body.nodes()[k].args.is_empty() && groups.iter().filter(|g| g[k]).count() > 1;
+    if (0..stage.body.nodes().len()).any(computed) { vec![all] } else { out }
 }
 
 /// How the elements of an access follow each other along the row.

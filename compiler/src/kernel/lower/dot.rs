@@ -243,7 +243,14 @@ impl Lowerer<'_> {
             let value = self.parts(&mut stage, &Known::default(), leaf, &index)?;
             stores.extend(self.store(&mut stage.body, number as u32, &value, offset.clone())?);
         }
-        let block = Contraction::block_of(&lhs.index, k);
+        // What the operand alone says, not where fusion found it: sums do not depend on that.
+        let block = match inst.opcode {
+            Opcode::Convolution => {
+                let base = linearize(&l.lhs, &operands[0].dims).substitute(&replace);
+                Contraction::block_of_windows(&base, m, k)
+            }
+            _ => Contraction::whole_block(k),
+        };
         let contraction = Contraction {
             ty,
             batch: l.batch,

@@ -5,7 +5,7 @@
 use crate::codegen::target::TargetOptions;
 use crate::sources::DebugLines;
 use crate::{CompileOptions, Error, LineTable, compile, text};
-use gimli::{AttributeValue, Dwarf, EndianSlice, LittleEndian, SectionId, Unit};
+use gimli::{AttributeValue, Dwarf, EndianSlice, Endianity as _, RunTimeEndian, SectionId, Unit};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationKind, RelocationTarget, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,12 +83,13 @@ impl Read {
     }
 }
 
-type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
 fn read(bytes: &[u8]) -> Read {
     let file = object::File::parse(bytes).unwrap();
     let text = file.section_by_name(".text").unwrap().index();
     let mut out = Read::default();
+    let order = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     for symbol in file.symbols().filter(|s| s.kind() == SymbolKind::Text && s.is_definition()) {
         let start = TEXT + symbol.address();
         out.functions.insert(start, (symbol.name().unwrap().to_owned(), start + symbol.size()));
@@ -103,13 +104,17 @@ fn read(bytes: &[u8]) -> Read {
             let base = if symbol.section_index() == Some(text) { TEXT } else { 0 };
             let value = base.wrapping_add_signed(relocation.addend());
             let size = usize::from(relocation.size() / 8);
-            data[offset as usize..][..size].copy_from_slice(&value.to_le_bytes()[..size]);
+            let field = &mut data[offset as usize..][..size];
+            match size {
+                4 => order.write_u32(field, value as u32),
+                _ => order.write_u64(field, value),
+            }
         }
         sections.insert(section.name().unwrap(), data);
     }
     let none = Vec::new();
     let load = |id: SectionId| -> Result<Slice<'_>, gimli::Error> {
-        Ok(EndianSlice::new(sections.get(id.name()).unwrap_or(&none), LittleEndian))
+        Ok(EndianSlice::new(sections.get(id.name()).unwrap_or(&none), order))
     };
     let dwarf = Dwarf::load(load).unwrap();
     let mut units = dwarf.units();
@@ -184,7 +189,7 @@ fn hlo(start: &str) -> Row {
 
 #[test]
 fn every_byte_of_a_function_has_a_line() {
-    for triple in [X86, "aarch64-unknown-linux-gnu"] {
+    for triple in [X86, "aarch64-unknown-linux-gnu", "riscv64gc-unknown-linux-gnu", "s390x-unknown-linux-gnu"] {
         let read = read(&object(triple, Some(LineTable::Hlo)).unwrap());
         assert_eq!(read.programs, read.functions, "{triple}");
         for (&start, (name, end)) in &read.functions {
@@ -195,6 +200,11 @@ fn every_byte_of_a_function_has_a_line() {
                 at = *next;
             }
             assert_eq!(at, *end, "{triple}: {name}");
+        }
+        // Fused, called, and of the loop's condition.
+        let lines = read.lines("");
+        for start in ["e = ", "s = ", "d = ", "h = ", "c = ", "ROOT l = "] {
+            assert!(lines.contains(&hlo(start)), "{triple}: {start}");
         }
     }
 }
