@@ -2,7 +2,7 @@
 """The StableHLO texts of the conformance corpus as portable artifacts.
 
 Needs jaxlib. `python3 tools/artifacts_of_corpus.py CORPUS FOLDER` writes FOLDER/SUITE/CASE.mlir and CASE.mlir.bc of every case that has a
-`module.mlir`; `BROLGA_CORPUS_ARTIFACTS=FOLDER cargo test --test stablehlo_artifacts` compares what both read to.
+`module.mlir`; `BROLGA_CORPUS_ARTIFACTS=FOLDER cargo test --workspace --test suite -- stablehlo_artifacts` compares what both read to.
 """
 import pathlib
 import sys

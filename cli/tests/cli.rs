@@ -1,8 +1,6 @@
 //! The program as a user meets it: exit statuses, streams and messages.
 #![allow(clippy::unwrap_used)]
 
-mod start;
-
 use brolga_runtime::{ArrayLiteral, ElementType};
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +15,7 @@ ENTRY main {
 ";
 
 fn brolga(args: &[&str], input: &str) -> Output {
-    start::output(Command::new(env!("CARGO_BIN_EXE_brolga")).args(args), input)
+    super::start::output(Command::new(env!("CARGO_BIN_EXE_brolga")).args(args), input)
 }
 
 fn status(output: &Output) -> i32 {

@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod start;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -60,7 +58,7 @@ fn folder(name: &str) -> PathBuf {
 
 /// What a command says that must succeed and warn of nothing.
 fn quietly(command: &mut Command) -> String {
-    let output = start::output(command, "");
+    let output = super::start::output(command, "");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !said.contains("warning"), "{command:?}: {said}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -141,7 +139,7 @@ fn gdb(dir: &Path, line: u32, asked: &str, program: &[&str]) -> String {
     gdb.current_dir(dir).env_remove("BROLGA_GDB").args(["-nx", "-batch", "-ex", "set debuginfod enabled off"]);
     gdb.args(["-ex", "set breakpoint pending on", "-ex", &format!("break wave.hlo:{line}")]);
     gdb.args(["-ex", &format!("set environment {asked} 1"), "-ex", "run", "-ex", "backtrace", "--args"]).args(program);
-    let output = start::output(&mut gdb, "");
+    let output = super::start::output(&mut gdb, "");
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 

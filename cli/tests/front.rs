@@ -2,8 +2,6 @@
 //! should be, numbers and pages to read, completions and manuals.
 #![allow(clippy::unwrap_used)]
 
-mod start;
-
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +21,7 @@ ENTRY main.5 {
 ";
 
 fn brolga(args: &[&str], input: &str) -> Output {
-    start::output(Command::new(env!("CARGO_BIN_EXE_brolga")).args(args), input)
+    super::start::output(Command::new(env!("CARGO_BIN_EXE_brolga")).args(args), input)
 }
 
 /// The status, and both streams.

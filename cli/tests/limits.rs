@@ -2,14 +2,12 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
-mod start;
-
 use std::process::{Command, Output};
 
 /// Runs the program with this much address space, in KiB, so that what is too large for it is so on every machine.
 fn brolga(limit: u64, args: &[&str], input: &str) -> Output {
     let limited = format!("ulimit -v {limit} && exec \"$0\" \"$@\"");
-    start::output(Command::new("sh").args(["-c", &limited, env!("CARGO_BIN_EXE_brolga")]).args(args), input)
+    super::start::output(Command::new("sh").args(["-c", &limited, env!("CARGO_BIN_EXE_brolga")]).args(args), input)
 }
 
 fn entry(body: &str) -> String {

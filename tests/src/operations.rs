@@ -246,7 +246,7 @@ const HEAD: &str = "# Operations
 
 Every operation of HLO text that Brolga knows, one row each. The page is made by a test from the opcode table and from what the
 verifier, the interpreter and the compiler do with a small program of each operation and element type: it is not edited by
-hand. `BROLGA_WRITE_OPERATIONS=1 cargo test --test operations` writes it again.
+hand. `BROLGA_WRITE_OPERATIONS=1 cargo test --workspace --test suite -- operations` writes it again.
 
 - **builder**: the methods of `brolga_compiler::builder::Builder`; where there is none, the operation is written in text only.
 - **element types**: those of the operand that decides; integers are `s1` to `s64` and `u1` to `u64`, floats `f4e2m1fn` to

@@ -2,11 +2,9 @@
 //!
 //! Set `BROLGA_CONFORMANCE` to a folder with the suites' zip files. Without it these tests say so and pass.
 
-mod corpus;
-
+use super::corpus::corpus;
 use brolga_compiler::text::{self, PrintOptions};
 use brolga_compiler::{Error, hlo, proto};
-use corpus::corpus;
 
 fn printed(module: &hlo::Module) -> String {
     text::print(module, &PrintOptions::default())

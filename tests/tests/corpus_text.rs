@@ -2,11 +2,9 @@
 //!
 //! Set `BROLGA_CONFORMANCE` to a folder with the suites' zip files. Without it these tests say so and pass.
 
-mod corpus;
-
+use super::corpus::corpus;
 use brolga_compiler::text::{self, PrintOptions, Summary};
 use brolga_compiler::{Error, hlo};
-use corpus::corpus;
 use std::time::Instant;
 
 /// What is allowed to fail: one module in a hundred.

@@ -3,10 +3,8 @@
 //!
 //! Set `BROLGA_CONFORMANCE` to a folder with the suites' zip files. Without it these tests say so and pass.
 
-mod corpus;
-
+use super::corpus::{Case, corpus};
 use brolga_compiler::{Error, Site, shape, text};
-use corpus::{Case, corpus};
 
 /// The suite of modules made invalid in one place; a case's name starts with what was done.
 const BROKEN: &str = "gen_error";

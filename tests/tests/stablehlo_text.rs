@@ -5,8 +5,6 @@
 //! StableHLO's parser and verifier; without it that test says so and passes.
 #![allow(clippy::unwrap_used)]
 
-mod corpus;
-
 use brolga_compiler::hlo::{Module, Opcode};
 use brolga_compiler::stablehlo::{self, ReadOptions};
 use brolga_compiler::{Error, interp, shape, text};
@@ -147,7 +145,7 @@ fn the_parser_of_stablehlo_reads_every_operation() {
 
 #[test]
 fn modules_of_the_corpus_come_back() {
-    let Some(cases) = corpus::corpus() else { return };
+    let Some(cases) = super::corpus::corpus() else { return };
     let folder = folder("stablehlo_corpus");
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let (mut total, mut written) = (0, 0);

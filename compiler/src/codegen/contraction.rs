@@ -28,7 +28,7 @@ use super::x86::tile::Extents;
 use crate::error::Result;
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, Stage, Store};
+use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, ROW_BLOCK, Stage, Store};
 use crate::object::Numbered;
 use brolga_runtime::ElementType;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -39,8 +39,6 @@ use std::collections::HashMap;
 
 /// Columns of a packed panel of the right operand, in bytes: two of the widest registers.
 const PANEL_BYTES: i64 = 128;
-/// Rows of a block: a multiple of every tile's rows; with the steps of a block it takes a fraction of a second-level cache.
-const ROW_BLOCK: i64 = 96;
 /// Rows that share one packing of the right operand.
 const ROW_GROUP: i64 = 1024;
 /// Columns of a strip, where there are strips.

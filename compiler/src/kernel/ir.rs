@@ -234,8 +234,15 @@ const LONGEST_CHAIN: i64 = 256;
 const LEAST_STEPS: i64 = 3;
 /// As for steps.
 const LEAST_ROWS: i64 = 4;
-/// The most rows of a part of a run, and those that a longer run is cut into at most.
-const RUN_ROWS: (i64, i64) = (192, 96);
+/// Rows of a block: a multiple of every tile's rows; with the steps of a block it takes a fraction of a second-level cache.
+pub const ROW_BLOCK: i64 = 96;
+/// Runs of so many rows are still read in one part; a longer one is cut into at most [`ROW_BLOCK`].
+const RUN_ROWS: i64 = 2 * ROW_BLOCK;
+
+/// The largest number that divides `run` and is at most `most`.
+fn largest_divisor(run: i64, most: i64) -> Option<i64> {
+    (1..=most.min(run)).rev().find(|d| run % d == 0)
+}
 
 impl Contraction {
     /// The steps of a block, where nothing is read in place that is linear in shorter runs.
@@ -247,8 +254,8 @@ impl Contraction {
     /// place, in runs of `k`, no block is in two of them. Where the base lies otherwise it is packed, in the same blocks.
     pub fn block_of_windows(base: &Ix, m: Loop, k: Loop) -> i64 {
         let run = base.run(k.axis, k.extent).map(|(run, _)| run).filter(|&run| run < k.extent);
-        let of_run = |run: i64| (1..=LONGEST_CHAIN.min(run)).rev().find(|d| run % d == 0);
-        let steps = run.and_then(of_run).filter(|&steps| steps >= LEAST_STEPS.min(k.extent));
+        let steps =
+            run.and_then(|run| largest_divisor(run, LONGEST_CHAIN)).filter(|&steps| steps >= LEAST_STEPS.min(k.extent));
         steps.filter(|_| Contraction::rows_of_run(base, m).is_some()).unwrap_or(Contraction::whole_block(k))
     }
 
@@ -256,8 +263,8 @@ impl Contraction {
     /// place.
     pub fn rows_of_run(lhs: &Ix, m: Loop) -> Option<i64> {
         let (run, _) = lhs.run(m.axis, m.extent)?;
-        let (most, usual) = RUN_ROWS;
-        let part = if run <= most || run == m.extent { run } else { (1..=usual).rev().find(|d| run % d == 0)? };
+        let whole = run <= RUN_ROWS || run == m.extent;
+        let part = if whole { run } else { largest_divisor(run, ROW_BLOCK)? };
         (part >= LEAST_ROWS.min(m.extent)).then_some(part)
     }
 

@@ -373,13 +373,17 @@ fn add_debug_sections(product: &mut ObjectProduct, input: &ObjectInput, isa: &dy
     for (id, section) in &sections {
         for reference in &section.references {
             let (symbol, place) = match reference.to {
-                dwarf::Referent::Function(number) => (Some(text), functions.get(number).map_or(0, |f| f.place)),
-                dwarf::Referent::Section(to) => {
-                    let there = sections.iter().find(|(_, s)| s.id == to).map(|(id, _)| *id);
-                    (there.map(|there| product.object.section_symbol(there)), 0)
-                }
+                dwarf::Referent::Function(number) => match functions.get(number) {
+                    Some(function) => (text, function.place),
+                    None => return internal(format!("debug lines speak of function {number}")),
+                },
+                dwarf::Referent::Section(to) => match sections.iter().find(|(_, s)| s.id == to) {
+                    Some((there, _)) => (product.object.section_symbol(*there), 0),
+                    None => {
+                        return internal(format!("debug lines refer to the section {}, which is missing", to.name()));
+                    }
+                },
             };
-            let symbol = symbol.ok_or_else(|| Error::Internal("debug lines refer to no section".to_owned()))?;
             let place = i64::try_from(place).or_else(|_| internal("a function lies too far".to_owned()))?;
             let (kind, encoding) = (RelocationKind::Absolute, RelocationEncoding::Generic);
             let flags = RelocationFlags::Generic { kind, encoding, size: 8 * reference.size };

@@ -1,6 +1,6 @@
 //! Arguments: of every size, and dense where functions are hard.
 
-use crate::measure::Format;
+use super::measure::Format;
 use brolga_tests::random_graph::Rng;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_PI_2, LN_2, SQRT_2};
 

@@ -95,6 +95,9 @@ pub fn passes(stage: &Stage, width: Option<Width>) -> Vec<Range<usize>> {
         taken += more;
     }
     out.push(begin..all.end);
+    if out.len() == 1 {
+        return out;
+    }
     let needed = |group: &Range<usize>| {
         stage.body.needed(stage.accumulators[group.clone()].iter().flat_map(|a| a.values.iter().copied()))
     };

@@ -8,7 +8,7 @@
 //! an argument that would be the worst is measured by libm itself.
 //!
 //! The long run, of all functions or of one, with fused multiply-add or without:
-//! `BROLGA_FUNCTION=tanh BROLGA_FEATURES=-fma cargo test --release -p brolga-tests --test accuracy -- --ignored --nocapture`
+//! `BROLGA_FUNCTION=tanh BROLGA_FEATURES=-fma cargo test --release -p brolga-tests --test suite -- accuracy --ignored --nocapture`
 #![allow(clippy::unwrap_used)]
 
 mod functions;

@@ -1,0 +1,43 @@
+//! The tests that no single crate can hold, in one program: each program of them carries the whole compiler, and fifty would take
+//! gigabytes and minutes of linking. What measures its own process, or waits for a time to pass, stays a program of its own.
+
+mod accuracy;
+mod bindings;
+mod builder_methods;
+mod compositions;
+mod convolutions;
+mod corpus;
+mod corpus_interp;
+mod corpus_proto;
+mod corpus_text;
+mod corpus_verify;
+mod coverage;
+mod custom_call_ffi;
+mod custom_calls;
+mod edges;
+mod feeds;
+mod gradients;
+mod growth;
+mod house;
+mod jax_exports;
+mod kernels;
+mod layouts;
+mod levels;
+mod linalg_golden;
+mod objects;
+mod operations;
+mod order;
+mod passes;
+mod random_graphs;
+mod shared;
+mod sizes;
+mod sorts;
+mod stablehlo_artifacts;
+mod stablehlo_text;
+mod stablehlo_versions;
+mod tensor_checkpoints;
+mod tensor_views;
+mod tensors;
+mod unwind;
+mod wide_rows;
+mod worked_examples;
