@@ -121,6 +121,71 @@ fn dots_take_and_give_columns() {
     }
 }
 
+/// What is computed row by row, folded or multiplied is stored where it lies in a padded result: nothing is computed elsewhere and
+/// copied, and the same bits are there as without padding.
+#[test]
+fn padded_results_are_stored_where_they_lie() {
+    let softmax = "lowest = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  most = f32[40] reduce(x, lowest), dimensions={1}, to_apply=most
+  spread = f32[40,24] broadcast(most), dimensions={0}
+  less = f32[40,24] subtract(x, spread)
+  e = f32[40,24] exponential(less)
+  total = f32[40] reduce(e, zero), dimensions={1}, to_apply=sum
+  by = f32[40,24] broadcast(total), dimensions={0}
+  ROOT r = f32[40,24] divide(e, by)";
+    let rows = "zero = f32[] constant(0)\n  ROOT r = f32[40] reduce(x, zero), dimensions={1}, to_apply=sum";
+    let columns = "zero = f32[] constant(0)\n  ROOT r = f32[24] reduce(x, zero), dimensions={0}, to_apply=sum";
+    let dot = "d = f32[24,24] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT r = f32[24,24] negate(d)";
+    let small = "s = f32[2,40,12] reshape(x)
+  ROOT r = f32[2,40] dot(s, s), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_contracting_dims={2}";
+    let window = "i = f32[1,40,24,1] reshape(x)
+  ROOT r = f32[1,40,24,1] convolution(i, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f";
+    let x: Vec<f32> = (0..40 * 24).map(|i| ((i * 37 % 101) as f32 - 50.0) / 8.0).collect();
+    let x = ArrayLiteral::from_elements(&[40, 24], &x);
+    let k = ArrayLiteral::from_elements(&[3, 3, 1, 1], &x.as_slice::<f32>()[..9]);
+    for (body, result, layout) in [
+        (softmax, "f32[40,24]", "{1,0:W(41,32)V(one)}"),
+        (rows, "f32[40]", "{0:W(48)V(highest)}"),
+        (columns, "f32[24]", "{0:W(32)V(zero)}"),
+        (dot, "f32[24,24]", "{1,0:W(25,32)V(lowest)}"),
+        (dot, "f32[24,24]", "{0,1:W(32,24)V(one)}"),
+        (small, "f32[2,40]", "{1,0:W(2,48)V(one)}"),
+        (window, "f32[1,40,24,1]", "{3,2,1,0:W(1,40,32,1)V(zero)}"),
+    ] {
+        let program = |result: &str| {
+            compiled(&format!(
+                "HloModule m, entry_computation_layout={{(f32[40,24]{{1,0}}, f32[3,3,1,1]{{3,2,1,0}})->{result}}}
+
+sum {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }}
+most {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] maximum(a, b) }}
+ENTRY main {{
+  x = f32[40,24] parameter(0)
+  k = f32[3,3,1,1] parameter(1)
+  {body}
+}}"
+            ))
+        };
+        let artifacts = [program(result), program(&format!("{result}{layout}"))];
+        let [plain, padded] = artifacts.each_ref().map(|artifact| {
+            let mut session = session(artifact);
+            session.set_parameter(0, &x).unwrap();
+            session.set_parameter(1, &k).unwrap();
+            session.call().unwrap();
+            (session.result(0).unwrap(), session.result_bytes(0).unwrap().to_vec())
+        });
+        let text = artifacts[1].kernel_text();
+        assert_eq!(artifacts[1].schedule.kernels.len(), artifacts[0].schedule.kernels.len(), "{layout}\n{text}");
+        let workspace = artifacts.each_ref().map(|artifact| artifact.assignment.workspace);
+        assert_eq!(workspace[1], workspace[0], "{layout}\n{text}");
+        assert_eq!(plain.0, padded.0, "{layout}\n{text}");
+        let shape = text::parse_shape(&format!("{result}{layout}")).unwrap();
+        let layout = shape.as_array().unwrap().layout.as_ref().unwrap();
+        assert!(padded.1 == plain.0.to_memory(layout).unwrap(), "{shape}: {:?}\n{text}", padded.1);
+    }
+}
+
 /// Products in another type than that of their sums: columns cost what rows cost.
 #[test]
 fn dots_of_narrow_types_give_columns() {

@@ -138,7 +138,7 @@ fn a_crash_loses_no_checkpoint() {
     let mut last = -1.0;
     for round in 0..10u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_saves_without_end"])
+            .args(["--exact", "tensor_checkpoints::child_that_saves_without_end"])
             .env(CHILD, &path)
             .stdout(std::process::Stdio::null())
             .spawn()

@@ -157,6 +157,45 @@ fn complex_views_are_written_where_the_result_lies() {
     }
 }
 
+/// What is computed of a complex view is computed of each of its parts: the view itself is in no memory.
+#[test]
+fn complex_views_that_are_computed_with_allocate_nothing() {
+    let edges = [PaddingDimension { low: 2, high: 0, interior: 0 }, PaddingDimension { low: 3, high: 5, interior: 0 }];
+    let pad = compiled(|b| {
+        let padded = b.pad(b.parameter(0, f32s(&[6, 16]), "x"), b.constant_r0(0.5f32), &edges);
+        b.exp(b.mul(padded, b.parameter(1, f32s(&[8, 24]), "y")))
+    });
+    let both = compiled(|b| b.exp(join(b, |x| x)));
+    for (artifact, opcode) in [(&pad, Opcode::Pad), (&both, Opcode::Concatenate)] {
+        assert_allocates_nothing(artifact);
+        assert_eq!(artifact.schedule.kernels.len(), 1, "{}", artifact.kernel_text());
+        assert_eq!(described(artifact, &only(artifact, opcode)).storage, Storage::None, "{opcode}");
+    }
+    let literal = |dims: &[i64], of: fn(i64, i64) -> f32| {
+        let elements: Vec<f32> = (0..dims[0] * dims[1]).map(|i| of(i / dims[1], i % dims[1])).collect();
+        ArrayLiteral::from_elements(dims, &elements)
+    };
+    let x: fn(i64, i64) -> f32 = |i, j| (i * 3 - j) as f32 / 16.0;
+    let y: fn(i64, i64) -> f32 = |i, j| (j - i) as f32 / 8.0;
+    let padded: fn(i64, i64) -> f32 = |i, j| match (i, j) {
+        (2.., 3..19) => ((i - 2) * 3 - (j - 3)) as f32 / 16.0,
+        _ => 0.5,
+    };
+    let run = |artifact: &Artifact, inputs: [&ArrayLiteral; 2]| {
+        Program::from_object(&artifact.object).unwrap().run(&inputs).unwrap().remove(0)
+    };
+    let close = |got: &ArrayLiteral, of: &dyn Fn(i64, i64) -> f32| {
+        for (k, &value) in got.as_slice::<f32>().iter().enumerate() {
+            let expected = of(k as i64 / 24, k as i64 % 24);
+            assert!((value - expected).abs() <= 1e-6 * expected, "element {k}: {value}, and {expected}");
+        }
+    };
+    close(&run(&pad, [&literal(&[6, 16], x), &literal(&[8, 24], y)]), &|i, j| (padded(i, j) * y(i, j)).exp());
+    close(&run(&both, [&literal(&[8, 16], x), &literal(&[8, 8], y)]), &|i, j| {
+        (if j < 16 { x(i, j) } else { y(i, j - 16) }).exp()
+    });
+}
+
 /// Where the selection function is constant, a complex view is a simple one: of that tensor alone.
 #[test]
 fn a_part_of_one_tensor_in_a_complex_view_allocates_nothing() {
@@ -272,12 +311,19 @@ fn assigned_parameters_are_l_tensors() {
 /// The document's `L2`: the second function, one loop over `x` and `y` without a temporary, also where the first was written.
 #[test]
 fn l2_is_one_loop_without_a_temporary() {
+    // `np.sum(t * t)` and `np.dot(t.T, t)`.
+    l2_without_a_temporary(|b, t| sum(b, b.mul(t, t)));
+    l2_without_a_temporary(|b, t| {
+        let dims = DotDimensions { lhs_contracting: vec![0], rhs_contracting: vec![0], ..DotDimensions::default() };
+        b.dot_general(b.transpose(t, &[0]), t, &dims)
+    });
+}
+
+fn l2_without_a_temporary(square: impl Fn(&Builder, Op) -> Op) {
     const N: i64 = 10_000;
-    let parameters = |b: &Builder| (b.parameter(0, f32s(&[N]), "x"), b.parameter(1, f32s(&[N]), "y"));
     let artifact = compiled(|b| {
-        let (x, y) = parameters(b);
-        let t = b.sub(x, y);
-        sum(b, b.mul(t, t))
+        let (x, y) = (b.parameter(0, f32s(&[N]), "x"), b.parameter(1, f32s(&[N]), "y"));
+        square(b, b.sub(x, y))
     });
     assert_allocates_nothing(&artifact);
     let kernel = artifact.schedule.kernels.values().next().unwrap();

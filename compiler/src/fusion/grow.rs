@@ -18,6 +18,11 @@ const CHEAP: u32 = 2;
 /// A group's rows are at most this long where there is only one row: longer ones are better split over threads.
 const MAX_SINGLE_ROW: i64 = 1 << 16;
 
+/// A concatenation of more parts than this is computed before what follows from it, whose code each part would repeat.
+const MAX_PARTS: usize = 8;
+/// As many operations are computed of each part at most.
+const MAX_PART_EPILOGUE: usize = 16;
+
 /// Reshapes on one way through inlined operations that each take an index apart: the index map that comes out at the other
 /// end may double with each of them.
 const MAX_SPLITS: u32 = 4;
@@ -200,8 +205,62 @@ impl<'a> Grower<'a> {
                     break;
                 }
             }
+            let dims = array(inst).map_or(&[][..], |s| &s.dims);
+            members.extend(self.padding_of(last, dims));
+        } else if !folds && self.moves_by_parts(inst) {
+            members.extend(self.stored_epilogue(id));
         }
         self.new_group(kind, members);
+    }
+
+    /// The padding, of one value, that alone reads `last`, which has the elements of `dims` in their order: the group stores into the
+    /// padded array and fills what is around.
+    fn padding_of(&self, last: InstructionId, dims: &[i64]) -> Option<InstructionId> {
+        let (&pad, others) = self.a.users[last].split_first()?;
+        let inst = self.inst(pad);
+        let big = |dims: &[i64]| dims.iter().copied().filter(|&d| d != 1).collect::<Vec<_>>();
+        let same = array(self.inst(last)).is_some_and(|s| big(&s.dims) == big(dims));
+        let constant = |id: InstructionId| self.inst(id).opcode == Opcode::Constant;
+        let edges = || inst.attrs.padding(AttrKey::Padding).unwrap_or(&[]).iter();
+        (inst.opcode == Opcode::Pad
+            && others.is_empty()
+            && same
+            && elements(self.inst(last)) > 0
+            && !self.a.escapes[last]
+            && !self.a.operand_of_dot[last]
+            && self.order.group_of(pad).is_none()
+            && self.a.epoch[pad] == self.a.epoch[last]
+            && inst.operands.first() == Some(&last)
+            && inst.operands.get(1).is_some_and(|&o| constant(o))
+            && edges().all(|e| e.low >= 0 && e.high >= 0 && e.interior == 0))
+        .then_some(pad)
+    }
+
+    /// Whether what is computed of a concatenation or padding can be computed of each of its parts.
+    fn moves_by_parts(&self, inst: &Instruction) -> bool {
+        match inst.opcode {
+            Opcode::Concatenate => inst.operands.len() <= MAX_PARTS,
+            // Gaps are filled with everything else, before what is between them.
+            Opcode::Pad => inst.attrs.padding(AttrKey::Padding).unwrap_or(&[]).iter().all(|e| e.interior == 0),
+            _ => false,
+        }
+    }
+
+    /// The elementwise operations behind a concatenation or padding as far as one that is stored anyway: nothing, where none is.
+    fn stored_epilogue(&self, id: InstructionId) -> Vec<InstructionId> {
+        let (mut members, mut stored, mut last) = (Vec::new(), 0, id);
+        while members.len() < MAX_PART_EPILOGUE
+            && let Some(next) = self.epilogue_after(last)
+            && array(self.inst(next)).zip(array(self.inst(id))).is_some_and(|(a, b)| a.dims == b.dims)
+        {
+            members.push(next);
+            last = next;
+            if self.a.escapes[next] || self.a.operand_of_dot[next] || self.a.users[next].len() > 1 {
+                stored = members.len();
+            }
+        }
+        members.truncate(stored);
+        members
     }
 
     /// The only user of `last`, where it is elementwise on the same elements.
@@ -287,6 +346,15 @@ impl<'a> Grower<'a> {
         }
         // Without a reduction the rows are the last dimension; loops are merged later.
         let split = split.unwrap_or(dims.len().saturating_sub(1));
+        // What lies across several dimensions of a padded row would be stored element by element.
+        let one_row = dims[split..].iter().filter(|&&d| d != 1).count() <= 1;
+        let padded = |&m: &InstructionId| {
+            let row = elements(self.inst(m)) != total || self.a.class[m] == Some(Class::Reduce);
+            let within = if row { &dims[..split] } else { &dims[..] };
+            (row || one_row).then(|| self.padding_of(m, within)).flatten()
+        };
+        let pads: Vec<InstructionId> = members.iter().filter_map(padded).collect();
+        members.extend(pads);
         self.new_group(GroupKind::Rows { dims, split }, members);
     }
 

@@ -245,7 +245,8 @@ impl<'a> Analysis<'a> {
                 inst.operands.iter().for_each(|&o| a.operand_of_dot[o] = true);
             }
             if inst.opcode == Opcode::Dot {
-                inst.operands.iter().for_each(|&o| a.mark_dot_operand(o));
+                let again = |which: &usize| !read_once(computation, inst, *which);
+                (0..inst.operands.len()).filter(again).for_each(|which| a.mark_dot_operand(inst.operands[which]));
             }
         }
         a.escapes[computation.root] = true;
@@ -266,6 +267,22 @@ impl<'a> Analysis<'a> {
             }
         }
     }
+}
+
+/// Whether a dot reads each element of that operand once, for the other has neither rows nor columns: it may be computed on the way.
+/// Narrow floats are rounded before they are multiplied, as they are where they are stored.
+fn read_once(computation: &Computation, dot: &Instruction, which: usize) -> bool {
+    let array = |n: usize| dot.operands.get(n).and_then(|&o| computation.instructions[o].shape.as_array());
+    let (batch, contracting) = match which {
+        0 => (AttrKey::RhsBatchDims, AttrKey::RhsContractingDims),
+        _ => (AttrKey::LhsBatchDims, AttrKey::LhsContractingDims),
+    };
+    let (Some(read), Some(other), 2) = (array(which), array(1 - which.min(1)), dot.operands.len()) else {
+        return false;
+    };
+    let (batch, contracting) = (dot.attrs.dimension_numbers(batch), dot.attrs.dimension_numbers(contracting));
+    let free = (0..other.rank()).filter(|d| !batch.contains(d) && !contracting.contains(d));
+    !read.ty.is_narrow_float() && free.map(|d| other.dims[d]).product::<i64>() == 1
 }
 
 /// Plans one computation of an optimised module (calls inlined, layouts normalised).

@@ -237,11 +237,12 @@ impl Lowerer<'_> {
         stage.memo.insert((((id, 0), 0), own_index), sum);
         let mut stores = Vec::new();
         for number in 0..self.outputs.len() {
-            let leaf = self.outputs[number];
+            let leaf = self.computed(number);
             let shape = self.leaf_shape(leaf)?;
             let index = delinearize(&offset, &shape.dims);
             let value = self.parts(&mut stage, &Known::default(), leaf, &index)?;
-            stores.extend(self.store(&mut stage.body, number as u32, &value, offset.clone())?);
+            let place = self.placed(number, offset.clone())?;
+            stores.extend(self.store(&mut stage.body, number as u32, &value, place)?);
         }
         // What the operand alone says, not where fusion found it: sums do not depend on that.
         let block = match inst.opcode {

@@ -102,7 +102,8 @@ pub fn lower(
         GroupKind::Sort(id) => l.sort(*id)?,
         GroupKind::TopK(id) => l.top_k(*id)?,
     };
-    l.finish(group, phases)
+    let padding = l.padding()?;
+    l.finish(group, phases.into_iter().chain(padding).collect())
 }
 
 /// Input buffers are numbered from here while a kernel is made, outputs from 0; [`Lowerer::finish`] puts inputs first.
@@ -384,6 +385,34 @@ impl<'a> Lowerer<'a> {
             .map_err(|e| unsupported(inst, e.0))
     }
 
+    /// What the group computes for an output: where a padding of that is stored, its operand.
+    fn computed(&self, output: usize) -> Leaf {
+        let (id, _) = self.outputs[output];
+        match self.padded_operand(id) {
+            Some(operand) => resolve(self.c, (operand, 0)),
+            None => self.outputs[output],
+        }
+    }
+
+    /// The operand of a padding that the same group computes.
+    fn padded_operand(&self, id: InstructionId) -> Option<InstructionId> {
+        let inst = self.inst(id);
+        let operand = *inst.operands.first().filter(|_| inst.opcode == Opcode::Pad)?;
+        self.members.contains(&resolve(self.c, (operand, 0)).0).then_some(operand)
+    }
+
+    /// Where the value at `offset` of what is computed lies in an output.
+    fn placed(&self, output: usize, offset: Ix) -> Result<Ix> {
+        let (id, _) = self.outputs[output];
+        if self.padded_operand(id).is_none() {
+            return Ok(offset);
+        }
+        let edges = self.inst(id).attrs.padding(AttrKey::Padding).unwrap_or(&[]);
+        let within = delinearize(&offset, &self.leaf_shape(self.computed(output))?.dims);
+        let index: Vec<Ix> = within.iter().zip(edges).map(|(i, edge)| i.offset(edge.low)).collect();
+        Ok(linearize(&index, &self.leaf_shape(self.outputs[output])?.dims))
+    }
+
     /// Stores of the parts of a value (in the compute lane) to output buffer number `output`.
     fn store(&self, body: &mut Body, output: u32, parts: &[NodeId], index: Ix) -> Result<Vec<Store>> {
         let leaf = self.outputs[output as usize];
@@ -448,10 +477,10 @@ impl<'a> Lowerer<'a> {
         let (name, line, source) = (main.name.clone(), main.location.line, Some((self.computation, id)));
         let mut kernel = Kernel { name, buffers, phases, in_place: Vec::new(), line, source };
         super::simplify::merge_loops(&mut kernel);
-        kernel.in_place = super::simplify::in_place_pairs(&kernel);
         if let GroupKind::DynamicUpdateSlice(_) | GroupKind::Scatter(_) = group.kind {
             super::simplify::leave_copies(&mut kernel);
         }
+        kernel.in_place = super::simplify::in_place_pairs(&kernel);
         let inputs = self.inputs.into_iter().map(|(leaf, _)| leaf).collect();
         Ok(Lowered { kernel, inputs, outputs: self.outputs })
     }

@@ -18,13 +18,11 @@ impl Lowerer<'_> {
             if dims.contains(&0) {
                 continue;
             }
-            let offset = start;
-            phases.push(self.store_box(
-                id,
-                &dims,
-                Some(operand),
-                |i, ix| if i == d { ix.offset(offset) } else { ix },
-            )?);
+            let loops: Vec<Loop> = dims.iter().map(|&e| self.new_loop(e)).collect();
+            let source: Vec<Ix> = loops.iter().map(Loop::ix).collect();
+            let target: Vec<Ix> =
+                source.iter().enumerate().map(|(i, ix)| if i == d { ix.offset(start) } else { ix.clone() }).collect();
+            phases.push(self.store_part(id, loops, operand, &source, &target)?);
             start += dims[d];
         }
         Ok(phases)
@@ -32,69 +30,65 @@ impl Lowerer<'_> {
 
     pub(super) fn pad(&mut self, id: InstructionId) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
-        let config = inst.attrs.padding(AttrKey::Padding).unwrap_or(&[]).to_vec();
-        let from = self.leaf_shape(resolve(self.c, (inst.operands[0], 0)))?.dims.clone();
-        let to = self.leaf_shape((id, 0))?.dims.clone();
-        let mut phases = Vec::new();
+        let edges = inst.attrs.padding(AttrKey::Padding).unwrap_or(&[]);
+        let from = &self.leaf_shape(resolve(self.c, (inst.operands[0], 0)))?.dims;
+        let to = &self.leaf_shape((id, 0))?.dims;
         // The elements of the operand that lie inside the result: first and one past the last, in each dimension.
-        let inside: Vec<(i64, i64)> = (0..to.len()).map(|d| surviving(&config[d], from[d], to[d])).collect();
+        let inside: Vec<(i64, i64)> = (0..to.len()).map(|d| surviving(&edges[d], from[d], to[d])).collect();
         let empty = inside.iter().any(|(a, b)| a >= b);
-        if config.iter().any(|c| c.interior > 0) || empty {
-            // Gaps lie between the operand's elements: fill everything first.
-            phases.push(self.store_box(id, &to, None, |_, ix| ix)?);
-        } else {
-            // Boxes around the operand: dimension by dimension, below and above, the earlier ones already narrowed.
-            for d in 0..to.len() {
-                let low = config[d].low + inside[d].0;
-                let high = config[d].low + inside[d].1;
-                for (start, end) in [(0, low), (high, to[d])] {
-                    if start >= end {
-                        continue;
-                    }
-                    let mut dims = to.clone();
-                    let mut offsets = vec![0; to.len()];
-                    for e in 0..d {
-                        offsets[e] = config[e].low + inside[e].0;
-                        dims[e] = inside[e].1 - inside[e].0;
-                    }
-                    offsets[d] = start;
-                    dims[d] = end - start;
-                    phases.push(self.store_box(id, &dims, None, |i, ix| ix.offset(offsets[i]))?);
-                }
-            }
+        let value = *inst.operands.get(1).ok_or_else(|| internal(inst, "no padding"))?;
+        let mut phases = Vec::new();
+        // Where gaps lie between the operand's elements, everything is filled first. Where nothing is, the operand comes first: it
+        // may lie where the result does, and is read before the boxes are written.
+        let gaps = edges.iter().any(|c| c.interior > 0);
+        let boxes = if gaps || empty { vec![to.iter().map(|&d| (0, d)).collect()] } else { around(edges, &inside, to) };
+        for part in boxes {
+            let (loops, target) = self.box_loops(&part);
+            phases.push(self.store_part(id, loops, value, &[], &target)?);
         }
         if !empty {
-            let dims: Vec<i64> = inside.iter().map(|(a, b)| b - a).collect();
-            let operand = inst.operands[0];
-            let loops: Vec<Loop> = dims.iter().map(|&e| self.new_loop(e)).collect();
+            let loops: Vec<Loop> = inside.iter().map(|(a, b)| self.new_loop(b - a)).collect();
             let source: Vec<Ix> = loops.iter().zip(&inside).map(|(l, (a, _))| l.ix().offset(*a)).collect();
             let target: Vec<Ix> =
-                source.iter().zip(&config).map(|(i, c)| i.scale(c.interior + 1).offset(c.low)).collect();
-            phases.push(self.store_part(id, loops, operand, &source, &target)?);
+                source.iter().zip(edges).map(|(i, c)| i.scale(c.interior + 1).offset(c.low)).collect();
+            let first = if gaps { phases.len() } else { 0 };
+            phases.insert(first, self.store_part(id, loops, inst.operands[0], &source, &target)?);
         }
         Ok(phases)
     }
 
-    /// Stores `operand`, or the padding value, over a box of the result.
-    fn store_box(
-        &mut self,
-        id: InstructionId,
-        dims: &[i64],
-        operand: Option<InstructionId>,
-        place: impl Fn(usize, Ix) -> Ix,
-    ) -> Result<Phase> {
-        let loops: Vec<Loop> = dims.iter().map(|&e| self.new_loop(e)).collect();
-        let index: Vec<Ix> = loops.iter().map(Loop::ix).collect();
-        let target: Vec<Ix> = index.iter().cloned().enumerate().map(|(i, ix)| place(i, ix)).collect();
-        match operand {
-            Some(o) => self.store_part(id, loops, o, &index, &target),
-            None => {
-                let value = *self.inst(id).operands.get(1).ok_or_else(|| internal(self.inst(id), "no padding"))?;
-                self.store_part(id, loops, value, &[], &target)
+    /// What is around the outputs that are stored into a padded array.
+    pub(super) fn padding(&mut self) -> Result<Vec<Phase>> {
+        let mut phases = Vec::new();
+        for output in 0..self.outputs.len() {
+            let (id, _) = self.outputs[output];
+            if self.padded_operand(id).is_none() {
+                continue;
+            }
+            let inst = self.inst(id);
+            let edges = inst.attrs.padding(AttrKey::Padding).unwrap_or(&[]);
+            let from = &self.leaf_shape(self.computed(output))?.dims;
+            let to = &self.leaf_shape((id, 0))?.dims;
+            let value = *inst.operands.get(1).ok_or_else(|| internal(inst, "no padding"))?;
+            let inside: Vec<(i64, i64)> = from.iter().map(|&d| (0, d)).collect();
+            for part in around(edges, &inside, to) {
+                let (loops, target) = self.box_loops(&part);
+                let mut stage = Stage::default();
+                let parts = self.parts(&mut stage, &Known::default(), (value, 0), &[])?;
+                phases.push(self.one_store(stage, loops, &parts, linearize(&target, to), output as u32)?);
             }
         }
+        Ok(phases)
     }
 
+    /// The loops over a box, given by first and one past the last of each dimension, and the index that they walk.
+    fn box_loops(&mut self, part: &[(i64, i64)]) -> (Vec<Loop>, Vec<Ix>) {
+        let loops: Vec<Loop> = part.iter().map(|(start, end)| self.new_loop(end - start)).collect();
+        let index = loops.iter().zip(part).map(|(l, (start, _))| l.ix().offset(*start)).collect();
+        (loops, index)
+    }
+
+    /// Stores `operand` at `source` as the part of the result at `target`, or what the group computes of it there.
     fn store_part(
         &mut self,
         id: InstructionId,
@@ -104,10 +98,33 @@ impl Lowerer<'_> {
         target: &[Ix],
     ) -> Result<Phase> {
         let mut stage = Stage::default();
-        let value = self.parts(&mut stage, &Known::default(), (operand, 0), source)?;
-        let offset = linearize(target, &self.leaf_shape((id, 0))?.dims);
-        self.one_store(stage, loops, &value, offset, 0)
+        let known = Known::default();
+        let parts = self.parts(&mut stage, &known, (operand, 0), source)?;
+        for (&node, part) in parts.iter().zip(0..) {
+            stage.memo.insert((((id, 0), part), target.to_vec()), node);
+        }
+        let [output] = self.outputs[..] else { return Err(internal(self.inst(id), "not one output")) };
+        let dims = &self.leaf_shape(output)?.dims;
+        let parts = self.parts(&mut stage, &known, output, target)?;
+        self.one_store(stage, loops, &parts, linearize(target, dims), 0)
     }
+}
+
+/// Boxes around what is inside: dimension by dimension, below and above, the earlier ones already narrowed.
+fn around(edges: &[PaddingDimension], inside: &[(i64, i64)], to: &[i64]) -> Vec<Vec<(i64, i64)>> {
+    let kept: Vec<(i64, i64)> = edges.iter().zip(inside).map(|(c, (a, b))| (c.low + a, c.low + b)).collect();
+    let mut boxes = Vec::new();
+    for (d, &(low, high)) in kept.iter().enumerate() {
+        for side in [(0, low), (high, to[d])] {
+            if side.0 >= side.1 {
+                continue;
+            }
+            let narrowed = kept[..d].iter().copied();
+            let whole = to[d + 1..].iter().map(|&size| (0, size));
+            boxes.push(narrowed.chain([side]).chain(whole).collect());
+        }
+    }
+    boxes
 }
 
 /// First and one past the last element of the operand whose place lies inside the result.

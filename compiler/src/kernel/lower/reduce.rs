@@ -88,14 +88,15 @@ impl Lowerer<'_> {
         let mut stage = Stage::default();
         let mut stores = Vec::new();
         for number in 0..self.outputs.len() {
-            let leaf = self.outputs[number];
+            let leaf = self.computed(number);
             let shape = self.leaf_shape(leaf)?;
             let index = delinearize(offset, &shape.dims);
             if linearize(&index, &shape.dims) != *offset {
                 return Err(internal(self.inst(leaf.0), "an output is out of step"));
             }
             let value = self.parts(&mut stage, known, leaf, &index)?;
-            stores.extend(self.store(&mut stage.body, number as u32, &value, offset.clone())?);
+            let place = self.placed(number, offset.clone())?;
+            stores.extend(self.store(&mut stage.body, number as u32, &value, place)?);
         }
         let vector = match vector {
             Some(v) => v,

@@ -35,8 +35,12 @@ impl Lowerer<'_> {
         let row_offset = linearize(&outer, &dims[..split]);
         let full_offset = row_offset.scale(row_elements).add(&vector.ix());
 
-        let levels = self.levels(group);
-        let last = group.outputs.iter().map(|o| levels.level[&o.0]).max().unwrap_or(0);
+        // A padding is where what it reads is stored.
+        let computes = |m: &InstructionId| self.padded_operand(*m).is_none();
+        let members: Vec<InstructionId> = group.members.iter().copied().filter(computes).collect();
+        let levels = self.levels(&members, dims.iter().product());
+        let outputs = (0..self.outputs.len()).map(|number| self.computed(number));
+        let last = outputs.map(|o| levels.level[&o.0]).max().unwrap_or(0);
         let mut known = Known::default();
         let mut rows: Vec<RowBuffer> = Vec::new();
         let mut stages = Vec::new();
@@ -48,7 +52,7 @@ impl Lowerer<'_> {
             let mut stores = Vec::new();
             let mut row_stores = Vec::new();
             let mut full = false;
-            for &m in &group.members {
+            for &m in &members {
                 let inst = self.inst(m);
                 if inst.opcode != Opcode::Reduce || levels.level[&m] != level + 1 || level == last {
                     continue;
@@ -78,12 +82,12 @@ impl Lowerer<'_> {
             }
             // Rows first: what the stores below need of this stage is then in the memo already.
             let mut kept = Vec::new();
-            for &m in &group.members {
+            for &m in &members {
                 let needed_later = levels.level[&m] == level
                     && !levels.is_row[&m]
                     && level < last
                     && self.c.instructions[m].shape.as_array().is_some()
-                    && group.members.iter().any(|&u| {
+                    && members.iter().any(|&u| {
                         levels.level[&u] > level
                             && self.inst(u).opcode != Opcode::Reduce
                             && self.inst(u).operands.contains(&m)
@@ -110,7 +114,8 @@ impl Lowerer<'_> {
                 }
                 full = true;
             }
-            for (number, &leaf) in group.outputs.iter().enumerate() {
+            for number in 0..self.outputs.len() {
+                let leaf = self.computed(number);
                 if levels.level[&leaf.0] != level {
                     continue;
                 }
@@ -121,7 +126,8 @@ impl Lowerer<'_> {
                 let index = delinearize(at, &shape.dims);
                 let offset = linearize(&index, &shape.dims);
                 let value = self.parts(&mut stage, &known, leaf, &index)?;
-                stores.extend(self.store(&mut stage.body, number as u32, &value, offset)?);
+                let place = self.placed(number, offset)?;
+                stores.extend(self.store(&mut stage.body, number as u32, &value, place)?);
             }
             known.results.extend(finished);
             known.rows.extend(kept);
@@ -139,14 +145,11 @@ impl Lowerer<'_> {
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])
     }
 
-    fn levels(&self, group: &Group) -> Levels {
+    /// Of members of a group whose full values have `full` elements.
+    fn levels(&self, members: &[InstructionId], full: i64) -> Levels {
         let mut l = Levels { level: HashMap::new(), is_row: HashMap::new(), cost: HashMap::new() };
         let row_elements = |id: InstructionId| self.c.instructions[id].shape.leaves();
-        let full = match &group.kind {
-            crate::fusion::GroupKind::Rows { dims, .. } => dims.iter().product::<i64>(),
-            _ => 0,
-        };
-        for &m in &group.members {
+        for &m in members {
             let inst = self.inst(m);
             let member_operands = inst.operands.iter().copied().filter(|o| l.level.contains_key(o));
             let mut level = member_operands.clone().map(|o| l.level[&o]).max().unwrap_or(0);
