@@ -2,7 +2,7 @@
 //!
 //! A file is written beside its place under another name, brought to the disk and then renamed: whenever this process or the
 //! machine stops, the place holds the old checkpoint or the new one, whole. A checkpoint is read and checked whole before any
-//! tensor is changed.
+//! tensor is changed. The format is row-major and dense: tensors of other layouts are converted both ways.
 
 use super::{Store, StoreError};
 use crate::abi::Leaf;
@@ -98,7 +98,7 @@ impl Store {
                 None => {
                     let (dtype, dims) = (view.dtype(), view.shape());
                     let message =
-                        format!("the tensor '{}' is {}, found {dtype:?} of shape {dims:?}", leaf.name, leaf.shape);
+                        format!("the tensor '{}' is {:#}, found {dtype:?} of shape {dims:?}", leaf.name, leaf.shape);
                     return Err(fault(path, message));
                 }
             }
