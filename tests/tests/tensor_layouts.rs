@@ -155,7 +155,7 @@ fn layouts_are_known_where_they_are_stated() {
 #[test]
 fn updates_of_any_layout_happen_in_place() {
     for order in [&[0, 1], &[1, 0]] {
-        for widths in [&[][..]] {
+        for widths in [&[][..], &[41, 52]] {
             let mut graph = TensorGraph::new("sgd");
             let memory = layout(order, widths, PaddingValue::Invalid);
             let w = graph.variable("w", (numbers(&[40, 50]), memory.clone()));

@@ -146,36 +146,55 @@ fn are_parts(a: &Ix, b: &Ix) -> bool {
     even && *b == a.offset(1)
 }
 
-/// Pairs (output, input) that may be the same memory: the kernel is one nest, and every load of the input has the very
-/// index of a store to the output, in the same stage or an earlier one.
+/// Pairs (output, input) that may be the same memory: the kernel has nests alone, one of which loads the input, before any other
+/// stores the output, and in it every load of the input has the very index of a store to the output, in the same stage or an
+/// earlier one.
 pub fn in_place_pairs(kernel: &Kernel) -> Vec<(u32, u32)> {
-    let [Phase::Nest(nest)] = kernel.phases.as_slice() else { return Vec::new() };
+    let nests = kernel.phases.iter().map(|phase| match phase {
+        Phase::Nest(nest) => Some(nest),
+        _ => None,
+    });
+    let Some(nests) = nests.collect::<Option<Vec<&Nest>>>() else { return Vec::new() };
+    let of_role = |role: Role| (0u32..).zip(&kernel.buffers).filter(move |(_, b)| b.role == role);
     let mut pairs = Vec::new();
-    for (o, out) in kernel.buffers.iter().enumerate().filter(|(_, b)| b.role == Role::Output) {
-        let stores: Vec<(usize, &Store)> = nest
-            .stages
-            .iter()
-            .enumerate()
-            .flat_map(|(s, stage)| stage.stores.iter().filter(|x| x.buffer == o as u32).map(move |x| (s, x)))
-            .collect();
-        let stage = match stores.as_slice() {
-            [(stage, _)] => stage,
-            [(stage, a), (other, b)] if stage == other && are_parts(&a.index, &b.index) => stage,
-            _ => continue,
-        };
-        let own = |mem: Mem, ix: &Ix| stores.iter().any(|(_, s)| s.index == *ix && s.mem.bytes() == mem.bytes());
-        for (i, input) in kernel.buffers.iter().enumerate().filter(|(_, b)| b.role == Role::Input) {
+    for (o, out) in of_role(Role::Output) {
+        let Some(first) = nests.iter().position(|nest| stores_to(nest, o).next().is_some()) else { continue };
+        for (i, input) in of_role(Role::Input) {
             let same_size = input.elements == out.elements && input.ty.byte_size() == out.ty.byte_size();
-            let aligned = nest.stages.iter().enumerate().all(|(s, other)| {
-                other.body.nodes().iter().all(|n| match &n.op {
-                    Op::Load(b, mem, ix) if *b == i as u32 => s <= *stage && own(*mem, ix),
-                    _ => true,
-                })
-            });
-            if same_size && aligned {
-                pairs.push((o as u32, i as u32));
+            let elsewhere = nests.iter().enumerate().any(|(n, nest)| n != first && loads_of(nest, i).next().is_some());
+            if same_size && !elsewhere && is_read_before_written(nests[first], o, i) {
+                pairs.push((o, i));
             }
         }
     }
     pairs
+}
+
+/// The stores of a nest to a buffer, with their stages.
+fn stores_to(nest: &Nest, buffer: u32) -> impl Iterator<Item = (usize, &Store)> {
+    let stages = nest.stages.iter().enumerate();
+    stages.flat_map(move |(s, stage)| stage.stores.iter().filter(move |x| x.buffer == buffer).map(move |x| (s, x)))
+}
+
+/// The loads of a nest from a buffer, with their stages.
+fn loads_of(nest: &Nest, buffer: u32) -> impl Iterator<Item = (usize, Mem, &Ix)> {
+    let stages = nest.stages.iter().enumerate();
+    stages.flat_map(move |(s, stage)| {
+        stage.body.nodes().iter().filter_map(move |n| match &n.op {
+            Op::Load(b, mem, ix) if *b == buffer => Some((s, *mem, ix)),
+            _ => None,
+        })
+    })
+}
+
+/// Whether each element of an input is loaded no later than the output's element in its place is stored.
+fn is_read_before_written(nest: &Nest, output: u32, input: u32) -> bool {
+    let stores: Vec<(usize, &Store)> = stores_to(nest, output).collect();
+    let stage = match stores.as_slice() {
+        [(stage, _)] => *stage,
+        [(stage, a), (other, b)] if stage == other && are_parts(&a.index, &b.index) => *stage,
+        _ => return false,
+    };
+    let own = |mem: Mem, ix: &Ix| stores.iter().any(|(_, s)| s.index == *ix && s.mem.bytes() == mem.bytes());
+    loads_of(nest, input).all(|(s, mem, ix)| s <= stage && own(mem, ix))
 }

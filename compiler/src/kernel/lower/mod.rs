@@ -448,10 +448,10 @@ impl<'a> Lowerer<'a> {
         let (name, line, source) = (main.name.clone(), main.location.line, Some((self.computation, id)));
         let mut kernel = Kernel { name, buffers, phases, in_place: Vec::new(), line, source };
         super::simplify::merge_loops(&mut kernel);
-        kernel.in_place = super::simplify::in_place_pairs(&kernel);
         if let GroupKind::DynamicUpdateSlice(_) | GroupKind::Scatter(_) = group.kind {
             super::simplify::leave_copies(&mut kernel);
         }
+        kernel.in_place = super::simplify::in_place_pairs(&kernel);
         let inputs = self.inputs.into_iter().map(|(leaf, _)| leaf).collect();
         Ok(Lowered { kernel, inputs, outputs: self.outputs })
     }

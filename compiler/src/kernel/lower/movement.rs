@@ -64,13 +64,16 @@ impl Lowerer<'_> {
             }
         }
         if !empty {
+            // Where nothing is filled before, the operand comes first: it may lie where the result does, and is read before
+            // the boxes are written.
+            let first = if config.iter().any(|c| c.interior > 0) { phases.len() } else { 0 };
             let dims: Vec<i64> = inside.iter().map(|(a, b)| b - a).collect();
             let operand = inst.operands[0];
             let loops: Vec<Loop> = dims.iter().map(|&e| self.new_loop(e)).collect();
             let source: Vec<Ix> = loops.iter().zip(&inside).map(|(l, (a, _))| l.ix().offset(*a)).collect();
             let target: Vec<Ix> =
                 source.iter().zip(&config).map(|(i, c)| i.scale(c.interior + 1).offset(c.low)).collect();
-            phases.push(self.store_part(id, loops, operand, &source, &target)?);
+            phases.insert(first, self.store_part(id, loops, operand, &source, &target)?);
         }
         Ok(phases)
     }
