@@ -224,6 +224,74 @@ ENTRY e {
     assert_eq!(view.layout, Some(Strided { strides: vec![6, 1], offset: 8 }));
 }
 
+/// Parameters and results are described as callers see them, in whatever order and padding they lie: by the document's n-tuples of
+/// shape, size and strides, of which any two that are permuted alike give the same linear index.
+#[test]
+fn parameters_and_results_in_any_layout_have_their_own_shapes() {
+    let cases = [
+        ("{1,0}", [2, 3], [3, 1]),
+        ("{0,1}", [2, 3], [1, 2]),
+        ("{0,1:W(3,5)V(zero)}", [3, 5], [1, 3]),
+        ("{1,0:W(3,5)V(one)}", [3, 5], [5, 1]),
+        ("{1,0:W(2,5)}", [2, 5], [5, 1]),
+    ];
+    for (from, size, strides) in cases {
+        for (to, result_size, result_strides) in cases {
+            let source = format!(
+                "HloModule m, entry_computation_layout={{(f32[2,3]{from}, s32[4]{{0:W(6)}})->(f32[2,3]{to}, s32[4]{{0}})}}\n\n\
+                 ENTRY e {{\n  x = f32[2,3] parameter(0)\n  i = s32[4] parameter(1)\n  y = f32[2,3] exponential(x)\n  \
+                 j = s32[4] negate(i)\n  ROOT r = (f32[2,3], s32[4]) tuple(y, j)\n}}\n"
+            );
+            let artifact = compile(&parse(&source).unwrap(), &CompileOptions::native()).unwrap();
+            let all = describe(&artifact);
+            let stored = |storage: Storage| all.iter().find(|t| t.storage == storage).unwrap();
+            let layout = |text: &str| (text != "{1,0}").then(|| text.to_owned());
+            for (storage, size, strides, text) in
+                [(Storage::Parameter(0), size, strides, from), (Storage::Result(0), result_size, result_strides, to)]
+            {
+                let tensor = stored(storage);
+                assert_eq!((&tensor.shape[..], &tensor.size[..]), (&[2, 3][..], &size[..]), "{from} {to} {tensor:?}");
+                assert_eq!(tensor.layout, Some(Strided { strides: strides.to_vec(), offset: 0 }), "{from} {to}");
+                assert_eq!(tensor.memory_layout.as_ref().map(ToString::to_string), layout(text), "{from} {to}");
+                assert_eq!((tensor.rank(), &tensor.view_of), (2, &None), "{from} {to}");
+            }
+            let i = stored(Storage::Parameter(1));
+            assert_eq!((&i.shape[..], &i.size[..]), (&[4][..], &[6][..]));
+        }
+    }
+}
+
+/// Where one value is two results that lie differently, and where a parameter is a result, it is described where it lies.
+#[test]
+fn values_of_several_results_are_described_where_they_lie() {
+    let artifact = |source: &str| compile(&parse(source).unwrap(), &CompileOptions::native()).unwrap();
+    let twice = artifact(
+        "HloModule m, entry_computation_layout={(f32[2,3]{1,0})->(f32[2,3]{1,0}, f32[3,2]{0,1})}
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  y = f32[2,3] exponential(x)
+  t = f32[3,2] transpose(y), dimensions={1,0}
+  ROOT r = (f32[2,3], f32[3,2]) tuple(y, t)
+}",
+    );
+    let all = describe(&twice);
+    let y = all.iter().find(|t| matches!(t.storage, Storage::Result(_))).unwrap();
+    let expected = match y.storage {
+        Storage::Result(0) => (vec![2, 3], vec![3, 1]),
+        _ => (vec![3, 2], vec![1, 3]),
+    };
+    assert_eq!((&y.shape, y.layout.as_ref().map(|l| &l.strides)), (&expected.0, Some(&expected.1)), "{y:?}");
+    let passed = artifact(
+        "HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[2,3]{0,1}}
+ENTRY e {
+  ROOT x = f32[2,3] parameter(0)
+}",
+    );
+    let x = described(&passed, "x");
+    assert_eq!((x.storage, x.shape, x.read_only), (Storage::Parameter(0), vec![2, 3], true));
+    assert_eq!(x.layout, Some(Strided { strides: vec![1, 2], offset: 0 }));
+}
+
 /// "Converting an r-tensor to an l-tensor": a value whose elements are used many times is allocated, in the workspace.
 #[test]
 fn values_that_are_needed_in_memory_are_l_tensors() {
