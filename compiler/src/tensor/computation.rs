@@ -99,7 +99,7 @@ impl<'g> Computation<'g> {
     }
 
     /// `x[...] = y`: from here on the tensor, or the part of it that a view shows, has the values of `value`, which has its
-    /// shape. Errors: an r-tensor, a read-only tensor, another shape, a view that leaves its tensor or shows an element
+    /// shape. Errors: an r-tensor, a constant, another shape, a view that leaves its tensor or shows an element
     /// several times.
     #[track_caller]
     pub fn assign(&self, target: impl Into<Target>, value: Op) {
@@ -156,11 +156,10 @@ impl<'g> Computation<'g> {
             }
         };
         if view.tensor.read_only() {
-            let why = match view.tensor.flags().constant {
-                true => "a constant, which never changes",
-                false => "a placeholder, which the host sets",
-            };
-            return fault(format!("expected an l-tensor to assign to, found '{}', {why}", view.tensor.name()));
+            let name = view.tensor.name();
+            return fault(format!(
+                "expected an l-tensor to assign to, found '{name}', a constant, which never changes"
+            ));
         }
         let base = match view.steps.is_empty() {
             // The old value is not looked at.

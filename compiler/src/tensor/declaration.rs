@@ -74,7 +74,7 @@ impl Tensor {
         &self.declaration.shape
     }
 
-    /// Whether its values can be read but not assigned: of constants, and of inputs that are not trainable.
+    /// Whether its values can be read but not assigned: of constants.
     pub fn read_only(&self) -> bool {
         self.flags().read_only()
     }

@@ -38,8 +38,8 @@ impl TensorGraph {
         self.declare(Location::caller(), name.as_ref(), TensorFlags::CONSTANT, value.into())
     }
 
-    /// An input value, typically from the host, which keeps it until it sets another. Its memory lies as the layout of the
-    /// shape says.
+    /// An input value, typically from the host. It is kept until the host sets another or a computation assigns one. Its
+    /// memory lies as the layout of the shape says.
     #[track_caller]
     pub fn placeholder(&mut self, name: impl AsRef<str>, shape: ArrayShape) -> Tensor {
         self.declare(Location::caller(), name.as_ref(), TensorFlags::PLACEHOLDER, shape.into())

@@ -169,7 +169,7 @@ impl Store {
     }
 
     /// Sets inputs, runs a computation and yields its outputs, the results that are no tensor's new value. An input that is
-    /// not given keeps the value that it was given last.
+    /// not given keeps the value that it was given last, or that a computation assigned since.
     ///
     /// # Errors
     /// As [`Store::computation`] and [`Store::run`], and where what is given is no input of the computation or does not fit.
@@ -223,7 +223,7 @@ impl Store {
         }
         for &number in &computation.written {
             if let Some(tensor) = self.tensors.get_mut(number) {
-                tensor.has_value = outcome.is_ok();
+                tensor.has_value = outcome.is_ok() && tensor.leaf.tensor.persistent;
             }
         }
         Ok(outcome?)
