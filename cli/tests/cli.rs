@@ -516,10 +516,29 @@ ENTRY main {
         let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         rows.into_iter().find(|cells| cells.get(1) == Some(&name)).unwrap_or_else(|| panic!("no {name}: {text}"))
     };
-    assert_eq!(row("x")[2..], ["f32", "read-only", "(2,3)", "(2,3)", "(3,1)", "0", "4", "parameter", "0", "-"]);
-    assert_eq!(row("y")[2..], ["f32", "read-only", "(3,2)", "(3,2)", "(1,3)", "0", "4", "none", "x"]);
-    assert_eq!(row("z")[2..], ["f32", "assignable", "(3,2)", "(3,2)", "(2,1)", "0", "4", "result", "0", "-"]);
+    assert_eq!(row("x")[2..], ["f32", "read-only", "(2,3)", "(2,3)", "(3,1)", "0", "-", "4", "parameter", "0", "-"]);
+    assert_eq!(row("y")[2..], ["f32", "read-only", "(3,2)", "(3,2)", "(1,3)", "0", "-", "4", "none", "x"]);
+    assert_eq!(row("z")[2..], ["f32", "assignable", "(3,2)", "(3,2)", "(2,1)", "0", "-", "4", "result", "0", "-"]);
     assert!(text.ends_with("\nworkspace: 0 bytes\n"), "{text}");
+    // Parameters and results in other layouts have the dimensions that callers see.
+    let laid_out = "HloModule t, entry_computation_layout={(f32[2,3]{0,1:W(3,5)V(zero)})->f32[2,3]{0,1}}
+
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  ROOT z = f32[2,3] exponential(x)
+}
+";
+    let output = brolga(&["inspect", "-", "--tensors"], laid_out);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    for (memory, row) in [
+        ("parameter 0", "f32 read-only (2,3) (3,5) (1,3) 0 {0,1:W(3,5)V(zero)} 4 parameter 0 -"),
+        ("result 0", "f32 assignable (2,3) (2,3) (1,2) 0 {0,1} 4 result 0 -"),
+    ] {
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let found = rows.iter().map(|cells| cells.join(" ")).find(|line| line.contains(memory));
+        assert!(found.is_some_and(|line| line.ends_with(row)), "{row}\n{text}");
+    }
 }
 
 #[test]

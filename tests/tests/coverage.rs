@@ -88,20 +88,34 @@ fn every_statement_names_tests_that_exist() {
     assert!(count > 350, "the tables are read: {count} statements");
 }
 
-/// So does each sentence of the page on layouts that states a behaviour.
+/// So does each sentence of the pages on layouts and tensors that states a behaviour: every row of a table with a column of tests
+/// names one, but for that on what is only a way of speaking.
 #[test]
-fn the_page_on_layouts_names_tests_that_exist() {
+fn the_pages_on_layouts_and_tensors_name_tests_that_exist() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let page = std::fs::read_to_string(format!("{root}/docs/semantics/layouts.md")).unwrap();
     let test = Regex::new(r"`([^`]+\.rs)::(\w+)`").unwrap();
-    let mut count = 0;
-    for named in test.captures_iter(&page) {
-        let (path, name) = (&named[1], &named[2]);
-        let source = std::fs::read_to_string(format!("{root}/{path}")).unwrap_or_default();
-        assert!(body(&source, name).is_some(), "no test {name} in {path}");
-        count += 1;
+    for (file, least) in [("layouts.md", 40), ("tensors.md", 70)] {
+        let page = std::fs::read_to_string(format!("{root}/docs/semantics/{file}")).unwrap();
+        let (mut count, mut wrong) = (0, Vec::new());
+        for named in test.captures_iter(&page) {
+            let (path, name) = (&named[1], &named[2]);
+            let source = std::fs::read_to_string(format!("{root}/{path}")).unwrap_or_default();
+            if body(&source, name).is_none() {
+                wrong.push(format!("no test {name} in {path}"));
+            }
+            count += 1;
+        }
+        let mut in_table = false;
+        for line in page.lines().filter(|line| !line.starts_with("|---")) {
+            let is_head = line.starts_with("| ") && line.ends_with("test |");
+            in_table = is_head || (in_table && line.starts_with("| "));
+            if in_table && !is_head && !test.is_match(line) && !line.contains("names only") {
+                wrong.push(format!("no test in {line}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{file}:\n{}", wrong.join("\n"));
+        assert!(count >= least, "{file}: {count} tests");
     }
-    assert!(count > 25, "{count} tests");
 }
 
 #[test]

@@ -307,6 +307,26 @@ fn builders_say_layouts_of_parameters_and_results() {
     assert_eq!(session.result_bytes(0).unwrap(), want.to_memory(&to).unwrap());
 }
 
+/// "The only required field is `minor_to_major`": it says all of a layout, and what else a layout may say does not stand without it.
+#[test]
+fn minor_to_major_alone_is_a_layout() {
+    let order = Layout { minor_to_major: vec![0, 1], ..Layout::default() };
+    let stated = ArrayShape { layout: Some(order), ..ArrayShape::new(ElementType::U8, [2, 3]) };
+    assert_eq!((stated.widths(), stated.strides()), (&[2, 3][..], vec![1, 2]));
+    let b = Builder::new("m");
+    b.neg(b.parameter(0, Shape::Array(stated), "x"));
+    let artifact = compile(&b.build().unwrap(), &CompileOptions::default()).unwrap();
+    assert_eq!(artifact.descriptor.parameters[0].shape.to_string(), "u8[2,3]{0,1}");
+    let padding = Layout { padded_dimensions: vec![3, 5], padding_value: PaddingValue::Zero, ..Layout::default() };
+    let b = Builder::new("m");
+    b.parameter(0, Shape::Array(ArrayShape { layout: Some(padding), ..ArrayShape::new(ElementType::U8, [2, 3]) }), "x");
+    let refused = b.build().unwrap_err();
+    assert!(matches!(refused, Error::Invalid { constraint: "shape.layout", .. }), "{refused}");
+    let text = "HloModule m\n\nENTRY e {\n  ROOT x = u8[2,3]{:W(3,5)V(zero)} parameter(0)\n}\n";
+    let refused = text::parse(text).and_then(|m| brolga_compiler::shape::verify(&m)).unwrap_err();
+    assert!(refused.to_string().contains("layout"), "{refused}");
+}
+
 /// What callers outside are told: the length of each buffer, what it is padded to, and its strides.
 #[test]
 fn headers_and_bindings_say_widths_and_strides() {

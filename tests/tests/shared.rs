@@ -161,14 +161,17 @@ fn a_library_takes_and_gives_strided_arrays() {
     opened(&dir, "strided", &arguments, &expected, "x f32 [3, 4]\ny f32 [3, 4]\n");
 }
 
-/// The function that the guide gives for NumPy, as it stands there. `BROLGA_PYTHON` may name a Python that has NumPy.
+/// The function that the guide gives for NumPy, as it stands there. `BROLGA_PYTHON` may name a Python, which must have NumPy then.
 #[test]
 fn the_guides_numpy_arrays_are_buffers_of_the_program() {
     let guide = include_str!("../../docs/guide.md");
     let start = guide.find("def array_of(").unwrap();
     let function = guide[start..].split("```").next().unwrap();
-    let python = std::env::var_os("BROLGA_PYTHON").unwrap_or_else(|| "python3".into());
+    let named = std::env::var_os("BROLGA_PYTHON");
+    let must = named.is_some();
+    let python = named.unwrap_or_else(|| "python3".into());
     if !Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success()) {
+        assert!(!must, "{} has no NumPy", python.display());
         eprintln!("SKIPPED: {} has no NumPy: the guide's arrays are not tried", python.display());
         return;
     }

@@ -36,6 +36,7 @@ mod stablehlo_artifacts;
 mod stablehlo_text;
 mod stablehlo_versions;
 mod tensor_checkpoints;
+mod tensor_layouts;
 mod tensor_views;
 mod tensors;
 mod unwind;

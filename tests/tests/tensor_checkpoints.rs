@@ -136,9 +136,11 @@ fn a_crash_loses_no_checkpoint() {
     let path = folder.join("model");
     let mut store = store(&[("a", large(0.0))]);
     let mut last = -1.0;
+    // Tests are called by their path in the program, without the program's name.
+    let (_, module) = module_path!().split_once("::").unwrap();
     for round in 0..10u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "tensor_checkpoints::child_that_saves_without_end"])
+            .args(["--exact", &format!("{module}::child_that_saves_without_end")])
             .env(CHILD, &path)
             .stdout(std::process::Stdio::null())
             .spawn()

@@ -256,11 +256,92 @@ ENTRY e {
     assert_eq!((view.view_of.as_deref(), view.shape, view.size), (Some("x"), vec![2, 3], vec![3, 5]));
     assert_eq!(view.layout, Some(Strided { strides: vec![1, 3], offset: 0 }));
     assert_allocates_nothing(&artifact);
+    // So are those of a part of it, and its offset.
+    let artifact = padded(
+        "HloModule m, entry_computation_layout={(f32[4,6]{0,1:W(5,8)V(zero)})->f32[2,2]{1,0}}
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  s = f32[2,2] slice(x), slice={[1:3], [2:6:2]}
+  ROOT y = f32[2,2] exponential(s)
+}",
+    );
+    let all = describe(&artifact);
+    let part = all.iter().find(|t| t.shape == [2, 2] && t.view_of.as_deref() == Some("x")).unwrap();
+    assert_eq!(part.layout, Some(Strided { strides: vec![1, 10], offset: 11 }), "{all:#?}");
+    assert_allocates_nothing(&artifact);
     // A part of an array lies in that array, padded or not.
     let artifact = energy(&[8, 6], |b, x| b.slice(x, &[1, 2], &[4, 6], &[1, 1]));
     let view = described(&artifact, &only(&artifact, Opcode::Slice));
     assert_eq!((view.shape, view.size), (vec![3, 4], vec![8, 6]));
     assert_eq!(view.layout, Some(Strided { strides: vec![6, 1], offset: 8 }));
+}
+
+/// Parameters and results are described as callers see them, in whatever order and padding they lie: by the document's n-tuples of
+/// shape, size and strides, of which any two that are permuted alike give the same linear index.
+#[test]
+fn parameters_and_results_in_any_layout_have_their_own_shapes() {
+    let cases = [
+        ("{1,0}", [2, 3], [3, 1]),
+        ("{0,1}", [2, 3], [1, 2]),
+        ("{0,1:W(3,5)V(zero)}", [3, 5], [1, 3]),
+        ("{1,0:W(3,5)V(one)}", [3, 5], [5, 1]),
+        ("{1,0:W(2,5)}", [2, 5], [5, 1]),
+    ];
+    for (from, size, strides) in cases {
+        for (to, result_size, result_strides) in cases {
+            let source = format!(
+                "HloModule m, entry_computation_layout={{(f32[2,3]{from}, s32[4]{{0:W(6)}})->(f32[2,3]{to}, s32[4]{{0}})}}\n\n\
+                 ENTRY e {{\n  x = f32[2,3] parameter(0)\n  i = s32[4] parameter(1)\n  y = f32[2,3] exponential(x)\n  \
+                 j = s32[4] negate(i)\n  ROOT r = (f32[2,3], s32[4]) tuple(y, j)\n}}\n"
+            );
+            let artifact = compile(&parse(&source).unwrap(), &CompileOptions::native()).unwrap();
+            let all = describe(&artifact);
+            let stored = |storage: Storage| all.iter().find(|t| t.storage == storage).unwrap();
+            let layout = |text: &str| (text != "{1,0}").then(|| text.to_owned());
+            for (storage, size, strides, text) in
+                [(Storage::Parameter(0), size, strides, from), (Storage::Result(0), result_size, result_strides, to)]
+            {
+                let tensor = stored(storage);
+                assert_eq!((&tensor.shape[..], &tensor.size[..]), (&[2, 3][..], &size[..]), "{from} {to} {tensor:?}");
+                assert_eq!(tensor.layout, Some(Strided { strides: strides.to_vec(), offset: 0 }), "{from} {to}");
+                assert_eq!(tensor.memory_layout.as_ref().map(ToString::to_string), layout(text), "{from} {to}");
+                assert_eq!((tensor.rank(), &tensor.view_of), (2, &None), "{from} {to}");
+            }
+            let i = stored(Storage::Parameter(1));
+            assert_eq!((&i.shape[..], &i.size[..]), (&[4][..], &[6][..]));
+        }
+    }
+}
+
+/// Where one value is two results that lie differently, and where a parameter is a result, it is described where it lies.
+#[test]
+fn values_of_several_results_are_described_where_they_lie() {
+    let artifact = |source: &str| compile(&parse(source).unwrap(), &CompileOptions::native()).unwrap();
+    let twice = artifact(
+        "HloModule m, entry_computation_layout={(f32[2,3]{1,0})->(f32[2,3]{1,0}, f32[3,2]{0,1})}
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  y = f32[2,3] exponential(x)
+  t = f32[3,2] transpose(y), dimensions={1,0}
+  ROOT r = (f32[2,3], f32[3,2]) tuple(y, t)
+}",
+    );
+    let all = describe(&twice);
+    let y = all.iter().find(|t| matches!(t.storage, Storage::Result(_))).unwrap();
+    let expected = match y.storage {
+        Storage::Result(0) => (vec![2, 3], vec![3, 1]),
+        _ => (vec![3, 2], vec![1, 3]),
+    };
+    assert_eq!((&y.shape, y.layout.as_ref().map(|l| &l.strides)), (&expected.0, Some(&expected.1)), "{y:?}");
+    let passed = artifact(
+        "HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[2,3]{0,1}}
+ENTRY e {
+  ROOT x = f32[2,3] parameter(0)
+}",
+    );
+    let x = described(&passed, "x");
+    assert_eq!((x.storage, x.shape, x.read_only), (Storage::Parameter(0), vec![2, 3], true));
+    assert_eq!(x.layout, Some(Strided { strides: vec![1, 2], offset: 0 }));
 }
 
 /// "Converting an r-tensor to an l-tensor": a value whose elements are used many times is allocated, in the workspace.
@@ -362,4 +443,53 @@ fn arrays_of_one_layout_are_walked_flat() {
     let [Phase::Nest(nest)] = kernel.phases.as_slice() else { panic!("{}", artifact.kernel_text()) };
     assert_eq!(nest.stages[0].vector.extent, 30, "{}", artifact.kernel_text());
     assert_allocates_nothing(&artifact);
+}
+
+/// "This is only possible if the tensors have the same layout and strides": where one array lies otherwise, the loop goes over
+/// dimensions, and each is read by strides of its own. Padding makes other strides too.
+#[test]
+fn arrays_of_different_layouts_are_not_walked_flat() {
+    let numbers: Vec<f32> = (0..30).map(|i| ((i * 7) % 30) as f32).collect();
+    let x = ArrayLiteral::from_elements(&[5, 3, 2], &numbers);
+    let y = ArrayLiteral::from_elements(&[5, 3, 2], &numbers.iter().rev().copied().collect::<Vec<_>>());
+    let want: Vec<f32> = numbers.iter().zip(numbers.iter().rev()).map(|(a, b)| a - b).collect();
+    for (layouts, flat) in [
+        (["{0,1,2}", "{0,1,2}", "{0,1,2}"], true),
+        (["{2,1,0}", "{0,1,2}", "{2,1,0}"], false),
+        (["{2,1,0}", "{2,1,0:W(5,4,2)}", "{2,1,0}"], false),
+        (["{0,1,2}", "{0,1,2}", "{2,1,0}"], false),
+    ] {
+        let [a, b, c] = layouts;
+        let source = format!(
+            "HloModule m, entry_computation_layout={{(f32[5,3,2]{a}, f32[5,3,2]{b})->f32[5,3,2]{c}}}\n\nENTRY e {{\n  \
+             x = f32[5,3,2] parameter(0)\n  y = f32[5,3,2] parameter(1)\n  ROOT d = f32[5,3,2] subtract(x, y)\n}}\n"
+        );
+        let artifact = compile(&parse(&source).unwrap(), &CompileOptions::native()).unwrap();
+        let kernels: Vec<_> = artifact.schedule.kernels.values().collect();
+        let [Phase::Nest(nest)] = kernels[0].phases.as_slice() else { panic!("{}", artifact.kernel_text()) };
+        assert_eq!(nest.stages[0].vector.extent == 30, flat, "{layouts:?}\n{}", artifact.kernel_text());
+        let got = Program::from_object(&artifact.object).unwrap().run(&[&x, &y]).unwrap();
+        assert_eq!(got[0].as_slice::<f32>(), want, "{layouts:?}");
+    }
+}
+
+/// "Transformers introduce views as they rewrite more abstract operations as simpler operations": the program has none, what
+/// became of it has, and they allocate nothing.
+#[test]
+fn rewrites_introduce_views() {
+    let b = Builder::new("normalised");
+    let x = b.parameter(0, f32s(&[2, 4, 3]), "x");
+    let of = |n, name| b.parameter(n, f32s(&[3]), name);
+    let (scale, offset, mean, variance) = (of(1, "scale"), of(2, "offset"), of(3, "mean"), of(4, "variance"));
+    b.batch_norm_inference(x, scale, offset, mean, variance, 0.001, 2);
+    let module = b.build().unwrap();
+    assert!(module.entry().order.iter().all(|&i| module.entry().instructions[i].opcode != Opcode::Broadcast));
+    let artifact = compile(&module, &CompileOptions::native()).unwrap();
+    let all = describe(&artifact);
+    for name in ["scale", "offset", "mean"] {
+        let view = all.iter().find(|t| t.view_of.as_deref() == Some(name));
+        let view = view.unwrap_or_else(|| panic!("no view of {name}: {all:#?}"));
+        assert_eq!((view.storage, &view.shape[..]), (Storage::None, &[2, 4, 3][..]));
+        assert_eq!(view.layout, Some(Strided { strides: vec![0, 0, 1], offset: 0 }), "{name}");
+    }
 }

@@ -72,8 +72,8 @@ fn helpers_have_the_attributes_of_the_table() {
     for (tensor, [constant, persistent, trainable, input]) in tensors.iter().zip(table) {
         assert_eq!(tensor.flags(), TensorFlags { constant, persistent, trainable, input }, "{}", tensor.name());
     }
-    // L-tensors are those whose values can be assigned.
-    assert_eq!(tensors.each_ref().map(Tensor::read_only), [true, true, false, false]);
+    // All but the constant, which is immutable, are l-tensors, whose values can be assigned.
+    assert_eq!(tensors.each_ref().map(Tensor::read_only), [true, false, false, false]);
     assert_eq!(tensors[1].shape(), &f32s(&[2]));
 }
 
@@ -179,7 +179,7 @@ fn refused(declare: impl FnOnce(&mut TensorGraph) -> Tensor, make: impl FnOnce(&
     text
 }
 
-/// An r-tensor is a tensor that values cannot be assigned to: `x + y`, a constant, and what only the host sets.
+/// An r-tensor is a tensor that values cannot be assigned to: `x + y`. An immutable one, a constant, is none to assign to either.
 #[test]
 fn r_tensors_are_not_assigned() {
     let x = |g: &mut TensorGraph| g.variable("x", vector(&[1.0, 2.0]));
@@ -187,8 +187,6 @@ fn r_tensors_are_not_assigned() {
     assert!(text.contains("expected an l-tensor to assign to, found the value 'add', an r-tensor"), "{text}");
     let text = refused(|g| g.constant("k", vector(&[1.0])), |c, k| c.assign(k, c.read(k)));
     assert!(text.contains("found 'k', a constant, which never changes"), "{text}");
-    let text = refused(|g| g.placeholder("p", f32s(&[2])), |c, p| c.assign(p, c.read(p)));
-    assert!(text.contains("found 'p', a placeholder, which the host sets"), "{text}");
     let other = TensorGraph::new("other").variable("x", vector(&[1.0, 2.0]));
     let text = refused(x, |c, x| c.assign(&other, c.read(x)));
     assert!(text.contains("expected a tensor of 'refused', found 'x' of another graph"), "{text}");
@@ -196,6 +194,38 @@ fn r_tensors_are_not_assigned() {
         c.read(&other);
     });
     assert!(text.contains("found 'x' of another graph"), "{text}");
+}
+
+/// "An `AssignableTensorOp` is a special case of a tensor-valued `Op` in that its tensor is an l-tensor": so are placeholders. What is
+/// assigned lies in the input's buffer until the host sets another value; it is retained where the input is persistent.
+#[test]
+fn placeholders_are_assigned() {
+    let mut graph = TensorGraph::new("inputs");
+    let x = graph.placeholder("x", f32s(&[2]));
+    let once = graph.assignable_tensor("once", TensorFlags { input: true, ..TensorFlags::NONE }, f32s(&[2]));
+    graph
+        .computation("double", |c| {
+            c.assign(&x, c.add(c.read(&x), c.read(&x)));
+            Ok(vec![])
+        })
+        .unwrap();
+    graph
+        .computation("add", |c| {
+            c.assign(&once, c.add(c.read(&once), c.read(&x)));
+            Ok(vec![c.read(&once)])
+        })
+        .unwrap();
+    let mut store = store(&graph);
+    let value = vector(&[1.0, -3.0]);
+    store.call("double", &[("x", &value)]).unwrap();
+    let address = store.bytes("x").unwrap().as_ptr();
+    store.call("double", &[]).unwrap();
+    assert_eq!(store.get("x").unwrap(), vector(&[4.0, -12.0]));
+    assert_eq!(store.bytes("x").unwrap().as_ptr(), address);
+    assert_eq!(store.call("add", &[("once", &value)]).unwrap(), [vector(&[5.0, -15.0])]);
+    assert!(matches!(store.get("once"), Err(StoreError::NoValue { .. })));
+    store.call("double", &[("x", &value)]).unwrap();
+    assert_eq!(store.get("x").unwrap(), vector(&[2.0, -6.0]));
 }
 
 /// "If the linear tensor also has the shape, bounds checking may be performed on the index."
@@ -221,7 +251,7 @@ fn assignments_are_checked_against_shape_and_bounds() {
 #[test]
 fn declarations_are_checked() {
     type Declare = fn(&mut TensorGraph) -> Tensor;
-    let cases: [(Declare, &str); 6] = [
+    let cases: [(Declare, &str); 7] = [
         (|g| g.variable("two words", vector(&[])), "expected a name of letters"),
         (|g| g.constant("x", vector(&[])), "expected names that differ, found 'x' again"),
         (
@@ -250,6 +280,8 @@ fn declarations_are_checked() {
             },
             "expected fixed sizes",
         ),
+        // "An n-tuple of non-negative integers."
+        (|g| g.placeholder("a", f32s(&[4, -1])), "expected a size of at least 0 in dimension 1, found -1"),
     ];
     for (declare, expected) in cases {
         let mut graph = TensorGraph::new("g");

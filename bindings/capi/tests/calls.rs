@@ -98,6 +98,68 @@ ENTRY e { x = f32[2,3] parameter(0)  ROOT y = f32[2,3] negate(x) }";
     }
 }
 
+/// How far apart neighbours along each dimension lie, in elements: products of the widths, from the minor dimension on.
+fn strides(array: &Array) -> Vec<usize> {
+    let rank = array.rank as usize;
+    // SAFETY: lists of the library's, as long as the rank says.
+    let (dimensions, order) = unsafe {
+        let widths = if array.widths.is_null() { array.dimensions } else { array.widths };
+        (std::slice::from_raw_parts(widths, rank), std::slice::from_raw_parts(array.minor_to_major, rank))
+    };
+    let (mut strides, mut next) = (vec![0; rank], 1);
+    for &d in order {
+        strides[d as usize] = next;
+        next *= dimensions[d as usize] as usize;
+    }
+    strides
+}
+
+/// Column-major and padded buffers go in and come out, their elements where the strides say: noise in the padding of parameters is
+/// not read, that of results holds its value.
+#[test]
+fn strided_buffers_go_in_and_out() {
+    let layouts = "(f32[2,3]{0,1}, f32[2,3]{1,0:W(3,5)})->(f32[2,3]{0,1:W(4,3)V(one)}, f32[3,2]{0,1}, f32[2,3]{1,0:W(2,4)V(lowest)})";
+    let program = program(&format!(
+        "HloModule strided, entry_computation_layout={{{layouts}}}
+ENTRY e {{ x = f32[2,3] parameter(0)  y = f32[2,3] parameter(1)  s = f32[2,3] add(x, y)  p = f32[2,3] multiply(x, y)
+  t = f32[3,2] transpose(p), dimensions={{1,0}}  d = f32[2,3] subtract(x, y)
+  ROOT r = (f32[2,3], f32[3,2], f32[2,3]) tuple(s, t, d) }}"
+    ));
+    let (mut parameters, mut results) = ([NOTHING; 2], [NOTHING; 3]);
+    for (number, array) in parameters.iter_mut().enumerate() {
+        // SAFETY: a live handle, and a place of ours.
+        unsafe { assert_eq!(brolga_program_parameter(program, number, array), 0, "{}", message()) };
+    }
+    for (number, array) in results.iter_mut().enumerate() {
+        // SAFETY: as above.
+        unsafe { assert_eq!(brolga_program_result(program, number, array), 0, "{}", message()) };
+    }
+    assert_eq!(parameters.each_ref().map(strides), [[1, 2], [5, 1]]);
+    assert_eq!(results.each_ref().map(strides), [[1, 4], [1, 3], [4, 1]]);
+    let (x, y) = (|i: usize, j: usize| (10 * i + j) as f32, |i: usize, j: usize| 0.5 - (i + 2 * j) as f32);
+    // The buffer of an array of these sizes, `between` where none of its elements is.
+    let memory = |array: &Array, dims: [usize; 2], between: f32, element: &dyn Fn(usize, usize) -> f32| {
+        let (mut memory, strides) = (vec![between; array.bytes as usize / 4], strides(array));
+        for (i, j) in (0..dims[0]).flat_map(|i| (0..dims[1]).map(move |j| (i, j))) {
+            memory[i * strides[0] + j * strides[1]] = element(i, j);
+        }
+        memory
+    };
+    let given = [memory(&parameters[0], [2, 3], f32::NAN, &x), memory(&parameters[1], [2, 3], f32::NAN, &y)];
+    let wanted = [
+        memory(&results[0], [2, 3], 1.0, &|i, j| x(i, j) + y(i, j)),
+        memory(&results[1], [3, 2], 0.0, &|i, j| x(j, i) * y(j, i)),
+        memory(&results[2], [2, 3], f32::NEG_INFINITY, &|i, j| x(i, j) - y(i, j)),
+    ];
+    let session = session(program, None);
+    let mut found = wanted.each_ref().map(|memory| vec![f32::NAN; memory.len()]);
+    let outputs = found.each_mut().map(|memory| output(memory));
+    assert_eq!(run(session, &given.each_ref().map(|memory| input(memory)), &outputs), 0, "{}", message());
+    assert_eq!(found, wanted);
+    // SAFETY: a live handle.
+    unsafe { brolga_session_destroy(session) };
+}
+
 #[test]
 fn null_pointers_are_errors() {
     // SAFETY: every function takes null for what it says must not be.

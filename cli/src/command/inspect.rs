@@ -35,8 +35,20 @@ pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
 fn tensors(args: &InspectArgs) -> Result<(), Failure> {
     let (module, source) = load_module(&args.object, &ReadOptions::default())?;
     let artifact = compile(&module, &CompileOptions::native()).map_err(|e| Failure::program(e, &source))?;
-    let header =
-        ["computation", "tensor", "type", "access", "shape", "size", "strides", "offset", "align", "memory", "view of"];
+    let header = [
+        "computation",
+        "tensor",
+        "type",
+        "access",
+        "shape",
+        "size",
+        "strides",
+        "offset",
+        "layout",
+        "align",
+        "memory",
+        "view of",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(tensor::describe(&artifact).iter().map(row));
     let mut out = columns(&rows);
@@ -55,6 +67,7 @@ fn row(t: &TensorDescription) -> Vec<String> {
         tuple(&t.size),
         or_unknown(t.layout.as_ref().map(|l| tuple(&l.strides))),
         or_unknown(t.layout.as_ref().map(|l| l.offset.to_string())),
+        or_unknown(t.memory_layout.as_ref().map(ToString::to_string)),
         t.alignment.to_string(),
         t.storage.to_string(),
         t.view_of.clone().unwrap_or_else(|| "-".to_owned()),

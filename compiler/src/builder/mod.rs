@@ -68,7 +68,7 @@ mod tests;
 
 pub use crate::error::{Error, Result};
 pub use crate::hlo::{AliasKind, ConvolutionDims, Module, Opcode, PaddingDimension};
-pub use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, NativeType, Shape};
+pub use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Layout, Literal, NativeType, PaddingValue, Shape};
 pub use contraction::default_convolution_dims;
 pub use expression::Expression;
 pub(crate) use movement::inverse;

@@ -188,6 +188,22 @@ fn the_layout_of_a_literal_says_the_order_of_its_elements() {
     assert_eq!(value.as_array().map(|a| a.as_slice::<i32>().to_vec()), Some(vec![1, 2, 3, 4, 5, 6]));
 }
 
+/// «The Shape proto describes the rank, the size and the data type of an N-dimensional array»: fields 2 and 3. Its layout is one more,
+/// of which `minor_to_major` is required.
+#[test]
+fn a_shape_is_a_type_and_sizes() {
+    let bare = message::Shape { element_type: 11, dims: vec![2, 3, 5], ..Default::default() };
+    assert_eq!(bare.encode_to_vec(), [2 << 3, 11, 3 << 3 | 2, 3, 2, 3, 5]);
+    let array = super::shape::array(&bare).expect("an array");
+    assert_eq!((array.ty, array.rank(), &array.dims[..]), (ElementType::F32, 3, &[2, 3, 5][..]));
+    assert_eq!((array.layout.as_ref(), array.minor_to_major()), (None, vec![2, 1, 0]));
+    let ordered = super::shape::array(&shape(ElementType::F32, &[2, 3], &[0, 1])).expect("an array");
+    assert_eq!(ordered.to_string(), "f32[2,3]{0,1}");
+    let mut padded = shape(ElementType::F32, &[2, 3], &[]);
+    padded.layout.as_mut().expect("a layout").padded_dimensions = vec![3, 5];
+    assert!(matches!(super::shape::array(&padded), Err(Error::Syntax { .. })));
+}
+
 /// Fields 2 and 3 of «message Layout», in the form in which XLA had them.
 #[test]
 fn padding_travels_in_the_fields_that_it_had() {

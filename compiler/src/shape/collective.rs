@@ -45,7 +45,7 @@ fn groups(call: &Call<'_>) -> Rule<ReplicaGroups> {
     let count: usize = groups.iter().map(Vec::len).sum();
     let largest = groups.iter().flatten().max();
     ensure!(
-        call.opcode == Opcode::CollectiveBroadcast || largest.is_none_or(|&n| n + 1 == count as i64),
+        call.opcode == Opcode::CollectiveBroadcast || largest.is_none_or(|&n| n == count as i64 - 1),
         "collective.every-member",
         "expected every number from 0 to {} in a group of {}, found {count} members",
         largest.unwrap_or(&0),

@@ -257,7 +257,8 @@ fn check_nested(shape: &Shape, depth: usize, leaves: &mut usize) -> Rule<()> {
     }
 }
 
-fn check_array(a: &ArrayShape) -> Rule<()> {
+/// As [`check_shape`], of one array.
+pub(crate) fn check_array(a: &ArrayShape) -> Rule<()> {
     let rank = a.rank();
     ensure!(rank <= MAX_RANK, "shape.rank", "expected at most {MAX_RANK} dimensions, found {rank}");
     ensure!(a.dynamic.len() == rank, "shape.dynamic", "expected {rank} dynamic marks, found {}", a.dynamic.len());

@@ -21,6 +21,8 @@ pub struct Computation<'g> {
     builder: Builder,
     /// Of each tensor of the graph.
     present: RefCell<Vec<Present>>,
+    /// How the outputs lie, where the caller says it.
+    output_layout: RefCell<Option<(Shape, At)>>,
 }
 
 /// A tensor in this computation.
@@ -56,14 +58,15 @@ impl<'g> Computation<'g> {
     }
 
     /// All tensors that can be parameters are, until [`Computation::finish`] knows which are used: so they have their names
-    /// before any other instruction takes them.
+    /// before any other instruction takes them. In a computation arrays have no layouts; the module's interface has those of
+    /// the tensors.
     fn new(graph: &'g TensorGraph, at: At, name: &str) -> Computation<'g> {
         let builder = Builder::new(name);
         let mut present = Vec::with_capacity(graph.tensors().len());
         let mut number = 0;
         for tensor in graph.tensors() {
             let parameter = tensor.declaration.is_parameter().then(|| {
-                let made = || builder.parameter(number, Shape::Array(tensor.shape().clone()), "");
+                let made = || builder.parameter(number, Shape::from(tensor.shape().clone()).without_layout(), "");
                 let op = builder.made_at(at, made);
                 builder.rename(op, tensor.name());
                 number += 1;
@@ -71,7 +74,14 @@ impl<'g> Computation<'g> {
             });
             present.push(Present { parameter, value: parameter, read: false, assigned: false });
         }
-        Computation { graph, builder, present: RefCell::new(present) }
+        Computation { graph, builder, present: RefCell::new(present), output_layout: RefCell::new(None) }
+    }
+
+    /// How the outputs lie in the caller's memory, row-major where nothing is said: `shape` is their tuple, or the only one's,
+    /// with layouts. Tensors that are assigned have the layouts of their declarations.
+    #[track_caller]
+    pub fn set_result_layout(&self, shape: Shape) {
+        *self.output_layout.borrow_mut() = Some((shape, Location::caller()));
     }
 
     /// The value of a tensor, or of a view of one, at this point: after an assignment the one that was assigned. Errors: a
@@ -89,7 +99,7 @@ impl<'g> Computation<'g> {
     }
 
     /// `x[...] = y`: from here on the tensor, or the part of it that a view shows, has the values of `value`, which has its
-    /// shape. Errors: an r-tensor, a read-only tensor, another shape, a view that leaves its tensor or shows an element
+    /// shape. Errors: an r-tensor, a constant, another shape, a view that leaves its tensor or shows an element
     /// several times.
     #[track_caller]
     pub fn assign(&self, target: impl Into<Target>, value: Op) {
@@ -146,11 +156,10 @@ impl<'g> Computation<'g> {
             }
         };
         if view.tensor.read_only() {
-            let why = match view.tensor.flags().constant {
-                true => "a constant, which never changes",
-                false => "a placeholder, which the host sets",
-            };
-            return fault(format!("expected an l-tensor to assign to, found '{}', {why}", view.tensor.name()));
+            let name = view.tensor.name();
+            return fault(format!(
+                "expected an l-tensor to assign to, found '{name}', a constant, which never changes"
+            ));
         }
         let base = match view.steps.is_empty() {
             // The old value is not looked at.
@@ -215,8 +224,27 @@ impl<'g> Computation<'g> {
         }
     }
 
+    /// The outputs as callers see them.
+    fn output_shapes(&self, outputs: &[Op]) -> Result<Vec<Shape>> {
+        let own = outputs.iter().map(|&output| Ok(self.builder.shape(output)?.without_layout()));
+        let own: Vec<Shape> = own.collect::<Result<_>>()?;
+        let Some((stated, at)) = self.output_layout.take() else { return Ok(own) };
+        let stated = match stated {
+            Shape::Tuple(stated) => stated,
+            one => vec![one],
+        };
+        if stated.len() != own.len() || stated.iter().zip(&own).any(|(stated, own)| !stated.same_ignoring_layout(own)) {
+            let message =
+                format!("expected layouts of the outputs {}, found {}", Shape::Tuple(own), Shape::Tuple(stated));
+            return Err(fault(at, RuleError::new("builder.result-layout", message)));
+        }
+        stated.iter().try_for_each(shape::check_shape).map_err(|e| fault(at, e))?;
+        Ok(stated)
+    }
+
     fn finish(self, at: At, outputs: &[Op]) -> Result<Module> {
         self.check_interface(outputs).map_err(|e| fault(at, e))?;
+        let mut seen = self.output_shapes(outputs)?;
         let present = self.present.into_inner();
         let mut used = Vec::new();
         for (tensor, present) in self.graph.tensors().iter().zip(&present) {
@@ -225,19 +253,24 @@ impl<'g> Computation<'g> {
             }
         }
         used.sort_by_key(|(tensor, _)| tensor.flags().input);
-        let assigned = used.iter().enumerate().filter(|(_, (_, present))| present.assigned);
-        let (aliases, updates): (Vec<Alias>, Vec<Op>) = assigned
-            .zip(outputs.len()..)
-            .filter_map(|((parameter, (_, present)), result)| {
-                let (output_index, parameter_index) = (vec![result], Vec::new());
-                Some((Alias { output_index, parameter, parameter_index, kind: AliasKind::Must }, present.value?))
-            })
-            .unzip();
-        let results: Vec<Op> = outputs.iter().copied().chain(updates).collect();
+        let (mut aliases, mut results) = (Vec::new(), outputs.to_vec());
+        for (parameter, (tensor, present)) in used.iter().enumerate() {
+            let Some(value) = present.value.filter(|_| present.assigned) else { continue };
+            let (output_index, parameter_index) = (vec![results.len()], Vec::new());
+            aliases.push(Alias { output_index, parameter, parameter_index, kind: AliasKind::Must });
+            results.push(value);
+            seen.push(tensor.shape().clone().into());
+        }
         let root = self.builder.made_at(at, || self.builder.tuple(&results));
         let mut module = self.builder.build_with_root(root)?;
-        keep_used(&mut module, &used.iter().map(|(tensor, _)| *tensor).collect::<Vec<_>>());
+        let tensors: Vec<&Tensor> = used.iter().map(|(tensor, _)| *tensor).collect();
+        keep_used(&mut module, &tensors);
         module.config.aliases = aliases;
+        let parameters: Vec<Shape> = tensors.iter().map(|tensor| tensor.shape().clone().into()).collect();
+        let mut arrays = parameters.iter().chain(&seen).filter_map(Shape::as_array);
+        if arrays.any(|array| array.layout.is_some()) {
+            module.config.entry_layout = Some((parameters, Shape::Tuple(seen)));
+        }
         shape::verify(&module)?;
         Ok(module)
     }

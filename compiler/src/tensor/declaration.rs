@@ -4,8 +4,8 @@ use super::TensorFlags;
 use crate::builder::At;
 use crate::error::{Error, Site};
 use crate::hlo::SourceLocation;
-use crate::shape::RuleError;
-use brolga_runtime::{ArrayLiteral, ArrayShape};
+use crate::shape::{RuleError, check_array};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Layout};
 use std::sync::Arc;
 
 /// A declared tensor, an l-tensor: memory whose values can be assigned, unless it is [`Tensor::read_only`]. It belongs to one
@@ -22,6 +22,7 @@ pub struct Tensor {
 pub(super) struct Declaration {
     pub(super) name: String,
     pub(super) flags: TensorFlags,
+    /// With a layout where it lies otherwise than dense and row-major.
     pub(super) shape: ArrayShape,
     pub(super) initial: Option<ArrayLiteral>,
     /// Where it was declared.
@@ -31,10 +32,12 @@ pub(super) struct Declaration {
 /// What a tensor holds at first.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Nothing: an input's value comes at run time.
+    /// Nothing: an input's value comes at run time, in memory that lies as the shape's layout says.
     Shape(ArrayShape),
-    /// This value.
+    /// This value, in row-major memory.
     Value(ArrayLiteral),
+    /// This value, in memory that lies as the layout says: in any order of dimensions, padded or not.
+    LaidOut(ArrayLiteral, Layout),
 }
 
 impl From<ArrayShape> for Content {
@@ -49,6 +52,12 @@ impl From<ArrayLiteral> for Content {
     }
 }
 
+impl From<(ArrayLiteral, Layout)> for Content {
+    fn from((value, layout): (ArrayLiteral, Layout)) -> Content {
+        Content::LaidOut(value, layout)
+    }
+}
+
 impl Tensor {
     /// Its name, which parameters of compiled programs have, and tensors of a store.
     pub fn name(&self) -> &str {
@@ -60,12 +69,12 @@ impl Tensor {
         self.declaration.flags
     }
 
-    /// Its shape.
+    /// Its shape, with the layout of its memory where that is not dense and row-major.
     pub fn shape(&self) -> &ArrayShape {
         &self.declaration.shape
     }
 
-    /// Whether its values can be read but not assigned: of constants, and of inputs that are not trainable.
+    /// Whether its values can be read but not assigned: of constants.
     pub fn read_only(&self) -> bool {
         self.flags().read_only()
     }
@@ -87,6 +96,9 @@ impl Declaration {
         if self.shape.is_dynamic() {
             return fault("tensor.shape", "expected fixed sizes");
         }
+        if let Err(e) = check_array(&self.shape) {
+            return fault(e.constraint, &e.message);
+        }
         if constant && (trainable || input) {
             return fault("tensor.constant", "expected a constant to be neither trainable nor an input");
         }
@@ -95,6 +107,13 @@ impl Declaration {
         }
         if self.initial.is_none() && !input {
             return fault("tensor.value", "expected a value, which only inputs can do without");
+        }
+        if self.shape.layout.is_some() && !self.is_parameter() {
+            let message = format!(
+                "expected no layout, which only a persistent tensor or an input can have, that is no constant, found {}",
+                self.shape
+            );
+            return fault("tensor.layout", &message);
         }
         Ok(())
     }

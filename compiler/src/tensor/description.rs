@@ -3,12 +3,15 @@
 //! Of each array that an instruction yields: type, shape, whether it can be assigned, what it is a view of, how its elements
 //! lie, and in which memory. A value that has memory of its own is described by it; one that has none is either a view, whose
 //! layout is computed from that of what it shows, or computed where it is used.
+//!
+//! Compiled programs have parameters and results in the order of memory, as wide as they are padded. They are described as callers
+//! see them: by their own dimensions, the lengths that these are padded to, and strides that say in which order they lie.
 
 use crate::Artifact;
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Opcode, resolve};
-use crate::memory::schedule::{Definition, Location};
+use crate::memory::schedule::{Definition, LeafPlace, Location, ValueId};
 use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
-use brolga_runtime::{ArrayShape, ElementType, Shape};
+use brolga_runtime::{ArrayShape, ElementType, Layout, Shape};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -31,6 +34,8 @@ pub struct TensorDescription {
     /// How the elements lie in the memory of the tensor, or of the one that it is a view of; `None` where it has no memory, or
     /// is a view by no strides.
     pub layout: Option<Strided>,
+    /// Of a parameter or result that lies otherwise than dense and row-major: the order of its dimensions, and its padding.
+    pub memory_layout: Option<Layout>,
     /// Bytes that the address of the first element of the memory is a multiple of.
     pub alignment: usize,
     /// Where it lies.
@@ -93,15 +98,46 @@ pub fn describe(artifact: &Artifact) -> Vec<TensorDescription> {
             storage.insert((value.source.0, value.source.1, leaf), location);
         }
     }
-    let module = &artifact.module;
+    let (module, seen) = (&artifact.module, seen(artifact));
     let has_memory = |id: &&ComputationId| **id == module.entry || storage.keys().any(|(c, ..)| c == *id);
     let mut out = Vec::new();
     for &id in module.order.iter().filter(has_memory) {
         let computation = &module.computations[id];
-        let room = Room { artifact, computation, id, storage: &storage };
+        let room = Room { artifact, computation, id, storage: &storage, seen: &seen };
         for &instruction in &computation.order {
             room.describe(instruction, &mut out);
         }
+    }
+    out
+}
+
+/// Parameters and results as callers see them. A result that is a parameter is described as that.
+fn seen(artifact: &Artifact) -> HashMap<(ComputationId, InstructionId, usize), ArrayShape> {
+    let schedule = &artifact.schedule;
+    let (parameters, result) = artifact.module.interface();
+    let arrays = |shapes: &[Shape]| -> Vec<ArrayShape> {
+        shapes.iter().flat_map(Shape::leaves).filter_map(Shape::as_array).cloned().collect()
+    };
+    let (parameters, results) = (arrays(&parameters), arrays(&[result]));
+    let mut out = HashMap::new();
+    let mut note = |id: ValueId, places: &[LeafPlace], number: usize, shapes: &[ArrayShape], certain: bool| {
+        let place = places.get(number).copied().unwrap_or(LeafPlace { leaf: number as u32, offset: 0 });
+        let shape = shapes.get(place.leaf as usize).filter(|_| place.offset == 0);
+        let value = &schedule.values[id];
+        if let (Some(leaf), Some(shape)) = (value.leaf, shape) {
+            let key = (value.source.0, value.source.1, leaf);
+            if certain || !out.contains_key(&key) {
+                out.insert(key, shape.clone());
+            }
+        }
+    };
+    for (number, &id) in schedule.parameters.iter().enumerate() {
+        note(id, &schedule.parameter_places, number, &parameters, true);
+    }
+    for (number, &id) in schedule.results.iter().enumerate() {
+        // A value can be several results; it lies in the buffer of one of them.
+        let own = artifact.assignment.locations[id] == Some(Location::Result(number as u32));
+        note(id, &schedule.result_places, number, &results, own);
     }
     out
 }
@@ -115,6 +151,8 @@ struct Room<'a> {
     computation: &'a Computation,
     id: ComputationId,
     storage: &'a HashMap<(ComputationId, InstructionId, usize), Location>,
+    /// The shapes of parameters and results as callers see them.
+    seen: &'a HashMap<(ComputationId, InstructionId, usize), ArrayShape>,
 }
 
 impl Room<'_> {
@@ -127,6 +165,7 @@ impl Room<'_> {
         for (number, shape) in instruction.shape.leaves().into_iter().enumerate() {
             let Shape::Array(shape) = shape else { continue };
             let leaf = (id, number);
+            let shape = self.seen.get(&(self.id, id, number)).unwrap_or(shape);
             let shown = self.shown(leaf);
             let storage = self.storage(leaf);
             let (base, placed) = shown.clone().unwrap_or((leaf, None));
@@ -144,6 +183,7 @@ impl Room<'_> {
                 shape: shape.dims.clone(),
                 size: size.unwrap_or_else(|| shape.dims.clone()),
                 layout,
+                memory_layout: shape.layout.clone().filter(|_| !shape.is_dense_row_major()),
                 alignment: self.alignment(base, shape),
                 storage,
                 view_of: shown.is_some().then(|| self.name(base)),
@@ -223,10 +263,9 @@ struct Placed {
 }
 
 impl Placed {
-    /// An array with memory of its own. Padding of callers' buffers is gone in compiled programs: what has padding is a view of
-    /// an array with all elements.
+    /// An array with memory of its own.
     fn whole(shape: &ArrayShape) -> Placed {
-        Placed { strided: Strided { strides: shape.strides(), offset: 0 }, size: shape.dims.clone() }
+        Placed { strided: Strided { strides: shape.strides(), offset: 0 }, size: shape.widths().to_vec() }
     }
 }
 

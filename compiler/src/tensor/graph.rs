@@ -5,7 +5,7 @@ use super::declaration::{Content, Declaration, Tensor, fault};
 use crate::builder::At;
 use crate::error::{Error, Result};
 use crate::hlo::Module;
-use crate::shape::RuleError;
+use crate::shape::{self, RuleError};
 use crate::symbol_name;
 use brolga_runtime::{ArrayLiteral, ArrayShape};
 use std::panic::Location;
@@ -38,28 +38,32 @@ impl TensorGraph {
         self.declare(Location::caller(), name.as_ref(), TensorFlags::CONSTANT, value.into())
     }
 
-    /// An input value, typically from the host, which keeps it until it sets another.
+    /// An input value, typically from the host. It is kept until the host sets another or a computation assigns one. Its
+    /// memory lies as the layout of the shape says.
     #[track_caller]
     pub fn placeholder(&mut self, name: impl AsRef<str>, shape: ArrayShape) -> Tensor {
         self.declare(Location::caller(), name.as_ref(), TensorFlags::PLACEHOLDER, shape.into())
     }
 
-    /// A tensor that is retained across computations, such as the velocity of gradient descent.
+    /// A tensor that is retained across computations, such as the velocity of gradient descent: its initial value, or
+    /// that and the layout of its memory.
     #[track_caller]
-    pub fn persistent_tensor(&mut self, name: impl AsRef<str>, initial: ArrayLiteral) -> Tensor {
+    pub fn persistent_tensor(&mut self, name: impl AsRef<str>, initial: impl Into<Content>) -> Tensor {
         self.declare(Location::caller(), name.as_ref(), TensorFlags::PERSISTENT_TENSOR, initial.into())
     }
 
-    /// A parameter that is updated during training: one of [`TensorGraph::trainable_variables`].
+    /// A parameter that is updated during training, one of [`TensorGraph::trainable_variables`]: its initial value, or that
+    /// and the layout of its memory.
     #[track_caller]
-    pub fn variable(&mut self, name: impl AsRef<str>, initial: ArrayLiteral) -> Tensor {
+    pub fn variable(&mut self, name: impl AsRef<str>, initial: impl Into<Content>) -> Tensor {
         self.declare(Location::caller(), name.as_ref(), TensorFlags::VARIABLE, initial.into())
     }
 
     /// `AssignableTensorOp`: a tensor of any attributes. One that is neither persistent, constant nor an input is memory of a
     /// single computation, in each of which it has its initial value at first. An input that is not persistent must be
     /// given for each run. Errors: a constant that is trainable or an input, a trainable tensor that is not persistent, no
-    /// value of what is no input, a name that is taken or no name.
+    /// value of what is no input, a layout of what has no memory between computations or that is none of the shape's, a
+    /// name that is taken or no name.
     #[track_caller]
     pub fn assignable_tensor(
         &mut self,
@@ -71,12 +75,17 @@ impl TensorGraph {
     }
 
     fn declare(&mut self, at: At, name: &str, flags: TensorFlags, content: Content) -> Tensor {
-        let (shape, initial) = match content {
+        let (mut shape, initial) = match content {
             Content::Shape(shape) => (shape, None),
             Content::Value(value) => (value.shape().clone(), Some(value)),
+            Content::LaidOut(value, layout) => {
+                (ArrayShape { layout: Some(layout), ..value.shape().clone() }, Some(value))
+            }
         };
-        // What is no layout of the program's is no part of the tensor.
-        let shape = ArrayShape { layout: None, ..shape };
+        // Tensors that lie alike are the same: this one lies as it does without a layout.
+        if shape::check_array(&shape).is_ok() && shape.is_dense_row_major() {
+            shape.layout = None;
+        }
         let declaration = Declaration { name: name.to_owned(), flags, shape, initial, at };
         let checked = match self.tensors.iter().any(|t| t.name() == name) {
             true => Err(RuleError::new("tensor.name", format!("expected names that differ, found '{name}' again"))),

@@ -5,6 +5,9 @@
 //! one array for all computations of its [`TensorGraph`]; an assignment is its next value, which every later read of the
 //! computation sees, and which takes the place of the last one in memory. What cannot be assigned is refused in words.
 //!
+//! A tensor lies in memory as its declaration says, in any order of dimensions and padded, for whoever passes or keeps its buffer; in
+//! computations its layout has no meaning.
+//!
 //! Algorithm: a [`Computation`] is a [`Builder`](crate::builder::Builder) in which each declared tensor has a present value, at
 //! first a parameter; an assignment replaces it. When the computation is whole, the parameters that it uses stay, and the
 //! assigned values become results that must share their parameters' buffers. So a program is plain HLO, one module for each

@@ -122,7 +122,8 @@ impl TensorView {
         match c.shape(value) {
             Ok(found) if found.as_array().is_none_or(|a| a.ty != expected.ty || a.dims != expected.dims) => {
                 let part = if self.steps.is_empty() { "" } else { "a part of " };
-                let message = format!("expected {expected} to assign to {part}'{}', found {found}", self.tensor.name());
+                let message =
+                    format!("expected {expected:#} to assign to {part}'{}', found {found}", self.tensor.name());
                 Err(RuleError::new("tensor.assign", message))
             }
             _ => Ok(()),

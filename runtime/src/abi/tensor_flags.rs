@@ -30,10 +30,14 @@ impl TensorFlags {
     /// Of `variable`: updated during training.
     pub const VARIABLE: TensorFlags = TensorFlags { persistent: true, trainable: true, ..TensorFlags::NONE };
 
-    /// Whether computations only read the tensor: one that never changes, or an input, whose value is the host's to set. A
-    /// variable that is an input too can be assigned.
+    /// Whether computations only read the tensor, which never changes. All others are l-tensors, inputs too.
     pub const fn read_only(self) -> bool {
-        self.constant || (self.input && !self.trainable)
+        self.constant
+    }
+
+    /// Whether its value is what training has come to, and not only the host's input: a checkpoint has it.
+    pub const fn is_learned(self) -> bool {
+        self.persistent && !self.constant && (self.trainable || !self.input)
     }
 
     /// A bit for each attribute, in the order of the fields.

@@ -97,7 +97,16 @@ pub(crate) fn check_argument(index: usize, leaf: &Leaf, literal: &ArrayLiteral) 
     Err(RunError::Shape { index, name: leaf.name.clone(), expected: format!("{want}"), found: format!("{have}") })
 }
 
-/// Writes a literal, which fits, into the leaf's buffer.
+/// Writes the padding value all over the buffer of a padded leaf, elements included; other buffers stay as they are.
+pub(crate) fn fill_with_padding(leaf: &Leaf, buffer: &mut [u8]) {
+    let value = leaf.shape.layout.as_ref().filter(|_| leaf.shape.is_padded());
+    let Some(element) = value.and_then(|layout| layout.padding_value.element(leaf.shape.ty)) else { return };
+    for place in buffer.chunks_exact_mut(element.bytes().len()) {
+        place.copy_from_slice(element.bytes());
+    }
+}
+
+/// Writes a literal, which fits, into the leaf's buffer; its padding stays as it is.
 pub(crate) fn store(leaf: &Leaf, literal: &ArrayLiteral, buffer: &mut [u8]) -> Result<(), RunError> {
     check_unpacked(&leaf.shape)?;
     if is_literal_form(leaf) && buffer.len() == literal.bytes().len() {

@@ -2,7 +2,7 @@
 //!
 //! A file is written beside its place under another name, brought to the disk and then renamed: whenever this process or the
 //! machine stops, the place holds the old checkpoint or the new one, whole. A checkpoint is read and checked whole before any
-//! tensor is changed.
+//! tensor is changed. The format is row-major and dense: tensors of other layouts are converted both ways.
 
 use super::{Store, StoreError};
 use crate::abi::Leaf;
@@ -56,8 +56,8 @@ pub fn safetensors_array(view: &TensorView<'_>, shape: &ArrayShape) -> Option<Ar
 }
 
 impl Store {
-    /// Writes the persistent tensors that computations may assign to a file of safetensors. A file that is there is replaced at once: a
-    /// crash leaves the old one or the new one.
+    /// Writes the persistent tensors but placeholders, whose values are the host's, to a file of safetensors. A file that is there is
+    /// replaced at once: a crash leaves the old one or the new one.
     ///
     /// # Errors
     /// Where a tensor has no value yet or a type that the format lacks, and where the file cannot be written.
@@ -75,7 +75,7 @@ impl Store {
         replace(path, &bytes).map_err(|e| fault(path, e))
     }
 
-    /// Gives the persistent tensors that computations may assign the values of a file that [`Store::save`] wrote.
+    /// Gives the persistent tensors, but placeholders, the values of a file that [`Store::save`] wrote.
     ///
     /// # Errors
     /// Where the file cannot be read, or has not the names, shapes and types of these tensors; then no tensor is changed.
@@ -98,7 +98,7 @@ impl Store {
                 None => {
                     let (dtype, dims) = (view.dtype(), view.shape());
                     let message =
-                        format!("the tensor '{}' is {}, found {dtype:?} of shape {dims:?}", leaf.name, leaf.shape);
+                        format!("the tensor '{}' is {:#}, found {dtype:?} of shape {dims:?}", leaf.name, leaf.shape);
                     return Err(fault(path, message));
                 }
             }
@@ -108,7 +108,7 @@ impl Store {
 
     /// The tensors that a checkpoint holds.
     fn kept_leaves(&self) -> impl Iterator<Item = &Leaf> {
-        self.tensors().filter(|leaf| leaf.tensor.persistent && !leaf.tensor.read_only())
+        self.tensors().filter(|leaf| leaf.tensor.is_learned())
     }
 
     /// Their names.

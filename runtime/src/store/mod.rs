@@ -2,7 +2,8 @@
 //!
 //! Problem: the computations of one program (initialise, step, predict) share variables, and a training loop must neither copy
 //! nor allocate them at each step. Invariant: a tensor of a store is one buffer, found by its name, for as long as the store
-//! lives; every computation reads it and updates it there, and none runs before each tensor that it takes has a value.
+//! lives; every computation reads it and updates it there, and none runs before each tensor that it takes has a value. It lies as
+//! its declaration says, and where it is padded the padding holds its value, unless a caller writes there.
 //! Algorithm: a program's descriptor names its parameters and says which tensors they are, and which results must take the
 //! place of which parameters; [`Store::add`] gives each name a number once, and a computation is a program bound to the numbers
 //! of its parameters. A call looks the addresses up, runs the function, and that is all.
@@ -22,7 +23,7 @@ pub use error::StoreError;
 
 use crate::abi::{Leaf, TensorFlags};
 use crate::program::Bound;
-use crate::program::memory::{AlignedBytes, check_argument, load, store};
+use crate::program::memory::{AlignedBytes, check_argument, fill_with_padding, load, store};
 use crate::{ArrayLiteral, Program, RunError, RunOptions};
 use std::collections::HashMap;
 
@@ -128,7 +129,9 @@ impl Store {
             return Ok(known);
         }
         let number = self.tensors.len();
-        self.memory.push(AlignedBytes::new(leaf.byte_size())?);
+        let mut buffer = AlignedBytes::new(leaf.byte_size())?;
+        fill_with_padding(leaf, buffer.bytes_mut());
+        self.memory.push(buffer);
         self.tensors.push(Tensor { leaf: leaf.clone(), has_value: false });
         self.numbers.insert(leaf.name.clone(), number);
         Ok(number)
@@ -166,7 +169,7 @@ impl Store {
     }
 
     /// Sets inputs, runs a computation and yields its outputs, the results that are no tensor's new value. An input that is
-    /// not given keeps the value that it was given last.
+    /// not given keeps the value that it was given last, or that a computation assigned since.
     ///
     /// # Errors
     /// As [`Store::computation`] and [`Store::run`], and where what is given is no input of the computation or does not fit.
@@ -220,7 +223,7 @@ impl Store {
         }
         for &number in &computation.written {
             if let Some(tensor) = self.tensors.get_mut(number) {
-                tensor.has_value = outcome.is_ok();
+                tensor.has_value = outcome.is_ok() && tensor.leaf.tensor.persistent;
             }
         }
         Ok(outcome?)
@@ -281,9 +284,10 @@ impl Store {
         };
         check_argument(number, &tensor.leaf, value).map_err(|_| StoreError::Mismatch {
             tensor: name.to_owned(),
-            expected: tensor.leaf.shape.to_string(),
+            expected: format!("{:#}", tensor.leaf.shape),
             found: value.shape().to_string(),
         })?;
+        fill_with_padding(&tensor.leaf, buffer.bytes_mut());
         store(&tensor.leaf, value, buffer.bytes_mut())?;
         tensor.has_value = true;
         Ok(())

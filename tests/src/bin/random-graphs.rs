@@ -2,7 +2,7 @@
 
 use brolga_compiler::{CompileOptions, text};
 use brolga_tests::devices;
-use brolga_tests::random_graph::{Families, Graph, Outcome, check_guarded, generate, reduce};
+use brolga_tests::random_graph::{Families, Graph, Layouts, Outcome, Traits, check_guarded, generate, reduce};
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs random graphs in the interpreter and in compiled code, and compares the results.
 ///
-/// Exit status: 0 no difference; 1 differences.
+/// Exit status: 0 no difference; 1 differences, or too few graphs of some kind of layout.
 #[derive(Parser)]
 struct Arguments {
     /// How many graphs
@@ -28,6 +28,9 @@ struct Arguments {
     /// Only elementwise operations, movement, reductions, dots, loops and branches
     #[arg(long)]
     basic: bool,
+    /// Give every graph a layout for its callers: another order of dimensions, padding or a shared buffer
+    #[arg(long, conflicts_with = "devices")]
+    layouts: bool,
     /// Programs for several devices instead, with collectives of all kinds
     #[arg(long)]
     devices: bool,
@@ -53,6 +56,20 @@ struct Tally {
     agree: u64,
     unsupported: BTreeMap<String, Vec<u64>>,
     failures: Vec<(u64, String)>,
+    /// How many graphs have another order of dimensions, padding, and a shared buffer.
+    layouts: [u64; 3],
+}
+
+/// Of the graphs with layouts, at least one in so many has each kind.
+const SHARE: u64 = 5;
+
+/// Prints how many graphs have each kind of layout; whether enough have.
+fn enough_layouts(tally: &Tally, count: u64) -> bool {
+    let kinds = ["another order of dimensions", "padding", "a shared buffer"];
+    for (kind, number) in kinds.iter().zip(tally.layouts) {
+        println!("{number} of {count} graphs have {kind}: {:.1}%", 100.0 * number as f64 / count.max(1) as f64);
+    }
+    tally.layouts.iter().all(|number| number * SHARE >= count)
 }
 
 fn report(seed: u64, graph: &Graph, message: &str) -> String {
@@ -74,7 +91,8 @@ fn run(seed: u64, arguments: &Arguments, tally: &Mutex<Tally>) {
         return run_on_devices(seed, arguments, tally);
     }
     let families = if arguments.basic { Families::Basic } else { Families::All };
-    let graph = match std::panic::catch_unwind(|| generate(seed, families)) {
+    let layouts = if arguments.layouts { Layouts::Always } else { Layouts::Sometimes };
+    let graph = match std::panic::catch_unwind(|| generate(seed, families, layouts)) {
         Ok(graph) => graph,
         Err(why) => {
             let why = why.downcast_ref::<String>().map_or("no words", String::as_str);
@@ -99,7 +117,11 @@ fn run(seed: u64, arguments: &Arguments, tally: &Mutex<Tally>) {
         }
         _ => None,
     };
+    let traits = Traits::of(&graph.module);
     let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (number, has) in tally.layouts.iter_mut().zip([traits.order, traits.padding, traits.aliasing]) {
+        *number += u64::from(has);
+    }
     match outcome {
         Outcome::Agrees => tally.agree += 1,
         Outcome::Unsupported(what) => tally.unsupported.entry(what).or_default().push(seed),
@@ -172,5 +194,9 @@ fn main() -> ExitCode {
     let unsupported: usize = tally.unsupported.values().map(Vec::len).sum();
     let seeds: Vec<u64> = tally.failures.iter().map(|f| f.0).collect();
     println!("{} agree, {unsupported} not supported, {} fail {seeds:?}", tally.agree, seeds.len());
-    ExitCode::from(u8::from(!seeds.is_empty()))
+    let enough = !arguments.layouts || enough_layouts(&tally, arguments.count);
+    if !enough {
+        println!("expected one graph in {SHARE} at least of each kind of layout");
+    }
+    ExitCode::from(u8::from(!seeds.is_empty() || !enough))
 }

@@ -1,7 +1,7 @@
 //! A sample of every family of operations, with fixed inputs.
 
 use crate::operations::program;
-use crate::random_graph::{Families, Rng, generate};
+use crate::random_graph::{Families, Layouts, Rng, generate};
 use brolga_compiler::hlo::{Category, Module, Opcode};
 use brolga_compiler::{shape, text};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar, Shape};
@@ -480,7 +480,7 @@ fn custom_call() -> Sample {
 
 /// A random graph.
 fn random(seed: u64) -> Sample {
-    let graph = generate(seed, Families::All);
+    let graph = generate(seed, Families::All, Layouts::Sometimes);
     let inputs = graph.inputs.iter().filter_map(Literal::as_array).cloned().collect();
     let (module, strict_rounding) = (graph.module, graph.strict_rounding);
     Sample { name: format!("random graph {seed}"), module, reference: None, inputs, strict_rounding }

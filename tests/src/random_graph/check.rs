@@ -5,6 +5,7 @@
 //! the interpreter finds for them in the whole graph.
 
 use super::Graph;
+use super::memory::check_memory;
 use crate::compare::first_other_bits;
 use crate::kernels;
 use crate::widths;
@@ -28,7 +29,8 @@ pub enum Stage {
     Run,
     /// A result is not near enough.
     Result,
-    /// In callers' buffers something else lies than in literals, or in the padding something else than the padding value.
+    /// In callers' buffers something else lies than in literals, or in the padding something else than the padding value, in
+    /// any of the ways to compile and run.
     Memory,
     /// Rows in wide registers wherever they can be give other bits than none.
     Wide,
@@ -111,7 +113,7 @@ pub fn check(graph: &Graph) -> Outcome {
             return fails(Stage::Result, format_args!("{name}: {e}"));
         }
     }
-    if let Err(e) = check_memory(&program, &inputs, &got) {
+    if let Err(e) = check_memory(&program, &inputs, &got, &RunOptions::default()) {
         return fails(Stage::Memory, e);
     }
     if let kernels::Outcome::Differs(e) = kernels::check(&graph.module, &graph.inputs, &narrow) {
@@ -134,10 +136,16 @@ pub fn check(graph: &Graph) -> Outcome {
             Ok(_) => return fails(Stage::Wide, at(&"wide rows give other bits than 128-bit ones")),
             Err(e) => return fails(Stage::Wide, at(&e)),
         };
-        match wide.run_with(&inputs, &RunOptions { threads: 3, ..RunOptions::default() }) {
+        let threads = RunOptions { threads: 3, ..RunOptions::default() };
+        match wide.run_with(&inputs, &threads) {
             Ok(again) if again.iter().zip(&alone).all(|(a, b)| a.bytes() == b.bytes()) => {}
             Ok(_) => return fails(Stage::Threads, at(&"three threads give other bits than one")),
             Err(e) => return fails(Stage::Threads, at(&e)),
+        }
+        for options in [RunOptions::default(), threads] {
+            if let Err(e) = check_memory(&wide, &inputs, &alone, &options) {
+                return fails(Stage::Memory, at(&format_args!("{} threads: {e}", options.threads)));
+            }
         }
     }
     let object = |threads| compile(&graph.module, &CompileOptions { threads, ..options.clone() }).map(|a| a.object);
@@ -146,35 +154,6 @@ pub fn check(graph: &Graph) -> Outcome {
         (Ok(_), Ok(_)) => fails(Stage::Object, "two threads compile it to another object than one"),
         (Err(e), _) | (_, Err(e)) => fails(Stage::Object, e),
     }
-}
-
-/// On buffers with anything in the padding of parameters the program gives the same results, and fills their padding.
-fn check_memory(program: &Program, inputs: &[&ArrayLiteral], want: &[ArrayLiteral]) -> Result<(), String> {
-    let leaves = &program.descriptor().results;
-    if leaves.iter().chain(&program.descriptor().parameters).all(|leaf| leaf.shape.is_dense_row_major()) {
-        return Ok(());
-    }
-    let mut session = program.session(&RunOptions::default()).map_err(|e| e.to_string())?;
-    for (index, input) in inputs.iter().enumerate() {
-        session.parameter_bytes_mut(index).unwrap_or_default().fill(0xff);
-        session.set_parameter(index, input).map_err(|e| e.to_string())?;
-    }
-    session.call().map_err(|e| e.to_string())?;
-    for (index, (leaf, want)) in leaves.iter().zip(want).enumerate() {
-        let got = session.result(index).map_err(|e| e.to_string())?;
-        if let Some(at) = first_other_bits(&got, want) {
-            return Err(format!("result {index} depends on the padding of parameters, first at element {at}"));
-        }
-        let layout = leaf.shape.layout.clone().unwrap_or_default();
-        let Some(element) = layout.padding_value.element(leaf.shape.ty) else { continue };
-        let memory = session.result_bytes(index).unwrap_or_default().chunks_exact(leaf.shape.ty.byte_size());
-        let other =
-            |&(place, bytes): &(i64, &[u8])| leaf.shape.multi_index(place).is_none() && bytes != element.bytes();
-        if let Some((place, bytes)) = (0..).zip(memory).find(other).filter(|_| !leaf.shape.is_dynamic()) {
-            return Err(format!("result {index} has {bytes:02x?} in its padding, at place {place}"));
-        }
-    }
-    Ok(())
 }
 
 /// As [`check`]; a panic is a failure of its graph, not of the run.
@@ -265,7 +244,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::random_graph::{Families, Note, generate};
+    use crate::random_graph::{Families, Layouts, Note, generate};
     use brolga_compiler::builder::{Builder, scalar_computation};
     use brolga_compiler::text;
     use brolga_runtime::ElementType;
@@ -298,7 +277,7 @@ mod tests {
 
     #[test]
     fn values_of_cut_instructions_are_the_interpreters() {
-        let graph = generate(3, Families::Basic);
+        let graph = generate(3, Families::Basic, Layouts::Sometimes);
         let values = all_values(&graph);
         let entry = graph.module.entry();
         let first = entry.parameters()[0];

@@ -4,6 +4,63 @@ use super::Rng;
 use brolga_compiler::hlo::{Alias, AliasKind, Module};
 use brolga_runtime::{ArrayShape, Layout, PaddingValue, Shape};
 
+/// How often graphs have layouts for their callers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layouts {
+    /// A third of them.
+    #[default]
+    Sometimes,
+    /// All: each has another order of dimensions, padding or a shared buffer.
+    Always,
+}
+
+/// What a graph has of layouts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// Some array's dimensions lie in another order than row-major, and it has elements that lie elsewhere for it.
+    pub order: bool,
+    /// Some array is padded.
+    pub padding: bool,
+    /// A result shares the buffer of a parameter.
+    pub aliasing: bool,
+}
+
+impl Traits {
+    /// Those of a module.
+    pub fn of(module: &Module) -> Traits {
+        let (parameters, result) = module.interface();
+        let shapes: Vec<&ArrayShape> =
+            parameters.iter().chain([&result]).flat_map(Shape::leaves).filter_map(Shape::as_array).collect();
+        Traits {
+            order: shapes.iter().any(|array| is_reordered(array)),
+            padding: shapes.iter().any(|array| array.is_padded()),
+            aliasing: !module.config.aliases.is_empty(),
+        }
+    }
+
+    /// Whether it has any.
+    pub fn any(self) -> bool {
+        self.order || self.padding || self.aliasing
+    }
+}
+
+/// Whether the dimensions of more than one place in memory lie in another order than row-major.
+fn is_reordered(array: &ArrayShape) -> bool {
+    let widths = array.widths();
+    let order: Vec<usize> = array.minor_to_major().into_iter().filter(|&d| widths[d] > 1).collect();
+    array.elements() > 1 && !order.is_sorted_by(|a, b| a > b)
+}
+
+/// Gives arrays that callers see layouts until the module has something of [`Traits`], which one with an array of a dimension
+/// comes to.
+pub(super) fn lay_out_for_certain(module: &mut Module, rng: &mut Rng) {
+    while !Traits::of(module).any() {
+        module.config.entry_layout = None;
+        module.config.aliases.clear();
+        lay_out(module, rng);
+    }
+}
+
 /// Gives about half of the arrays that callers see a layout, and makes results share the buffers of parameters like them.
 pub(super) fn lay_out(module: &mut Module, rng: &mut Rng) {
     let (mut parameters, mut result) = module.interface();

@@ -9,13 +9,15 @@
 //! conversion to integer) is only applied to exact values.
 //!
 //! **Algorithm.** A step draws an operation and operands that fit; one that finds none is drawn again. Results are the
-//! values that nobody uses, and some that somebody does. A third of the graphs have layouts for their callers.
+//! values that nobody uses, and some that somebody does. A third of the graphs have layouts for their callers, or all where
+//! [`Layouts`] ask for it.
 
 mod check;
 mod control;
 mod elementwise;
 mod fold;
 mod layouts;
+mod memory;
 mod movement;
 mod note;
 mod numbers;
@@ -25,6 +27,7 @@ mod wide;
 mod windows;
 
 pub use check::{Failure, Outcome, Stage, check, check_guarded, reduce};
+pub use layouts::{Layouts, Traits};
 pub use note::Note;
 pub use rng::Rng;
 
@@ -76,6 +79,7 @@ struct Generator {
     /// Inputs hold infinities, NaNs and denormals.
     special: bool,
     families: Families,
+    layouts: Layouts,
 }
 
 /// Which operations a graph may have.
@@ -89,15 +93,21 @@ pub enum Families {
 }
 
 /// The graph of a seed.
-pub fn generate(seed: u64, families: Families) -> Graph {
+pub fn generate(seed: u64, families: Families, layouts: Layouts) -> Graph {
     let mut rng = Rng::new(seed);
     let steps = 3 + rng.below(22) as usize;
     let (strict, special) = (rng.chance(1, 2), rng.chance(1, 4));
     let builder = Builder::new(format!("random_{seed}"));
-    let mut g =
-        Generator { rng, builder, values: Vec::new(), used: Vec::new(), inputs: Vec::new(), strict, special, families };
+    let (values, used, inputs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut g = Generator { rng, builder, values, used, inputs, strict, special, families, layouts };
     for _ in 0..1 + g.rng.below(3) {
         let (ty, dims) = (g.any_type(), g.any_dims());
+        g.parameter(ty, &dims);
+    }
+    if layouts == Layouts::Always {
+        // Something that can be laid out.
+        let ty = g.any_type();
+        let dims = [g.rng.between(2, 9), g.rng.between(2, 9)];
         g.parameter(ty, &dims);
     }
     for _ in 0..steps {
@@ -304,8 +314,10 @@ impl Generator {
         let notes = self.values.iter().map(|v| (name(v), v.note)).collect();
         let root = self.builder.tuple(&ops);
         let mut module = self.builder.build_with_root(root).unwrap_or_else(|e| panic!("an invalid graph: {e}"));
-        if self.rng.chance(1, 3) {
-            layouts::lay_out(&mut module, &mut self.rng);
+        match self.layouts {
+            Layouts::Sometimes if self.rng.chance(1, 3) => layouts::lay_out(&mut module, &mut self.rng),
+            Layouts::Sometimes => {}
+            Layouts::Always => layouts::lay_out_for_certain(&mut module, &mut self.rng),
         }
         Graph { module, inputs: std::mem::take(&mut self.inputs), notes, strict_rounding: self.strict }
     }

@@ -77,10 +77,15 @@ fn the_default_layout_is_major_to_minor() {
 }
 
 /// Memory holds 0, 1, 2, ...; the element at (i, j, k) is the number of steps to it, which the strides say: 6, 2, 1 where
-/// rows are major, 1, 5, 15 where columns are.
+/// rows are major, 1, 5, 15 where columns are. They are products of the allocated sizes, which padding makes larger.
 #[test]
 fn strides_of_a_tensor_of_five_by_three_by_two() {
-    for (layout, strides) in [("{2,1,0}", [6, 2, 1]), ("{0,1,2}", [1, 5, 15])] {
+    for (layout, strides) in [
+        ("{2,1,0}", [6, 2, 1]),
+        ("{0,1,2}", [1, 5, 15]),
+        ("{2,1,0:W(6,4,3)}", [12, 3, 1]),
+        ("{0,1,2:W(6,4,3)}", [1, 6, 24]),
+    ] {
         let source = format!(
             "HloModule m, entry_computation_layout={{(s32[5,3,2]{layout}, s32[], s32[], s32[])->s32[1,1,1]{{2,1,0}}}}\n\n\
              ENTRY main {{\n  x = s32[5,3,2]{layout} parameter(0)\n  i = s32[] parameter(1)\n  j = s32[] parameter(2)\n  \
