@@ -319,3 +319,57 @@ fn completions_and_manuals_know_every_command() {
     }
     assert!(pages["brolga.1"].contains("Exit status"));
 }
+
+/// Two kernels with the lines of their Python, and a call of a library service, which has no time.
+const TRACED: &str = "HloModule traced
+
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  e = f32[64,64] exponential(x), metadata={op_name=\"exp\" source_file=\"wave.py\" source_line=3}
+  d = f32[64,64] dot(e, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={source_file=\"wave.py\" source_line=4}
+  ROOT f = c64[64,33] fft(d), fft_type=RFFT, fft_length={64}
+}
+";
+
+#[test]
+fn a_trace_shows_the_kernels_of_the_profile() {
+    let path = folder("trace").join("t.json");
+    let path = path.to_str().unwrap();
+    let profile = ["bench", "-", "--random-seed", "1", "--min-time", "0.01", "--profile", "--trace"];
+    let (status, out, err) = outcome(&[&profile[..], &[path]].concat(), TRACED);
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    for event in events {
+        assert!(event["name"].is_string() && event["ph"].is_string(), "{event}");
+        assert_eq!((event["pid"].as_u64(), event["tid"].as_u64()), (Some(1), Some(1)), "{event}");
+    }
+    let number = |event: &serde_json::Value, key: &str| event[key].as_f64().unwrap();
+    let of = |phase: &str| -> Vec<&serde_json::Value> { events.iter().filter(|e| e["ph"] == phase).collect() };
+    let (whole, marks) = (of("X"), of("i"));
+    let [run, exp, dot] = whole[..] else { panic!("{trace:#}") };
+    assert_eq!((run["name"].as_str(), number(run, "ts")), (Some("run of traced"), 0.0));
+    // One after the other, within the run.
+    assert!(number(exp, "dur") > 0.0 && number(dot, "dur") > 0.0, "{trace:#}");
+    // What is read back may differ by a rounding.
+    let close = |a: f64, b: f64| (a - b).abs() <= 1e-12 * b;
+    assert_eq!(number(exp, "ts"), 0.0);
+    assert!(close(number(dot, "ts"), number(exp, "dur")), "{trace:#}");
+    assert!(close(number(exp, "dur") + number(dot, "dur"), number(run, "dur")), "{trace:#}");
+    let [fft] = marks[..] else { panic!("{trace:#}") };
+    assert!(close(number(fft, "ts"), number(run, "dur")), "{trace:#}");
+    // Each kernel of the table.
+    let names: Vec<&str> = [exp, dot, fft].iter().filter_map(|e| e["name"].as_str()).collect();
+    let rows: Vec<&str> = out.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 3, "{out}");
+    assert!(rows.iter().zip(&names).all(|(row, name)| row.starts_with(name)), "{out}{names:?}");
+    for (event, opcode, line, source) in [(exp, "exponential(", 5, "wave.py:3"), (dot, "dot(", 6, "wave.py:4")] {
+        let args = &event["args"];
+        assert!(args["hlo"][0].as_str().is_some_and(|text| text.contains(opcode)), "{event}");
+        assert_eq!((args["line"].as_i64(), args["source"][0].as_str()), (Some(line), Some(source)), "{event}");
+    }
+    // To standard output it goes alone.
+    let (status, out, _) = outcome(&[&profile[..], &["-"]].concat(), TRACED);
+    assert!(status == 0 && serde_json::from_str::<serde_json::Value>(&out).is_ok(), "{out}");
+    assert_eq!(outcome(&["bench", "-", "--trace", path], TRACED).0, 64);
+}

@@ -12,6 +12,7 @@ use crate::hlo::{ComputationId, InstructionId, Opcode};
 use crate::kernel::ir::Role;
 use crate::memory::lifetimes::{Lifetime, lifetimes};
 use crate::memory::schedule::{Definition, KernelId, Schedule, Step, ValueId};
+use crate::proto::Origins;
 use crate::text::{PrintOptions, print_instruction};
 use std::collections::{BTreeSet, HashMap};
 
@@ -60,6 +61,8 @@ pub struct InstructionSurvey {
     pub opcode: Opcode,
     /// It as HLO text.
     pub text: String,
+    /// The file and line that its metadata name, `model.py:7`, where it says so.
+    pub origin: Option<String>,
 }
 
 /// One array.
@@ -82,7 +85,7 @@ pub fn survey(artifact: &Artifact) -> Result<Survey> {
     let lives = lifetimes(schedule, &artifact.assignment)?;
     let mut plans: HashMap<ComputationId, (ComputationPlan, Vec<Vec<Ending>>)> = HashMap::new();
     let buffers: HashMap<KernelId, &[ValueId]> = kernel_buffers(schedule).collect();
-    let mut kernels = Vec::new();
+    let (mut kernels, origins) = (Vec::new(), Origins::of(module));
     for &(id, position) in &lives.kernels {
         let kernel = &schedule.kernels[id];
         let values = buffers.get(&id).copied().unwrap_or_default();
@@ -103,7 +106,8 @@ pub fn survey(artifact: &Artifact) -> Result<Survey> {
             text: kernel.to_string(),
         };
         let stored = values.iter().zip(&kernel.buffers).find(|(_, b)| b.role != Role::Input).map(|(&v, _)| v);
-        let Some((computation, source)) = stored.map(|v| schedule.values[v].source) else {
+        // One that stores nothing, such as what is sent to the host, knows its instruction itself.
+        let Some((computation, source)) = stored.map(|v| schedule.values[v].source).or(kernel.source) else {
             kernels.push(entry);
             continue;
         };
@@ -134,6 +138,9 @@ pub fn survey(artifact: &Artifact) -> Result<Survey> {
             let one = |&id: &InstructionId| InstructionSurvey {
                 opcode: module.instruction(computation, id).opcode,
                 text: print_instruction(module, computation, id, &options),
+                origin: origins
+                    .place(module.instruction(computation, id))
+                    .map(|(file, line, _)| format!("{file}:{line}")),
             };
             entry.instructions = order.iter().filter(|id| members.contains(id)).map(one).collect();
             let ending = |e: &Ending| match e.user {
@@ -280,5 +287,16 @@ ENTRY e {
         assert!(
             survey.arrays.iter().all(|a| a.life.ranges.iter().all(|(from, to)| from < to && *to <= survey.end + 1))
         );
+    }
+    #[test]
+    fn what_is_sent_to_the_host_is_a_call() {
+        let survey = of("ENTRY e {
+  x = f32[8] parameter(0)
+  t = token[] after-all()
+  ROOT sent = token[] outfeed(x, t), outfeed_shape=f32[8]
+}");
+        let [kernel] = &survey.kernels[..] else { panic!("{:#?}", survey.kernels) };
+        assert_eq!(kernel.kind, "call");
+        assert_eq!(kernel.instructions.last().map(|i| i.opcode), Some(Opcode::Outfeed), "{kernel:#?}");
     }
 }

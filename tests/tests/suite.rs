@@ -31,6 +31,7 @@ mod passes;
 mod random_graphs;
 mod shared;
 mod sizes;
+mod slim_compiler;
 mod sorts;
 mod stablehlo_artifacts;
 mod stablehlo_text;

@@ -360,6 +360,10 @@ pub struct BenchArgs {
     /// library services take is not in it
     #[arg(long, conflicts_with = "json")]
     pub profile: bool,
+    /// With --profile: also write what was measured as Chrome's trace events, which Perfetto and chrome://tracing show (`-` is
+    /// standard output, and no table is printed)
+    #[arg(long, value_name = "F.json", requires = "profile")]
+    pub trace: Option<PathBuf>,
 }
 
 /// `brolga reduce`.

@@ -12,7 +12,7 @@ use crate::command::inspect::columns;
 use crate::command::page::bytes;
 use crate::command::random::Random;
 use crate::command::source::{Input, SizedModules, load, load_sizes};
-use crate::command::{compile, input, output, program, progress};
+use crate::command::{compile, input, output, program, progress, trace};
 use brolga_compiler::arithmetic::float_operations;
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::survey::{KernelSurvey, survey};
@@ -69,7 +69,12 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
                 "--profile is for modules, in one size: an object does not say what its kernels are".to_owned(),
             )
         })?;
-        return output::print(&progress::during("measuring", || profile(args, &options, artifact))?);
+        let measured = progress::during("measuring", || profile(args, &options, artifact))?;
+        if let Some(path) = &args.trace {
+            output::write(path, trace::trace(&artifact.module.name, args.threads, &measured).as_bytes())?;
+        }
+        let printed = args.trace.as_ref().is_none_or(|path| path.as_os_str() != "-");
+        return if printed { output::print(&profile_table(&measured)) } else { Ok(()) };
     }
     program::report_undefined(ready.program.undefined_symbols(), false)?;
     let inputs = input::gather(&args.input, &ready.parameters)?;
@@ -220,8 +225,12 @@ fn alone(program: &Program, threads: u32, least: Duration) -> Result<f64, Failur
     Ok(measure(least, || session.call()).map_err(failed)?.min)
 }
 
-/// Each kernel alone: its time, its share of the time of all, and what it computes.
-fn profile(args: &BenchArgs, options: &CompileOptions, artifact: &Artifact) -> Result<String, Failure> {
+/// Each kernel alone, with its seconds; none for a call.
+fn profile(
+    args: &BenchArgs,
+    options: &CompileOptions,
+    artifact: &Artifact,
+) -> Result<Vec<(KernelSurvey, Option<f64>)>, Failure> {
     let kernels = survey(artifact).map_err(failed)?.kernels;
     let least = Duration::from_secs_f64(args.min_time / kernels.len().max(1) as f64);
     let one = |kernel: &KernelSurvey| -> Result<Option<f64>, Failure> {
@@ -232,11 +241,16 @@ fn profile(args: &BenchArgs, options: &CompileOptions, artifact: &Artifact) -> R
         let (_, object) = compile_kernel(&artifact.schedule.kernels[kernel.id], options).map_err(failed)?;
         alone(&program::load(&object, false)?, args.threads, least).map(Some)
     };
-    let times = kernels.iter().map(one).collect::<Result<Vec<_>, _>>()?;
-    let total: f64 = times.iter().flatten().sum();
+    kernels.into_iter().map(|kernel| one(&kernel).map(|seconds| (kernel, seconds))).collect()
+}
+
+/// The time of each kernel, its share of the time of all, and what it computes.
+fn profile_table(measured: &[(KernelSurvey, Option<f64>)]) -> String {
+    // Rust's sum of nothing is -0.
+    let total = measured.iter().filter_map(|(_, seconds)| *seconds).sum::<f64>().abs();
     let header = ["kernel", "time", "share", "traffic", "kind", "line", "instructions"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for (kernel, seconds) in kernels.iter().zip(&times) {
+    for (kernel, seconds) in measured {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         rows.push(vec![
             format!("{} {}", kernel.id, kernel.name),
@@ -254,7 +268,7 @@ fn profile(args: &BenchArgs, options: &CompileOptions, artifact: &Artifact) -> R
         "\nEach kernel alone, on inputs of its own, once: {} in all; kernels in loops run more often.",
         time(total)
     );
-    Ok(out)
+    out
 }
 
 /// A time as people read it.

@@ -27,6 +27,7 @@ mod reduce;
 mod run;
 mod source;
 mod tools;
+mod trace;
 
 pub use failure::Failure;
 

@@ -14,7 +14,8 @@ const PICTURE: (f64, f64) = (900.0, 420.0);
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
 h1, h2 { font-weight: 600 }
-table { border-collapse: collapse }
+h1, p, summary, li { overflow-wrap: anywhere }
+table { border-collapse: collapse; display: block; overflow-x: auto }
 td, th { text-align: left; padding: .15em .9em .15em 0; vertical-align: top }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 pre { overflow-x: auto; background: #f5f5f3; padding: .7em; font-size: 13px }
@@ -28,6 +29,7 @@ svg rect:hover { fill: #d98943 }
 @media (prefers-color-scheme: dark) {
   body { color: #ddd; background: #1b1b1b }
   pre { background: #262626 }
+  .kind { color: #a0a0a0 }
 }
 ";
 

@@ -8,7 +8,7 @@ use super::rows::Width;
 use crate::error::{Error, Result, Site};
 use crate::kernel::body::Variant;
 use brolga_runtime::abi::NumericVariant;
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use std::str::FromStr;
 use target_lexicon::{Architecture, BinaryFormat, Endianness, PointerWidth, Riscv64Architecture, Triple};
@@ -127,7 +127,7 @@ impl Target {
             return Err(unsupported(format!("the target {triple}")));
         }
         let one = |level: String, features: Vec<&'static str>, variant| -> Result<Target> {
-            let mut builder = isa::lookup(triple.clone()).map_err(|_| unsupported(format!("the target {triple}")))?;
+            let mut builder = isa::lookup(triple.clone()).map_err(|e| unsupported(missing(e, &triple)))?;
             for f in X86.iter().filter(|_| triple.architecture == Architecture::X86_64) {
                 let on = features.contains(&f.name);
                 builder.set(f.flag, if on { "true" } else { "false" }).map_err(target_error)?;
@@ -195,6 +195,21 @@ impl Target {
     /// Whether this is x86-64.
     pub fn is_x86(&self) -> bool {
         self.isa.triple().architecture == Architecture::X86_64
+    }
+}
+
+/// What is not supported where Cranelift has no back end: the target, or the target without the feature that brings it.
+fn missing(error: LookupError, triple: &Triple) -> String {
+    let feature = match triple.architecture {
+        Architecture::X86_64 => "x86",
+        Architecture::Aarch64(_) => "arm64",
+        Architecture::Riscv64(_) => "riscv64",
+        Architecture::S390x => "s390x",
+        _ => return format!("the target {triple}"),
+    };
+    match error {
+        LookupError::SupportDisabled => format!("the target {triple} without brolga-compiler's feature `{feature}`"),
+        LookupError::Unsupported => format!("the target {triple}"),
     }
 }
 
@@ -286,4 +301,25 @@ fn apply(options: &TargetOptions, mut features: Vec<&'static str>) -> Result<Vec
     }
     features.sort_unstable();
     Ok(features)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_back_end_that_was_left_out_is_named() {
+        for (triple, feature) in [
+            ("x86_64-unknown-linux-gnu", "x86"),
+            ("aarch64-apple-darwin", "arm64"),
+            ("riscv64gc-unknown-linux-gnu", "riscv64"),
+            ("s390x-unknown-linux-gnu", "s390x"),
+        ] {
+            let triple = Triple::from_str(triple).unwrap();
+            let words = format!("the target {triple} without brolga-compiler's feature `{feature}`");
+            assert_eq!(missing(LookupError::SupportDisabled, &triple), words);
+            assert_eq!(missing(LookupError::Unsupported, &triple), format!("the target {triple}"));
+        }
+    }
 }

@@ -7,7 +7,7 @@
 
 use super::{AttrKey, AttrValue, Instruction, Opcode};
 use crate::error::{Error, Result, Site};
-use brolga_runtime::services::linalg::Routine;
+use brolga_runtime::services::routine::Routine;
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
 /// The attributes of the library service that does what a custom call of a LAPACK routine asks, and the element type

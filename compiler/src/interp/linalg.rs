@@ -2,7 +2,8 @@
 //!
 //! Invariant: only the triangle that `lower` names is read, whatever stands in the other one; the other triangle of a
 //! Cholesky factor is zero. Arithmetic is `f64` or `Complex<f64>`, rounded once. A matrix that is not positive
-//! definite yields a factor of NaN. Calls of LAPACK routines are answered by the library service that compiled code calls.
+//! definite yields a factor of NaN. Calls of LAPACK routines are answered by the library service that compiled code calls,
+//! where the crate has the feature `linalg`.
 
 use super::dense::Field;
 use super::value::Value;
@@ -10,8 +11,7 @@ use super::{Context, array, invalid, new_array, result_shape};
 use crate::Result;
 use crate::hlo::{AttrKey, Instruction, Opcode};
 use brolga_runtime::num_complex::Complex;
-use brolga_runtime::services::linalg::{Operand, Output, compute};
-use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
+use brolga_runtime::{ArrayLiteral, ArrayShape, Literal};
 
 /// Evaluates `cholesky` or `triangular-solve`.
 pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> Result<Literal> {
@@ -29,8 +29,18 @@ pub(super) fn op(_cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -
     Ok(out.into())
 }
 
+/// Refuses a custom call of a LAPACK routine.
+#[cfg(not(feature = "linalg"))]
+pub(super) fn lapack(inst: &Instruction, _attributes: &[i64], _operands: &[Value]) -> Result<Value> {
+    let target = inst.attrs.str(AttrKey::CustomCallTarget).unwrap_or_default();
+    Err(super::unsupported(inst, format!("interpreting '{target}' without brolga-compiler's feature `linalg`")))
+}
+
 /// Answers a custom call of a LAPACK routine.
+#[cfg(feature = "linalg")]
 pub(super) fn lapack(inst: &Instruction, attributes: &[i64], operands: &[Value]) -> Result<Value> {
+    use brolga_runtime::Shape;
+    use brolga_runtime::services::linalg::{Operand, Output, compute};
     let shared: Vec<_> = operands.iter().map(Value::to_shared).collect();
     let mut inputs = Vec::with_capacity(shared.len());
     for literal in &shared {

@@ -12,6 +12,7 @@ mod feed;
 mod fft;
 #[cfg(feature = "linalg")]
 pub mod linalg;
+pub mod routine;
 
 pub use crate::custom_call::CUSTOM_CALL;
 pub use collective::{COLLECTIVE, TRANSFER};

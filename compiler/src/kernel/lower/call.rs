@@ -15,7 +15,7 @@ use crate::kernel::ir::{Buffer, Callee, HostCall, Kernel, Phase, Role};
 use brolga_runtime::abi::{Service, encode_call};
 use brolga_runtime::custom_call::Description;
 use brolga_runtime::services::collective::{CollectivePhase, TransferPhase};
-use brolga_runtime::services::linalg::{self, Routine};
+use brolga_runtime::services::routine::{self, Routine};
 use brolga_runtime::{ArrayShape, Shape};
 
 /// Leaves and their shapes.
@@ -219,7 +219,7 @@ fn callee(
 ) -> Result<(Callee, Vec<i64>)> {
     if let Some((routine, ty, attributes)) = lapack(inst)? {
         let misfit = |message| Error::Invalid { site: site(inst), constraint: "lapack.shapes", message };
-        linalg::check(routine, &attributes[2..], operands, results).map_err(misfit)?;
+        routine::check(routine, &attributes[2..], operands, results).map_err(misfit)?;
         if !operands.iter().any(|s| s.ty == ty) {
             return Err(misfit(format!("the target's name says {ty}, which no operand is")));
         }

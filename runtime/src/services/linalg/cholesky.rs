@@ -3,9 +3,10 @@
 //! Invariant: only the named triangle is read. The upper factor of a matrix is the adjoint of its lower factor, so that
 //! there is one algorithm: panels of columns, each followed by a product that updates what is right of it.
 
-use super::arguments::{Arguments, Routine};
+use super::arguments::Arguments;
 use super::matrix::{Field, Matrix, subtract_product};
 use crate::services::Failure;
+use crate::services::routine::Routine;
 
 /// Columns of a panel.
 const PANEL: usize = 48;

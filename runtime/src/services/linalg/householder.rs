@@ -4,9 +4,10 @@
 //! it, it leaves a real number and zeros. A panel of reflectors is `I - V * T * V^H` with an upper triangle `T`, so that
 //! applying it is three products.
 
-use super::arguments::{Arguments, Routine};
+use super::arguments::Arguments;
 use super::matrix::{Field, Matrix, norm, product, subtract_product};
 use crate::services::Failure;
+use crate::services::routine::Routine;
 
 /// Reflectors of a panel.
 const PANEL: usize = 32;

@@ -3,10 +3,11 @@
 //! Algorithm: panels of columns with row exchanges across the whole matrix, then the rows right of the panel, then one
 //! product. The pivot is the first element of the largest `|re| + |im|`, as in LAPACK.
 
-use super::arguments::{Arguments, Routine};
+use super::arguments::Arguments;
 use super::matrix::{Field, Matrix, subtract_product};
 use super::triangular::solve_lower;
 use crate::services::Failure;
+use crate::services::routine::Routine;
 
 /// Columns of a panel.
 const PANEL: usize = 32;
