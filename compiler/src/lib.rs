@@ -4,6 +4,7 @@
 //! each. Every arrow points down this list.
 
 pub mod front;
+pub mod parameters;
 
 pub mod proto;
 pub mod stablehlo;
@@ -53,6 +54,6 @@ pub use driver::{
     Artifact, CompileOptions, ProgramArtifact, SizedArtifact, Timings, compile, compile_computations, compile_kernel,
     compile_sizes, compile_sizes_with, compile_with, size_of, symbol_name,
 };
-pub use error::{Error, Result, Site, suggestion};
+pub use error::{Error, Result, Site, shortened, suggestion};
 pub use object::LineTable;
 pub use sources::DebugLines;

@@ -17,7 +17,6 @@ mod feeds;
 mod input;
 mod inspect;
 mod manual;
-pub mod npy;
 mod output;
 mod page;
 mod program;

@@ -4,14 +4,14 @@ use crate::command::args::{Engine, RunArgs};
 use crate::command::failure::Failure;
 use crate::command::input::Parameters;
 use crate::command::source::{Input, SizedModules, Source, load, load_sizes};
-use crate::command::{devices, expect, feeds, input, npy, output, program, progress};
+use crate::command::{devices, expect, feeds, input, output, program, progress};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::front::ReadOptions;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, compile_sizes, interp, size_of, text};
 use brolga_runtime::abi::size_text;
-use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunError, RunOptions, room_for};
+use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunError, RunOptions, npy, room_for};
 use std::path::Path;
 use std::sync::Arc;
 
