@@ -3,6 +3,7 @@
 //! The rooms stand here in the order that data flows through them; `docs/architecture.md` in the repository describes
 //! each. Every arrow points down this list.
 
+pub mod freeze;
 pub mod front;
 pub mod parameters;
 
@@ -55,5 +56,6 @@ pub use driver::{
     compile_sizes, compile_sizes_with, compile_with, size_of, symbol_name,
 };
 pub use error::{Error, Result, Site, shortened, suggestion};
+pub use freeze::freeze;
 pub use object::LineTable;
 pub use sources::DebugLines;

@@ -14,6 +14,7 @@ mod diagnostic;
 mod expect;
 mod failure;
 mod feeds;
+mod freeze;
 mod input;
 mod inspect;
 mod manual;
