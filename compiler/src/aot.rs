@@ -156,7 +156,7 @@ impl Builder {
     }
 
     /// Makes the parameter of that name a constant: it vanishes from the bindings, and what depends on constants alone is computed
-    /// now. Results are the same bits as those of the whole program ([`freeze`](crate::freeze)). For programs that
+    /// now. Results are the same bits as those of the whole program ([`freeze`](fn@crate::freeze)). For programs that
     /// [`Builder::module`] names.
     pub fn freeze(&mut self, parameter: impl Into<String>, value: ArrayLiteral) -> &mut Builder {
         self.frozen.push(Frozen::Value(parameter.into(), value));
