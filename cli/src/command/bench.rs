@@ -113,7 +113,7 @@ fn ready(args: &BenchArgs, options: &CompileOptions) -> Result<Ready, Failure> {
             let (values, _) = freeze::values(&args.freeze, &module, &source)?;
             let ((program, artifact), object_bytes, compile_time) = compile_often(|| {
                 let wrong = |e| Failure::program(e, &source);
-                module = Box::new(source.read(&options_of_module).map_err(wrong)?);
+                *module = source.read(&options_of_module).map_err(wrong)?;
                 shape::verify(&module).map_err(wrong)?;
                 brolga_compiler::freeze(&mut module, &values).map_err(wrong)?;
                 let artifact = brolga_compiler::compile(&module, options).map_err(wrong)?;
