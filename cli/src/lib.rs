@@ -25,7 +25,7 @@
 pub mod command;
 
 pub use brolga_compiler as compiler;
-pub use brolga_compiler::{CompileOptions, aot, builder, compile, gradient, tensor};
+pub use brolga_compiler::{CompileOptions, aot, builder, compile, freeze, gradient, tensor};
 pub use brolga_runtime as runtime;
 pub use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Program, RunOptions, Session, Shape, Store};
 

@@ -345,7 +345,7 @@ fn npz(path: &std::path::Path, arrays: &[(&str, ArrayLiteral)]) {
     let mut archive = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
     for (name, array) in arrays {
         archive.start_file(format!("{name}.npy"), zip::write::SimpleFileOptions::default()).unwrap();
-        archive.write_all(&brolga::command::npy::write(array)).unwrap();
+        archive.write_all(&brolga_runtime::npy::write(array)).unwrap();
     }
     archive.finish().unwrap();
 }
@@ -367,7 +367,7 @@ fn feeds_are_files() {
         };
         let output = run(&file);
         assert_eq!((status(&output), stdout(&output)), (0, "s32[] 9\n".to_owned()), "{}", stderr(&output));
-        let read = |name: &str, ty| brolga::command::npy::read(&std::fs::read(out.join(name)).unwrap(), ty).unwrap();
+        let read = |name: &str, ty| brolga_runtime::npy::read(&std::fs::read(out.join(name)).unwrap(), ty).unwrap();
         assert_eq!(read("0.npy", ElementType::F32), pair(4.0, 6.0));
         assert_eq!(read("1.0.npy", ElementType::F32), pair(1.0, 2.0));
         assert_eq!(read("1.1.npy", ElementType::S32), ArrayLiteral::scalar(9i32));

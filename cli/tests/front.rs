@@ -25,13 +25,13 @@ fn brolga(args: &[&str], input: &str) -> Output {
 }
 
 /// The status, and both streams.
-fn outcome(args: &[&str], input: &str) -> (i32, String, String) {
+pub fn outcome(args: &[&str], input: &str) -> (i32, String, String) {
     let output = brolga(args, input);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("front-{name}"));
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
@@ -42,17 +42,17 @@ fn pair(x: f32, y: f32) -> ArrayLiteral {
     ArrayLiteral::from_elements(&[2], &[x, y])
 }
 
-fn npz(path: &Path, arrays: &[(&str, ArrayLiteral)]) {
+pub fn npz(path: &Path, arrays: &[(&str, ArrayLiteral)]) {
     use std::io::Write;
     let mut archive = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
     for (name, array) in arrays {
         archive.start_file(format!("{name}.npy"), zip::write::SimpleFileOptions::default()).unwrap();
-        archive.write_all(&brolga::command::npy::write(array)).unwrap();
+        archive.write_all(&brolga_runtime::npy::write(array)).unwrap();
     }
     archive.finish().unwrap();
 }
 
-fn safetensors(path: &Path, arrays: &[(&str, ArrayLiteral)]) {
+pub fn safetensors(path: &Path, arrays: &[(&str, ArrayLiteral)]) {
     use safetensors::{Dtype, tensor::TensorView};
     let view = |a: &'_ ArrayLiteral| -> (Vec<usize>, Vec<u8>) {
         (a.dims().iter().map(|&d| d as usize).collect(), a.bytes().to_vec())
@@ -74,7 +74,7 @@ fn inputs_have_the_names_of_parameters() {
     };
     let dir = folder("names");
     let file = dir.join("x.npy");
-    std::fs::write(&file, brolga::command::npy::write(&pair(1.0, 2.0))).unwrap();
+    std::fs::write(&file, brolga_runtime::npy::write(&pair(1.0, 2.0))).unwrap();
     let file = file.to_str().unwrap();
     let named = format!("x={file}");
     let at = format!("x=f32[2]=@{file}");
@@ -132,7 +132,7 @@ fn a_name_of_two_parameters_stands_for_neither() {
 fn an_expected_value_has_the_size_of_the_result() {
     let module = "HloModule m\n\nENTRY e {\n  p = s32[<=4] parameter(0)\n  ROOT x = s32[<=4] add(p, p)\n}\n";
     let path = folder("bounded").join("two.npy");
-    std::fs::write(&path, brolga::command::npy::write(&pair(1.0, 2.0))).unwrap();
+    std::fs::write(&path, brolga_runtime::npy::write(&pair(1.0, 2.0))).unwrap();
     let args = ["run", "-", "--engine", "interp", "--random-seed", "1", "--expect", path.to_str().unwrap()];
     let (status, _, err) = outcome(&args, module);
     assert!(status == 1 || status == 2, "{status}: {err}");

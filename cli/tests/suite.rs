@@ -2,6 +2,7 @@
 
 mod cli;
 mod debug;
+mod freeze;
 mod front;
 mod limits;
 mod sizes;

@@ -20,18 +20,21 @@
 //! as a dependency; with a checked-in object ([`Builder::object`]) the compiler is still what makes the bindings.
 
 mod cache;
+mod frozen;
 
 use crate::codegen::target::TargetOptions;
 use crate::collective::Grid;
-use crate::front::{self, Argument, ReadOptions};
+use crate::freeze::{freeze, freeze_sizes};
+use crate::front::{self, Argument, ReadOptions, ReadSizes};
 use crate::hlo::Module;
 use crate::object::{c_header, program_name, read_descriptors, rust_bindings, static_archive};
 use crate::{
     CompileOptions, DebugLines, LineTable, compile, compile_computations, compile_sizes, shape, symbol_name, text,
 };
-use brolga_runtime::Shape;
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
+use brolga_runtime::{ArrayLiteral, Shape};
 use cache::Question;
+use frozen::Frozen;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -106,6 +109,7 @@ pub struct Builder {
     options: CompileOptions,
     shapes: Vec<(Argument, Shape)>,
     sizes: Vec<Vec<(Argument, Shape)>>,
+    frozen: Vec<Frozen>,
     debug_lines: Option<LineTable>,
     silent: bool,
 }
@@ -148,6 +152,31 @@ impl Builder {
     /// ```
     pub fn size<N: Into<String>>(&mut self, shapes: impl IntoIterator<Item = (N, Shape)>) -> &mut Builder {
         self.sizes.push(shapes.into_iter().map(|(name, shape)| (Argument::Name(name.into()), shape)).collect());
+        self
+    }
+
+    /// Makes the parameter of that name a constant: it vanishes from the bindings, and what depends on constants alone is computed
+    /// now. Results are the same bits as those of the whole program ([`freeze`](fn@crate::freeze)). For programs that
+    /// [`Builder::module`] names.
+    pub fn freeze(&mut self, parameter: impl Into<String>, value: ArrayLiteral) -> &mut Builder {
+        self.frozen.push(Frozen::Value(parameter.into(), value));
+        self
+    }
+
+    /// As [`Builder::freeze`], with the array of a file of NumPy's.
+    pub fn freeze_npy(&mut self, parameter: impl Into<String>, path: impl Into<PathBuf>) -> &mut Builder {
+        self.frozen.push(Frozen::Npy(parameter.into(), path.into()));
+        self
+    }
+
+    /// As [`Builder::freeze`], of every parameter whose name is that of a tensor in the file. Needs the feature `checkpoint`.
+    ///
+    /// ```no_run
+    /// brolga_compiler::aot::Builder::new().module("model.jax").freeze_safetensors("weights.safetensors").compile();
+    /// ```
+    #[cfg(feature = "checkpoint")]
+    pub fn freeze_safetensors(&mut self, path: impl Into<PathBuf>) -> &mut Builder {
+        self.frozen.push(Frozen::Safetensors(path.into()));
         self
     }
 
@@ -252,6 +281,12 @@ impl Builder {
         if !path.as_os_str().is_empty() {
             self.tell(format_args!("cargo:rerun-if-changed={}", path.display()));
         }
+        if !self.frozen.is_empty() && !matches!(source, Source::Module(_)) {
+            return Err(at(path, "parameters are frozen in a module from a file, found another source"));
+        }
+        for path in self.frozen.iter().filter_map(Frozen::path) {
+            self.tell(format_args!("cargo:rerun-if-changed={}", path.display()));
+        }
         let target = self.target_options();
         let read = || std::fs::read(path).map_err(|e| at(path, e));
         let (object, descriptors) = match source {
@@ -287,23 +322,30 @@ impl Builder {
             shapes: self.shapes.iter().chain(shapes).cloned().collect(),
             ..ReadOptions::default()
         };
+        let weights = self.frozen.iter().map(Frozen::load).collect::<Result<Vec<_>, _>>()?;
         let make = || {
             if self.sizes.is_empty() {
-                let read = front::read(&bytes, ending, &read(&[]));
-                read.and_then(|read| {
-                    shape::verify(&read.module)?;
-                    compile(&read.module, &options).map(|artifact| artifact.object)
-                })
+                let mut module = front::read(&bytes, ending, &read(&[]))?.module;
+                shape::verify(&module)?;
+                let values = frozen::values(&weights, &module)?;
+                freeze(&mut module, &values)?;
+                compile(&module, &options).map(|artifact| artifact.object)
             } else {
                 let sizes: Vec<ReadOptions> = self.sizes.iter().map(|shapes| read(shapes)).collect();
-                front::read_sizes(&bytes, ending, &sizes).and_then(|read| {
-                    read.modules.iter().try_for_each(shape::verify)?;
-                    compile_sizes(&read.modules, &read.open, &options).map(|artifact| artifact.object)
-                })
+                let ReadSizes { mut modules, mut open } = front::read_sizes(&bytes, ending, &sizes)?;
+                modules.iter().try_for_each(shape::verify)?;
+                if let Some(first) = modules.first() {
+                    let values = frozen::values(&weights, first)?;
+                    freeze_sizes(&mut modules, &mut open, &values)?;
+                }
+                compile_sizes(&modules, &open, &options).map(|artifact| artifact.object)
             }
         };
-        let given = format!("{ending:?} {:?} {:?}", self.shapes, self.sizes);
-        let object = self.cached(&options, &given, &bytes, make).map_err(|error| {
+        let frozen: Vec<usize> = weights.iter().map(|weight| weight.bytes().len()).collect();
+        let given = format!("{ending:?} {:?} {:?} {:?} {frozen:?}", self.shapes, self.sizes, self.frozen);
+        let contents = [&*bytes].into_iter().chain(weights.iter().map(|weight| weight.bytes()));
+        let program = contents.collect::<Vec<_>>().concat();
+        let object = self.cached(&options, &given, &program, make).map_err(|error| {
             match std::str::from_utf8(&bytes).ok().and_then(|text| error.excerpt(text)) {
                 Some(excerpt) => at(path, format!("{error}\n{excerpt}")),
                 None => at(path, error),

@@ -144,6 +144,11 @@ pub fn suggestion<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> S
     }
 }
 
+/// What people wrote, cut where it is too long to be shown again.
+pub fn shortened(text: &str) -> String {
+    if text.chars().count() > 200 { text.chars().take(200).chain("...".chars()).collect() } else { text.to_owned() }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(site) = self.site() {

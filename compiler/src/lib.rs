@@ -3,7 +3,9 @@
 //! The rooms stand here in the order that data flows through them; `docs/architecture.md` in the repository describes
 //! each. Every arrow points down this list.
 
+pub mod freeze;
 pub mod front;
+pub mod parameters;
 
 pub mod proto;
 pub mod stablehlo;
@@ -53,6 +55,7 @@ pub use driver::{
     Artifact, CompileOptions, ProgramArtifact, SizedArtifact, Timings, compile, compile_computations, compile_kernel,
     compile_sizes, compile_sizes_with, compile_with, size_of, symbol_name,
 };
-pub use error::{Error, Result, Site, suggestion};
+pub use error::{Error, Result, Site, shortened, suggestion};
+pub use freeze::freeze;
 pub use object::LineTable;
 pub use sources::DebugLines;

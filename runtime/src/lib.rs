@@ -16,6 +16,7 @@ mod literal;
 #[cfg(feature = "loader")]
 pub mod loader;
 pub mod narrow;
+pub mod npy;
 mod padding;
 pub mod pool;
 mod program;

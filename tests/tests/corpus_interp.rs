@@ -4,11 +4,11 @@
 //! may fail are those of the conformance program's list; a listed case that passes is a failure too, so that the list stays
 //! true. `BROLGA_FILTER` runs only cases whose `suite/name` contains it.
 
-use brolga::command::npy;
 use brolga_compiler::front::{self, ReadOptions};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp::{self, Options};
 use brolga_compiler::{Error, stablehlo};
+use brolga_runtime::npy;
 use brolga_runtime::{ArrayLiteral, Literal, Shape};
 use brolga_tests::compare::compare;
 use brolga_tests::corpus::{self, Case, Expect};

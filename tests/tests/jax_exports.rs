@@ -5,9 +5,9 @@
 //! fills one; without either the test says so and passes. Integers must agree exactly, floats within
 //! atol + rtol * |expected|, which stand beside each case.
 
-use brolga::command::npy;
 use brolga_compiler::front::{Argument, ReadOptions, read};
 use brolga_compiler::{CompileOptions, compile, interp, shape};
+use brolga_runtime::npy;
 use brolga_runtime::{ArrayLiteral, ElementType, Kind, Literal, Program};
 use std::path::{Path, PathBuf};
 

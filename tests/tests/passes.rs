@@ -2,12 +2,12 @@
 //!
 //! Set `BROLGA_CONFORMANCE` to the corpus, a folder of zip files or of cases. Without it these tests say so and pass.
 
-use brolga::command::npy;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp::{self, Options};
 use brolga_compiler::passes::{PassOptions, optimize};
 use brolga_compiler::text::{self, PrintOptions};
 use brolga_compiler::{Error, shape};
+use brolga_runtime::npy;
 use brolga_runtime::{ArrayLiteral, Literal, Shape};
 use brolga_tests::compare::{Kind, Tolerance, compare};
 use brolga_tests::corpus::{Case, Expect, read, sources};

@@ -3,7 +3,7 @@
 //! Problem: such a file may claim anything about an array's size, and says in its own words of which type it is. Invariant: what
 //! is unpacked is no larger than what the program asks for; an array comes out with the type that is asked for, or not at all.
 
-use crate::command::npy;
+use brolga_runtime::npy;
 use brolga_runtime::store::safetensors_array;
 use brolga_runtime::{ArrayLiteral, ArrayShape};
 use safetensors::SafeTensors;
@@ -100,16 +100,7 @@ impl Arrays {
                 let index = npz_index(archive, name).ok_or_else(|| format!("there is no array '{name}'"))?;
                 npz_array(archive, index, shape)
             }
-            Arrays::Safetensors(bytes, _) => {
-                let view = tensors(bytes)?.tensor(name).map_err(|e| e.to_string())?;
-                safetensors_array(&view, shape).ok_or_else(|| {
-                    format!(
-                        "expected {shape:#}, found {:?} of shape {:?} under the name '{name}'",
-                        view.dtype(),
-                        view.shape()
-                    )
-                })
-            }
+            Arrays::Safetensors(bytes, _) => safetensors_array(&tensors(bytes)?, name, shape),
         }
     }
 }

@@ -59,6 +59,16 @@ pub struct InputArgs {
     pub random_seed: Option<u64>,
 }
 
+/// Parameters of a program that become constants.
+#[derive(Args, Debug)]
+pub struct FreezeArgs {
+    /// Make a parameter a constant, by its number or its name: `P=F.npy`, `P=F.safetensors` or `P=F.npz` (the array called P),
+    /// `P={1,2}`, in the forms that --input takes with a name; `F.safetensors` or `F.npz` alone freezes every parameter whose name
+    /// the file has. The parameters that are left are numbered anew. Results are the same bits. May be given again
+    #[arg(long, value_name = "P=FILE")]
+    pub freeze: Vec<String>,
+}
+
 /// Sizes that a program leaves open.
 #[derive(Args, Debug)]
 pub struct ShapeArgs {
@@ -90,8 +100,13 @@ impl ShapeArgs {
     }
 
     /// What the reader is told of a module that will run on these inputs, where there is one size.
-    pub fn with_inputs(&self, inputs: &InputArgs) -> Result<ReadOptions, Failure> {
-        Ok(ReadOptions { sizes: crate::command::input::sizes(inputs), ..self.options()? })
+    pub fn with_inputs(&self, inputs: &InputArgs, freeze: &FreezeArgs) -> Result<ReadOptions, Failure> {
+        let mut sizes = crate::command::input::sizes(inputs);
+        if !freeze.freeze.is_empty() {
+            // Numbers count the parameters that are left, and the program has not been read.
+            sizes.retain(|(argument, _)| matches!(argument, Argument::Name(_)));
+        }
+        Ok(ReadOptions { sizes, ..self.options()? })
     }
 
     /// What the reader is told, where there is one size.
@@ -143,6 +158,8 @@ pub struct CompileArgs {
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
+    #[command(flatten)]
+    pub freeze: FreezeArgs,
     /// Where to write the object, or the only kind of output that --emit names
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
@@ -226,6 +243,8 @@ pub struct RunArgs {
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
+    #[command(flatten)]
+    pub freeze: FreezeArgs,
     #[command(flatten)]
     pub input: InputArgs,
     /// Write leaf k of the result to DIR/out{k}.npy; without it results are printed as HLO literals
@@ -311,6 +330,8 @@ pub struct OptArgs {
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
+    #[command(flatten)]
+    pub freeze: FreezeArgs,
     /// Where to write the module, as an HloModuleProto where the ending is .pb, as StableHLO where it is .mlir; without it, it
     /// is printed
     #[arg(short, long, value_name = "PATH")]
@@ -326,6 +347,8 @@ pub struct InspectArgs {
     /// An object that `brolga compile` wrote, or with --tensors or --html a program, in any form that `compile` takes; `-` is
     /// standard input
     pub object: PathBuf,
+    #[command(flatten)]
+    pub freeze: FreezeArgs,
     /// Compile the program for this machine, and print of every array in it: type, shape, strides, alignment, memory, and what
     /// it is a view of
     #[arg(long, conflicts_with = "html")]
@@ -343,6 +366,8 @@ pub struct BenchArgs {
     pub module: PathBuf,
     #[command(flatten)]
     pub shapes: ShapeArgs,
+    #[command(flatten)]
+    pub freeze: FreezeArgs,
     #[command(flatten)]
     pub input: InputArgs,
     #[command(flatten)]

@@ -12,9 +12,10 @@ use crate::command::inspect::columns;
 use crate::command::page::bytes;
 use crate::command::random::Random;
 use crate::command::source::{Input, SizedModules, load, load_sizes};
-use crate::command::{compile, input, output, program, progress, trace};
+use crate::command::{compile, freeze, input, output, program, progress, trace};
 use brolga_compiler::arithmetic::float_operations;
 use brolga_compiler::codegen::target::TargetOptions;
+use brolga_compiler::freeze::freeze_sizes;
 use brolga_compiler::survey::{KernelSurvey, survey};
 use brolga_compiler::{Artifact, CompileOptions, compile_kernel, compile_sizes, front, shape, text};
 use brolga_runtime::abi::Leaf;
@@ -96,11 +97,14 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
 fn ready(args: &BenchArgs, options: &CompileOptions) -> Result<Ready, Failure> {
     let sizes = args.shapes.sizes();
     if sizes.len() > 1 {
-        let SizedModules { source, .. } = load_sizes(&args.module, &sizes)?;
+        let SizedModules { modules, source, .. } = load_sizes(&args.module, &sizes)?;
+        let first = modules.first().map(|first| freeze::values(&args.freeze, first, &source)).transpose()?;
+        let values = first.map_or_else(Vec::new, |(values, _)| values);
         let (compiled, object_bytes, compile_time) = compile_often(|| {
             let wrong = |e| Failure::program(e, &source);
-            let front::ReadSizes { modules, open } = source.read_sizes(&sizes).map_err(wrong)?;
+            let front::ReadSizes { mut modules, mut open } = source.read_sizes(&sizes).map_err(wrong)?;
             modules.iter().try_for_each(shape::verify).map_err(wrong)?;
+            freeze_sizes(&mut modules, &mut open, &values).map_err(wrong)?;
             let artifact = compile_sizes(&modules, &open, options).map_err(wrong)?;
             Ok((program::load_sizes(&artifact.object, false)?, artifact.object.len()))
         })?;
@@ -108,13 +112,15 @@ fn ready(args: &BenchArgs, options: &CompileOptions) -> Result<Ready, Failure> {
         let parameters = Parameters::of_program(&program);
         return Ok(Ready { program, parameters, object_bytes, compile_time, artifact: None });
     }
-    let options_of_module = args.shapes.with_inputs(&args.input)?;
+    let options_of_module = args.shapes.with_inputs(&args.input, &args.freeze)?;
     match load(&args.module, &options_of_module)? {
-        Input::Module(module, source) => {
+        Input::Module(mut module, source) => {
+            let (values, _) = freeze::values(&args.freeze, &module, &source)?;
             let ((program, artifact), object_bytes, compile_time) = compile_often(|| {
                 let wrong = |e| Failure::program(e, &source);
-                let module = source.read(&options_of_module).map_err(wrong)?;
+                *module = source.read(&options_of_module).map_err(wrong)?;
                 shape::verify(&module).map_err(wrong)?;
+                brolga_compiler::freeze(&mut module, &values).map_err(wrong)?;
                 let artifact = brolga_compiler::compile(&module, options).map_err(wrong)?;
                 let size = artifact.object.len();
                 Ok(((program::load(&artifact.object, false)?, artifact), size))
@@ -123,6 +129,7 @@ fn ready(args: &BenchArgs, options: &CompileOptions) -> Result<Ready, Failure> {
             Ok(Ready { program, parameters, object_bytes, compile_time, artifact: Some(Box::new(artifact)) })
         }
         Input::Object(bytes) => {
+            freeze::refuse_object(&args.freeze)?;
             let start = Instant::now();
             let sizes = program::load_sizes(&bytes, false)?;
             let compile_time = start.elapsed();

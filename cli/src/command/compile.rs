@@ -3,7 +3,7 @@
 use crate::command::args::{CompileArgs, TargetArgs};
 use crate::command::failure::Failure;
 use crate::command::source::{SizedModules, load_module, load_sizes};
-use crate::command::{output, progress};
+use crate::command::{freeze, output, progress};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::hlo::Module;
@@ -108,9 +108,12 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let sizes = args.shapes.sizes();
     let emits = if args.emit.is_empty() { vec![Emit { kind: Kind::Obj, path: None }] } else { args.emit.clone() };
     let loaded = if sizes.len() > 1 {
-        load_sizes(&args.module, &sizes)?
+        let mut loaded = load_sizes(&args.module, &sizes)?;
+        freeze::apply_to_sizes(&args.freeze, &mut loaded)?;
+        loaded
     } else {
-        let (module, source) = load_module(&args.module, &args.shapes.options()?)?;
+        let (mut module, source) = load_module(&args.module, &args.shapes.options()?)?;
+        freeze::apply(&args.freeze, &mut module, &source)?;
         SizedModules { modules: vec![*module], open: Vec::new(), source }
     };
     let SizedModules { modules, open, source } = &loaded;

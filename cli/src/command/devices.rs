@@ -5,7 +5,7 @@ use crate::command::failure::Failure;
 use crate::command::input::Parameters;
 use crate::command::run::{compiled, flat, object, show, whole, write_outputs};
 use crate::command::source::{Input, Source, load};
-use crate::command::{feeds, input, output, program};
+use crate::command::{feeds, freeze, input, output, program};
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp;
 use brolga_runtime::devices::{Device, DeviceError, Devices};
@@ -18,9 +18,11 @@ pub fn run(args: &RunArgs, devices: usize) -> Result<(), Failure> {
     if !args.expect.is_empty() {
         return Err(Failure::Usage("--expect is for one device".to_owned()));
     }
-    let results = match load(&args.module, &args.shapes.with_inputs(&args.input)?)? {
-        Input::Module(module, source) => {
-            let inputs = inputs(args, devices, &Parameters::of_module(&module), source.inputs())?;
+    let results = match load(&args.module, &args.shapes.with_inputs(&args.input, &args.freeze)?)? {
+        Input::Module(mut module, source) => {
+            let frozen = freeze::apply(&args.freeze, &mut module, &source)?;
+            let own = source.inputs_without(&frozen);
+            let inputs = inputs(args, devices, &Parameters::of_module(&module), &own)?;
             run_module(args, devices, &module, &source, &inputs)?
         }
         Input::Object(bytes) => {

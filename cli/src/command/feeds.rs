@@ -7,9 +7,9 @@
 use crate::command::archive::{Npz, natural, npz_array, open_npz};
 use crate::command::args::RunArgs;
 use crate::command::failure::Failure;
-use crate::command::{npy, output};
+use crate::command::output;
 use brolga_runtime::feed::{FeedError, FeedValue, Feeds, Sink, Source};
-use brolga_runtime::{ArrayShape, Literal, Shape};
+use brolga_runtime::{ArrayShape, Literal, Shape, npy};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -7,44 +7,28 @@
 use crate::command::archive::Arrays;
 use crate::command::args::InputArgs;
 use crate::command::failure::Failure;
-use crate::command::npy;
 use crate::command::random::Random;
 use brolga_compiler::front::Argument;
 use brolga_compiler::hlo::Module;
-use brolga_compiler::{proto, suggestion, text};
+use brolga_compiler::parameters::{ParameterNames, array_leaves};
+use brolga_compiler::{shortened, text};
+use brolga_runtime::npy;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Program, Shape, room_for};
-use std::collections::HashSet;
 use std::io::Read;
 use std::path::Path;
 
 /// The entry parameters, with the names by which `--input NAME=...` finds their leaf arrays.
 pub struct Parameters {
     shapes: Vec<Shape>,
-    /// Of each leaf array, in order.
-    names: Vec<Vec<String>>,
+    names: ParameterNames,
 }
 
 impl Parameters {
-    /// Those of a module. An array is known by the instruction's name and by the one in its metadata, leaf K of a tuple by
-    /// `NAME.K`.
+    /// Those of a module.
     pub fn of_module(module: &Module) -> Parameters {
         let entry = module.entry();
-        let (mut shapes, mut names) = (Vec::new(), Vec::new());
-        for id in entry.parameters() {
-            let instruction = &entry.instructions[id];
-            let mut own = vec![instruction.name.clone()];
-            own.extend(proto::op_name(instruction).filter(|name| *name != instruction.name));
-            match &instruction.shape {
-                Shape::Tuple(_) => {
-                    let leaves = 0..array_leaves(&instruction.shape).len();
-                    names.extend(leaves.map(|k| own.iter().map(|name| format!("{name}.{k}")).collect()));
-                }
-                shape if array_leaves(shape).is_empty() => {}
-                _ => names.push(own),
-            }
-            shapes.push(instruction.shape.clone());
-        }
-        Parameters { shapes, names }
+        let shapes = entry.parameters().into_iter().map(|id| entry.instructions[id].shape.clone()).collect();
+        Parameters { shapes, names: ParameterNames::of_module(module) }
     }
 
     /// Those of a compiled program. Leaves of one name are the leaves of a tuple.
@@ -57,48 +41,20 @@ impl Parameters {
             vec![if same > 1 { format!("{name}.{before}") } else { name.clone() }]
         };
         let shapes = leaves.iter().map(|leaf| Shape::Array(leaf.shape.clone())).collect();
-        Parameters { shapes, names: (0..leaves.len()).map(name).collect() }
+        Parameters { shapes, names: ParameterNames::new((0..leaves.len()).map(name).collect()) }
     }
 
     /// The parameters of several devices, one after another: a name stands for the array on every one.
     pub fn on_devices(&self, devices: usize) -> Parameters {
-        let (shapes, names) = (self.shapes.iter(), self.names.iter());
+        let (shapes, names) = (self.shapes.iter(), self.names.leaves().iter());
         let count = (shapes.len() * devices, names.len() * devices);
         let (shapes, names) = (shapes.cycle().take(count.0), names.cycle().take(count.1));
-        Parameters { shapes: shapes.cloned().collect(), names: names.cloned().collect() }
+        Parameters { shapes: shapes.cloned().collect(), names: ParameterNames::new(names.cloned().collect()) }
     }
 
     /// The shapes of the parameters.
     pub fn shapes(&self) -> &[Shape] {
         &self.shapes
-    }
-
-    /// The numbers of the leaves of that name, of each device one. A name may lack the `.N` that sets it apart from others.
-    fn find(&self, name: &str) -> Result<Vec<usize>, String> {
-        let by = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
-            (0..self.names.len()).filter(|&k| self.names[k].iter().any(|n| fits(n))).collect()
-        };
-        let exact = by(&|known| known == name);
-        let stem = |known: &str| {
-            known
-                .rsplit_once('.')
-                .is_some_and(|(stem, number)| stem == name && number.bytes().all(|b| b.is_ascii_digit()))
-        };
-        let near = if exact.is_empty() { by(&stem) } else { exact };
-        let different: HashSet<&Vec<String>> = near.iter().map(|&k| &self.names[k]).collect();
-        match different.len() {
-            1 => Ok(near),
-            0 => {
-                let known: Vec<&str> = self.names.iter().flatten().map(String::as_str).collect();
-                let hint = suggestion(name, known.iter().copied());
-                let list: Vec<&str> = self.names.iter().filter_map(|n| n.last()).map(String::as_str).collect();
-                Err(format!("the module has no parameter '{name}'{hint} (it has {})", shorten(&list.join(", "))))
-            }
-            _ => {
-                let list: Vec<&str> = near.iter().map(|&k| self.names[k][0].as_str()).collect();
-                Err(format!("'{name}' may be any of the parameters {}", list.join(", ")))
-            }
-        }
     }
 }
 
@@ -125,7 +81,7 @@ pub fn gather_or(args: &InputArgs, parameters: &Parameters, given: &[Literal]) -
 }
 
 /// What one `--input` is.
-enum Given<'a> {
+pub enum Given<'a> {
     /// The next array that has no name.
     Next(&'a str),
     /// The array of that name.
@@ -135,7 +91,7 @@ enum Given<'a> {
 }
 
 impl Given<'_> {
-    fn of(spec: &str) -> Given<'_> {
+    pub fn of(spec: &str) -> Given<'_> {
         if Arrays::names_one(spec) && (!spec.contains('=') || Path::new(spec).exists()) {
             return Given::All(spec);
         }
@@ -177,7 +133,7 @@ fn given_values(
     let mut values: Vec<Option<ArrayLiteral>> = vec![None; leaves.len()];
     let mut unnamed = Vec::new();
     let mut put = |name: &str, read: &mut dyn FnMut(&ArrayShape) -> Result<ArrayLiteral, String>| {
-        for leaf in parameters.find(name)? {
+        for leaf in parameters.names.find(name)? {
             let (Some(slot), Some(shape)) = (values.get_mut(leaf), leaves.get(leaf)) else { continue };
             if slot.replace(read(shape)?).is_some() {
                 return Err(format!("the parameter '{name}' has a value already"));
@@ -186,7 +142,7 @@ fn given_values(
         Ok(())
     };
     for (i, spec) in args.inputs.iter().enumerate() {
-        let wrong = move |e: String| Failure::Input(format!("input {i} ({}): {e}", shorten(spec)));
+        let wrong = move |e: String| Failure::Input(format!("input {i} ({}): {e}", shortened(spec)));
         match Given::of(spec) {
             Given::Next(value) => unnamed.push((value, wrong)),
             Given::Named(name, value) => put(name, &mut |shape| read_named(value, shape)).map_err(wrong)?,
@@ -210,10 +166,10 @@ fn given_values(
 
 /// Says that the leaves without a value are not as many as the inputs without a name.
 fn miscount(args: &InputArgs, parameters: &Parameters, open: &[usize], unnamed: usize) -> String {
-    let (leaves, given) = (parameters.names.len(), args.inputs.len());
+    let (leaves, given) = (parameters.names.leaves().len(), args.inputs.len());
     if unnamed == given {
-        let known: Vec<&str> = parameters.names.iter().filter_map(|n| n.last()).map(String::as_str).collect();
-        let known = if known.is_empty() { String::new() } else { format!(" ({})", shorten(&known.join(", "))) };
+        let known: Vec<&str> = parameters.names.leaves().iter().filter_map(|n| n.last()).map(String::as_str).collect();
+        let known = if known.is_empty() { String::new() } else { format!(" ({})", shortened(&known.join(", "))) };
         let hint = match given {
             0 => "; --random-seed N makes inputs",
             _ if given > leaves => {
@@ -223,8 +179,8 @@ fn miscount(args: &InputArgs, parameters: &Parameters, open: &[usize], unnamed: 
         };
         return format!("the module takes {leaves} input arrays{known}, but {given} were given{hint}");
     }
-    let list: Vec<&str> = open.iter().map(|&k| parameters.names[k][0].as_str()).collect();
-    let list = if list.is_empty() { "none".to_owned() } else { shorten(&list.join(", ")) };
+    let list: Vec<&str> = open.iter().map(|&k| parameters.names.leaves()[k][0].as_str()).collect();
+    let list = if list.is_empty() { "none".to_owned() } else { shortened(&list.join(", ")) };
     format!(
         "of the module's {leaves} input arrays these have no name among the inputs: {list}; {unnamed} inputs have no name"
     )
@@ -273,11 +229,11 @@ pub fn sizes(args: &InputArgs) -> Vec<(Argument, Vec<i64>)> {
 
 /// The dimensions of each leaf array, as far as the inputs say them.
 pub fn dims(args: &InputArgs, parameters: &Parameters) -> Vec<Option<Vec<i64>>> {
-    let mut out = vec![None; parameters.names.len()];
+    let mut out = vec![None; parameters.names.leaves().len()];
     for (argument, dims) in sizes(args) {
         let leaves = match argument {
             Argument::Number(k) => vec![k],
-            Argument::Name(name) => parameters.find(&name).unwrap_or_default(),
+            Argument::Name(name) => parameters.names.find(&name).unwrap_or_default(),
         };
         for leaf in leaves {
             if let Some(slot) = out.get_mut(leaf) {
@@ -288,23 +244,8 @@ pub fn dims(args: &InputArgs, parameters: &Parameters) -> Vec<Option<Vec<i64>>> 
     out
 }
 
-fn shorten(spec: &str) -> String {
-    if spec.chars().count() > 200 { spec.chars().take(200).chain("...".chars()).collect() } else { spec.to_owned() }
-}
-
-/// The arrays in a parameter.
-fn array_leaves(shape: &Shape) -> Vec<&ArrayShape> {
-    fn array(leaf: &Shape) -> Option<&ArrayShape> {
-        match leaf {
-            Shape::Array(array) | Shape::Buffer(array) => Some(array),
-            _ => None,
-        }
-    }
-    shape.leaves().into_iter().filter_map(array).collect()
-}
-
 /// Reads the value of an input that has a name: as [`read`], and literals without their shape.
-fn read_named(value: &str, wanted: &ArrayShape) -> Result<ArrayLiteral, String> {
+pub fn read_named(value: &str, wanted: &ArrayShape) -> Result<ArrayLiteral, String> {
     if let Some(path) = value.strip_prefix('@') {
         return fitted(read_file(path, wanted.ty)?, wanted);
     }
@@ -401,18 +342,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_with_and_without_their_numbers() {
-        let shape = Shape::array(ElementType::F32, [2]);
-        let names = [["Arg_0.1", "x"], ["Arg_1.2", "params['w']"], ["Arg_1.3", "y"]];
-        let names = names.map(|both| both.map(str::to_owned).to_vec()).to_vec();
-        let parameters = Parameters { shapes: vec![shape; 3], names };
-        assert_eq!(parameters.find("x"), Ok(vec![0]));
-        assert_eq!(parameters.find("Arg_0"), Ok(vec![0]));
-        assert_eq!(parameters.find("params['w']"), Ok(vec![1]));
-        assert_eq!(parameters.on_devices(2).find("y"), Ok(vec![2, 5]));
-        assert!(parameters.find("Arg_1").expect_err("two").contains("Arg_1.2, Arg_1.3"));
-        let unknown = parameters.find("params['v']").expect_err("none");
-        assert!(unknown.contains("did you mean 'params['w']'?") && unknown.contains("(it has x, params['w'], y)"));
+    fn a_name_stands_for_the_array_of_every_device() {
+        let names = ParameterNames::new(vec![vec!["x".to_owned()], vec!["y".to_owned()]]);
+        let parameters = Parameters { shapes: vec![Shape::array(ElementType::F32, [2]); 2], names };
+        assert_eq!(parameters.on_devices(2).names.find("y"), Ok(vec![1, 3]));
     }
 
     #[test]

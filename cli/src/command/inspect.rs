@@ -2,9 +2,9 @@
 
 use crate::command::args::InspectArgs;
 use crate::command::failure::Failure;
-use crate::command::output;
 use crate::command::page::page;
 use crate::command::source::{load_module, read};
+use crate::command::{freeze, output};
 use brolga_compiler::front::ReadOptions;
 use brolga_compiler::object::read_descriptors;
 use brolga_compiler::survey::survey;
@@ -19,12 +19,14 @@ pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         return tensors(args);
     }
     if let Some(path) = &args.html {
-        let (module, source) = load_module(&args.object, &ReadOptions::default())?;
+        let (mut module, source) = load_module(&args.object, &ReadOptions::default())?;
+        freeze::apply(&args.freeze, &mut module, &source)?;
         let wrong = |e| Failure::program(e, &source);
         let artifact = compile(&module, &CompileOptions::native()).map_err(wrong)?;
         let survey = survey(&artifact).map_err(wrong)?;
         return output::write(path, page(source.name(), &artifact, &survey).as_bytes());
     }
+    freeze::refuse_object(&args.freeze)?;
     let (name, bytes) = read(&args.object)?;
     let descriptors = read_descriptors(&bytes).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
     let all: Vec<String> = descriptors.iter().map(|d| describe(d, bytes.len())).collect();
@@ -33,7 +35,8 @@ pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
 
 /// `brolga inspect --tensors`.
 fn tensors(args: &InspectArgs) -> Result<(), Failure> {
-    let (module, source) = load_module(&args.object, &ReadOptions::default())?;
+    let (mut module, source) = load_module(&args.object, &ReadOptions::default())?;
+    freeze::apply(&args.freeze, &mut module, &source)?;
     let artifact = compile(&module, &CompileOptions::native()).map_err(|e| Failure::program(e, &source))?;
     let header = [
         "computation",

@@ -67,7 +67,7 @@ fn float_bytes(ty: ElementType, value: f64, out: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::npy;
+    use brolga_runtime::npy;
 
     #[test]
     fn a_seed_fixes_the_inputs() {

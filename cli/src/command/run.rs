@@ -4,14 +4,14 @@ use crate::command::args::{Engine, RunArgs};
 use crate::command::failure::Failure;
 use crate::command::input::Parameters;
 use crate::command::source::{Input, SizedModules, Source, load, load_sizes};
-use crate::command::{devices, expect, feeds, input, npy, output, program, progress};
+use crate::command::{devices, expect, feeds, freeze, input, output, program, progress};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::front::ReadOptions;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{CompileOptions, Error, compile_sizes, interp, size_of, text};
 use brolga_runtime::abi::size_text;
-use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunError, RunOptions, room_for};
+use brolga_runtime::{ArrayLiteral, CustomCalls, Literal, Program, RunError, RunOptions, npy, room_for};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,9 +33,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let result = if sizes.len() > 1 {
         run_sizes(args, &options, &sizes)?
     } else {
-        match load(&args.module, &args.shapes.with_inputs(&args.input)?)? {
-            Input::Module(module, source) => {
-                let inputs = input::gather_or(&args.input, &Parameters::of_module(&module), source.inputs())?;
+        match load(&args.module, &args.shapes.with_inputs(&args.input, &args.freeze)?)? {
+            Input::Module(mut module, source) => {
+                let frozen = freeze::apply(&args.freeze, &mut module, &source)?;
+                let own = source.inputs_without(&frozen);
+                let inputs = input::gather_or(&args.input, &Parameters::of_module(&module), &own)?;
                 run_module(args, &options, &module, &source, &inputs)?
             }
             Input::Object(bytes) => run_object(args, &options, &bytes)?,
@@ -63,7 +65,9 @@ fn compile_options(args: &RunArgs) -> CompileOptions {
 
 /// Runs the size of a program that the inputs have, from the object of all sizes where it is compiled.
 fn run_sizes(args: &RunArgs, options: &RunOptions, sizes: &[ReadOptions]) -> Result<Literal, Failure> {
-    let SizedModules { modules, open, source } = load_sizes(&args.module, sizes)?;
+    let mut loaded = load_sizes(&args.module, sizes)?;
+    freeze::apply_to_sizes(&args.freeze, &mut loaded)?;
+    let SizedModules { modules, open, source } = loaded;
     let names = modules.first().map(Parameters::of_module);
     let wanted = program::wanted(&open, &names.map_or_else(Vec::new, |names| input::dims(&args.input, &names)))?;
     let mut found = Vec::new();
@@ -165,6 +169,7 @@ fn bytes_to_load(args: &RunArgs, object: Vec<u8>) -> Result<Vec<u8>, Failure> {
 
 /// The program of an object that the inputs have the sizes of, and its parameters.
 pub fn object(args: &RunArgs, bytes: &[u8]) -> Result<(Program, Parameters), Failure> {
+    freeze::refuse_object(&args.freeze)?;
     if args.engine == Engine::Interp {
         return Err(Failure::Usage("the interpreter runs modules, not objects".to_owned()));
     }

@@ -49,9 +49,10 @@ impl Source {
         &self.text
     }
 
-    /// The inputs of a snapshot; empty for everything else.
-    pub fn inputs(&self) -> &[Literal] {
-        &self.inputs
+    /// The inputs of a snapshot, but for those of the parameters of these numbers; empty for everything else.
+    pub fn inputs_without(&self, frozen: &[usize]) -> Vec<Literal> {
+        let left = self.inputs.iter().enumerate().filter(|(number, _)| !frozen.contains(number));
+        left.map(|(_, value)| value.clone()).collect()
     }
 }
 

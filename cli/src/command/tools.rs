@@ -2,8 +2,8 @@
 
 use crate::command::args::{OptArgs, ParseArgs};
 use crate::command::failure::Failure;
-use crate::command::output;
 use crate::command::source::{load_module, load_open_module};
+use crate::command::{freeze, output};
 use brolga_compiler::{passes, proto, stablehlo, text};
 
 /// `brolga parse`.
@@ -30,6 +30,7 @@ fn summary_json(summary: &text::Summary) -> String {
 /// `brolga opt`.
 pub fn opt(args: &OptArgs) -> Result<(), Failure> {
     let (mut module, source) = load_module(&args.module, &args.shapes.options()?)?;
+    freeze::apply(&args.freeze, &mut module, &source)?;
     if !args.no_passes {
         passes::optimize(&mut module, &passes::PassOptions::default()).map_err(|e| Failure::program(e, &source))?;
     }

@@ -8,6 +8,7 @@
 
 mod attr;
 mod comparison;
+mod frozen;
 mod lapack;
 mod leaf;
 mod opcode;
@@ -17,6 +18,7 @@ mod top_k;
 
 pub use attr::{AttrKey, AttrKind, AttrValue, Attrs, ConvolutionDims, PaddingDimension, SliceRange, WindowDimension};
 pub use comparison::ComparisonDirection;
+pub use frozen::{is_frozen, set_frozen};
 pub use lapack::lapack;
 pub use leaf::{Leaf, resolve};
 pub use opcode::{Arity, Category, Opcode};

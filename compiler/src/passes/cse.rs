@@ -11,6 +11,7 @@ use super::rewrite::{Effects, rewrite};
 use crate::error::Result;
 use crate::hlo::{
     AttrKey, AttrValue, Attrs, Category, Computation, ComputationId, Instruction, InstructionId, Module, Opcode,
+    is_frozen,
 };
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -101,7 +102,8 @@ impl Numbering {
     }
 
     fn key(&mut self, instruction: &Instruction, name: impl Fn(InstructionId) -> u64) -> Vec<u8> {
-        let mut key = vec![instruction.opcode as u8];
+        // What folds in other ways is not the same.
+        let mut key = vec![instruction.opcode as u8, u8::from(is_frozen(instruction))];
         shape(&mut key, &instruction.shape);
         let mut operands: Vec<u64> = instruction.operands.iter().map(|&o| name(o)).collect();
         if instruction.opcode.is_commutative() {

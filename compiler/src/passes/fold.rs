@@ -2,9 +2,10 @@
 //!
 //! Problem: exporters compute masks, scales and index tables in the program. Invariant: results are the
 //! interpreter's, which every engine agrees with; effects, random numbers, control flow and barriers are never folded;
-//! the module does not swell and no single question takes long: see [`MAX_ELEMENTS`], [`FREE_BYTES`]. Algorithm: a
-//! forward sweep. An elementwise operation over arrays of one repeated element folds as a scalar and stays a broadcast,
-//! so that no large literal appears for what one element says.
+//! the module does not swell and no single question takes long: see [`MAX_ELEMENTS`], [`FREE_BYTES`]; what is computed of a
+//! frozen parameter has the bits that compiled code would have given it ([`is_exact`]). Algorithm: a forward sweep. An
+//! elementwise operation over arrays of one repeated element folds as a scalar and stays a broadcast, so that no large literal
+//! appears for what one element says.
 
 use super::Stats;
 use super::rewrite::{Effects, Rewriter, rewrite};
@@ -12,7 +13,7 @@ use super::value;
 use crate::error::Result;
 use crate::hlo::{AttrKey, Attrs, Category, Instruction, InstructionId, Module, Opcode};
 use crate::interp;
-use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
+use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, Literal, Shape};
 use std::sync::Arc;
 
 /// The most elements that the operands and the result of a folded operation may have together.
@@ -24,10 +25,13 @@ pub const FREE_BYTES: usize = 4096;
 /// The most elements that one run of the pass computes with.
 pub const MAX_WORK: usize = 1 << 22;
 
+/// The same of what is computed from frozen parameters, which are asked for by hand and may be large.
+pub const MAX_FROZEN_ELEMENTS: usize = 1 << 26;
+
 /// Folds constants in every computation.
 pub fn run(module: &mut Module) -> Result<Stats> {
     let mut stats = Stats::default();
-    let mut work = MAX_WORK;
+    let (mut work, mut frozen_work) = (MAX_WORK, MAX_FROZEN_ELEMENTS);
     let effects = Effects::of(module);
     for id in module.order.clone() {
         rewrite(module, id, |rw, i| {
@@ -37,9 +41,14 @@ pub fn run(module: &mut Module) -> Result<Stats> {
             if controlled || effects.of_instruction(instruction) || !foldable(rw.module, instruction) {
                 return Ok(None);
             }
+            let frozen = value::reads_frozen(rw.computation(), i);
+            if frozen && !is_exact(rw, instruction) {
+                return Ok(None);
+            }
             let new = match splat(rw, i) {
                 Some(new) => Some(new),
-                None => whole(rw, i, &mut work),
+                None if frozen => whole(rw, i, MAX_FROZEN_ELEMENTS, &mut frozen_work),
+                None => whole(rw, i, MAX_ELEMENTS, &mut work),
             };
             stats.add("folded", usize::from(new.is_some()));
             Ok(new)
@@ -67,6 +76,40 @@ fn foldable(module: &Module, instruction: &Instruction) -> bool {
     known && short && arrays && !instruction.operands.is_empty()
 }
 
+/// Whether compiled code gives the bits that the interpreter gives: the operation moves data, or is one of integers or of IEEE
+/// arithmetic. Functions are within bounds only, floats are summed in another order, of two zeros either is the larger, and a kernel
+/// may keep a narrow float wider than its type.
+fn is_exact(rw: &Rewriter<'_>, instruction: &Instruction) -> bool {
+    let operands = instruction.operands.iter().map(|&o| rw.shape(o));
+    let called = instruction.attrs.called().into_iter().map(|c| &rw.module.computations[c]);
+    let inner = called.flat_map(|c| c.order.iter().map(|&i| &c.instructions[i].shape));
+    let types: Vec<ElementType> = operands
+        .chain([&instruction.shape])
+        .chain(inner)
+        .flat_map(|shape| shape.leaves().into_iter().filter_map(|leaf| Some(leaf.as_array()?.ty)))
+        .collect();
+    let all = |fits: fn(ElementType) -> bool| types.iter().all(|&ty| fits(ty));
+    if all(|ty| ty.is_integer() || ty == ElementType::Pred) {
+        return true;
+    }
+    match instruction.opcode {
+        Opcode::Scatter | Opcode::Reduce => false,
+        Opcode::Negate | Opcode::Convert | Opcode::Compare | Opcode::IsFinite | Opcode::Select => true,
+        Opcode::Real | Opcode::Imag | Opcode::Complex => true,
+        Opcode::Abs => all(|ty| ty.kind() != Kind::Complex),
+        Opcode::Add
+        | Opcode::Subtract
+        | Opcode::Multiply
+        | Opcode::Divide
+        | Opcode::Sqrt
+        | Opcode::Floor
+        | Opcode::Ceil
+        | Opcode::RoundNearestAfz
+        | Opcode::RoundNearestEven => all(|ty| matches!(ty, ElementType::F32 | ElementType::F64)),
+        op => op.category() == Category::Movement,
+    }
+}
+
 /// An elementwise operation over repeated elements.
 fn splat(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<InstructionId> {
     let instruction = rw.instruction(id);
@@ -90,8 +133,9 @@ fn splat(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<InstructionId> {
     }
 }
 
-/// An operation over constants.
-fn whole(rw: &mut Rewriter<'_>, id: InstructionId, work: &mut usize) -> Option<InstructionId> {
+/// An operation over constants of no more than `limit` elements, its own included, which `work` must have left.
+fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usize) -> Option<InstructionId> {
+    let limit = limit.min(*work);
     let instruction = rw.instruction(id);
     let (mut stored, mut elements) = (0usize, 0usize);
     let mut operands: Vec<Arc<Literal>> = Vec::with_capacity(instruction.operands.len());
@@ -99,7 +143,7 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, work: &mut usize) -> Option<I
         let source = rw.instruction(operand);
         let shape = source.shape.as_array()?;
         elements = elements.saturating_add(shape.checked_elements()?);
-        if elements > MAX_ELEMENTS.min(*work) {
+        if elements > limit {
             return None;
         }
         if let Some(literal) = (source.opcode == Opcode::Constant).then(|| source.literal()).flatten() {
@@ -112,7 +156,7 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, work: &mut usize) -> Option<I
     let bytes = instruction.shape.leaves().iter().try_fold(0usize, |sum, leaf| {
         let array = leaf.as_array()?;
         elements = elements.saturating_add(array.checked_elements()?);
-        (elements <= MAX_ELEMENTS.min(*work)).then(|| sum + array.byte_size())
+        (elements <= limit).then(|| sum + array.byte_size())
     })?;
     if bytes > stored.max(FREE_BYTES) {
         return None;

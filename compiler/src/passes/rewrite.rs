@@ -6,8 +6,11 @@
 //! right before it; so operands stay before users, ordered effects keep their order, and each replacement carries the
 //! source place and metadata of what it replaces. Algorithm: one forward sweep that builds the new order.
 
+use super::value;
 use crate::error::{Error, Result, Site};
-use crate::hlo::{AttrKey, AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::hlo::{
+    AttrKey, AttrValue, Attrs, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, set_frozen,
+};
 use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -213,10 +216,20 @@ impl Rewriter<'_> {
         id
     }
 
-    /// Emits a constant.
+    /// Emits a constant. It counts as frozen where the instruction under work reads what is.
     pub fn constant(&mut self, literal: Literal) -> InstructionId {
-        let attrs = Attrs::new().with(AttrKey::Literal, AttrValue::Literal(Arc::new(literal.clone())));
-        self.emit(Opcode::Constant, literal.shape(), Vec::new(), attrs)
+        let frozen = value::reads_frozen(self.computation(), self.current);
+        self.constant_of(literal, frozen)
+    }
+
+    /// Emits a constant, and says whether it comes from a frozen parameter.
+    pub fn constant_of(&mut self, literal: Literal, frozen: bool) -> InstructionId {
+        let shape = literal.shape();
+        let mut attrs = Attrs::new().with(AttrKey::Literal, AttrValue::Literal(Arc::new(literal)));
+        if frozen {
+            set_frozen(&mut attrs);
+        }
+        self.emit(Opcode::Constant, shape, Vec::new(), attrs)
     }
 
     /// Emits a scalar constant and, where `shape` is no scalar, its broadcast.

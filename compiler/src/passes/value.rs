@@ -3,7 +3,7 @@
 //! Invariant: the passes keep an array of equal elements as the broadcast of a scalar constant, so that two steps of
 //! looking suffice and no rule scans large literals.
 
-use crate::hlo::{Computation, ComputationId, InstructionId, Module, Opcode};
+use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Module, Opcode, is_frozen};
 use brolga_runtime::half::{bf16, f16};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType};
 
@@ -127,17 +127,14 @@ pub fn constant(computation: &Computation, id: InstructionId) -> Option<&ArrayLi
     }
 }
 
-/// The element that a value repeats: a constant of one element, seen through broadcasts, reshapes, transposes, copies.
-pub fn splat(computation: &Computation, id: InstructionId) -> Option<Element> {
+/// What a value is a constant of, seen through broadcasts, reshapes, transposes, copies.
+fn source(computation: &Computation, id: InstructionId) -> Option<&Instruction> {
     let mut id = id;
     // Chains of movement collapse in simplification; the bound only keeps a single question cheap.
     for _ in 0..8 {
         let instruction = &computation.instructions[id];
         match instruction.opcode {
-            Opcode::Constant => {
-                let literal = instruction.literal()?.as_array()?;
-                return if literal.elements() == 1 { Element::at(literal, 0) } else { None };
-            }
+            Opcode::Constant => return Some(instruction),
             Opcode::Broadcast | Opcode::Reshape | Opcode::Transpose | Opcode::Copy => {
                 id = instruction.operands.first().copied()?;
             }
@@ -145,6 +142,23 @@ pub fn splat(computation: &Computation, id: InstructionId) -> Option<Element> {
         }
     }
     None
+}
+
+/// The element that a value repeats: that of a constant of one element.
+pub fn splat(computation: &Computation, id: InstructionId) -> Option<Element> {
+    let literal = source(computation, id)?.literal()?.as_array()?;
+    if literal.elements() == 1 { Element::at(literal, 0) } else { None }
+}
+
+/// Whether a value is a constant that comes from a frozen parameter.
+pub fn frozen(computation: &Computation, id: InstructionId) -> bool {
+    source(computation, id).is_some_and(is_frozen)
+}
+
+/// Whether an instruction is such a constant, or reads one.
+pub fn reads_frozen(computation: &Computation, id: InstructionId) -> bool {
+    let instruction = &computation.instructions[id];
+    is_frozen(instruction) || instruction.operands.iter().any(|&operand| frozen(computation, operand))
 }
 
 /// The elements of a constant of integers, in row-major order.

@@ -12,7 +12,7 @@ use super::rewrite::{Effects, rewrite, sort_computations};
 use super::value;
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Computation, ComputationId, InstructionId, Module, Opcode};
-use brolga_runtime::Shape;
+use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,18 +116,20 @@ impl Loop {
         let mut constants = BTreeMap::new();
         if init.opcode == Opcode::Tuple {
             for &k in &handed_on {
-                let scalar = init.operands.get(k).and_then(|&o| value::splat(caller, o)).and_then(|s| s.literal());
+                let Some(&first) = init.operands.get(k) else { continue };
+                let scalar = value::splat(caller, first).and_then(|s| s.literal());
                 if let (Some(scalar), Some(shape)) = (scalar, self.shapes.get(k).and_then(Shape::as_array)) {
-                    constants.insert(k, (scalar, shape.clone()));
+                    constants.insert(k, (scalar, value::frozen(caller, first), shape.clone()));
                 }
             }
         }
         for computation in [self.condition, self.body] {
             rewrite(module, computation, |rw, i| {
                 let element = element_of_parameter(rw.computation(), i);
-                let Some((scalar, shape)) = element.and_then(|k| constants.get(&k)) else { return Ok(None) };
+                let Some((scalar, frozen, shape)) = element.and_then(|k| constants.get(&k)) else { return Ok(None) };
                 stats.add("constant moved into a loop", 1);
-                Ok(Some(rw.splat(scalar.clone(), shape)))
+                let scalar = rw.constant_of(Literal::Array(scalar.clone()), *frozen);
+                Ok(Some(rw.broadcast_scalar(scalar, shape)))
             })?;
         }
         rewrite(module, self.caller, |rw, i| {

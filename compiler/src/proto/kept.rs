@@ -113,6 +113,15 @@ pub(crate) fn frontend_attributes_message(text: &str) -> Result<FrontendAttribut
     Ok(FrontendAttributes { entries })
 }
 
+/// The attribute of a module that [`donors`] reads.
+pub(crate) const DONORS: &str = "buffer_donor";
+
+/// What [`donors`] reads.
+pub(crate) fn donors_text(donors: &[(i64, Vec<i64>)]) -> String {
+    let each = donors.iter().map(|(parameter, index)| format!("({parameter}, {{{}}})", joined(index)));
+    format!("{{ {} }}", each.collect::<Vec<_>>().join(", "))
+}
+
 /// `{(0, {}), (1, {2})}`: parameters that may be overwritten, and the path to the part that may.
 pub(crate) fn donors(text: &str) -> Result<Vec<(i64, Vec<i64>)>> {
     whole(text, |c| {

@@ -111,8 +111,8 @@ impl<'a> Reader<'a> {
             config.aliases.push(Alias { output_index, parameter, parameter_index, kind });
         }
         if let Some(donors) = m.donors.as_ref().filter(|d| !d.entries.is_empty()) {
-            let each = donors.entries.iter().map(|d| format!("({}, {{{}}})", d.parameter, kept::joined(&d.index)));
-            config.other.push(("buffer_donor".to_owned(), format!("{{ {} }}", each.collect::<Vec<_>>().join(", "))));
+            let each: Vec<_> = donors.entries.iter().map(|d| (d.parameter, d.index.clone())).collect();
+            config.other.push((kept::DONORS.to_owned(), kept::donors_text(&each)));
         }
         if let Some(attributes) = m.frontend_attributes.as_ref().filter(|f| !f.entries.is_empty()) {
             config.other.push(("frontend_attributes".to_owned(), kept::frontend_attributes(attributes)?));

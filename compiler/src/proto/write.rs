@@ -103,7 +103,7 @@ fn header(module: &Module, out: &mut message::Module) -> Result<()> {
     let mut frames = message::StackFrameIndex::default();
     for (key, value) in &config.other {
         match key.as_str() {
-            "buffer_donor" => out.donors = Some(donors(value)?),
+            kept::DONORS => out.donors = Some(donors(value)?),
             "frontend_attributes" => out.frontend_attributes = Some(kept::frontend_attributes_message(value)?),
             table if is_table(table) => self::table(&mut frames, table, value)?,
             // The rest belongs to the configuration of a compilation, which is another message.

@@ -42,6 +42,18 @@ pub enum Argument {
     Name(String),
 }
 
+impl From<usize> for Argument {
+    fn from(number: usize) -> Argument {
+        Argument::Number(number)
+    }
+}
+
+impl From<&str> for Argument {
+    fn from(name: &str) -> Argument {
+        Argument::Name(name.to_owned())
+    }
+}
+
 /// `argument 0`, `argument 'x'`.
 impl fmt::Display for Argument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -47,9 +47,20 @@ fn stored(shape: &ArrayShape) -> Option<(Dtype, Vec<usize>)> {
     Some((dtype, dims))
 }
 
-/// A tensor of a file as an array of this type and these dimensions; `None` where it has others. What truth values and types
-/// that the format lacks are stored as is said by [`Store::save`].
-pub fn safetensors_array(view: &TensorView<'_>, shape: &ArrayShape) -> Option<ArrayLiteral> {
+/// A tensor of a file as an array of this type and these dimensions. What truth values and types that the format lacks are stored
+/// as is said by [`Store::save`].
+///
+/// # Errors
+/// A message, where there is no tensor of that name or it has another type or other dimensions.
+pub fn safetensors_array(file: &SafeTensors<'_>, name: &str, shape: &ArrayShape) -> Result<ArrayLiteral, String> {
+    let view = file.tensor(name).map_err(|e| e.to_string())?;
+    array_of(&view, shape).ok_or_else(|| {
+        format!("expected {shape:#}, found {:?} of shape {:?} under the name '{name}'", view.dtype(), view.shape())
+    })
+}
+
+/// `None` where the tensor has another type or other dimensions.
+fn array_of(view: &TensorView<'_>, shape: &ArrayShape) -> Option<ArrayLiteral> {
     let found = (view.dtype(), view.shape().to_vec());
     let value = ArrayLiteral::from_bytes(&ArrayShape::new(shape.ty, shape.dims.clone()), view.data());
     value.filter(|_| stored(shape) == Some(found))
@@ -93,7 +104,7 @@ impl Store {
         for leaf in self.kept_leaves() {
             let view =
                 file.tensor(&leaf.name).map_err(|_| fault(path, format!("there is no tensor '{}'", leaf.name)))?;
-            match safetensors_array(&view, &leaf.shape) {
+            match array_of(&view, &leaf.shape) {
                 Some(value) => values.push((leaf.name.clone(), value)),
                 None => {
                     let (dtype, dims) = (view.dtype(), view.shape());

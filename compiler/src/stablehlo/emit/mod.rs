@@ -208,7 +208,7 @@ impl<'m> Emitter<'m> {
 
     /// `jax.buffer_donor`: whole arguments that may be overwritten.
     fn donors(&mut self) {
-        let donors = self.module.config.other.iter().find(|(key, _)| key == "buffer_donor");
+        let donors = self.module.config.other.iter().find(|(key, _)| key == crate::proto::kept::DONORS);
         let entries = donors.and_then(|(_, text)| crate::proto::kept::donors(text).ok()).unwrap_or_default();
         for (parameter, index) in entries {
             let Ok(parameter) = usize::try_from(parameter) else { continue };

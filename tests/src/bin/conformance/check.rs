@@ -1,9 +1,9 @@
 //! One case.
 
-use brolga::command::npy;
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::{CompileOptions, shape, text};
+use brolga_runtime::npy;
 use brolga_runtime::{ElementType, Literal, Shape};
 use brolga_tests::compare::compare;
 use brolga_tests::corpus::{Case, Expect, Output};

@@ -8,7 +8,7 @@
 //! one per byte; `bf16` as its bits in `u2`; 8-bit floats and `f4e2m1fn` as their bits in `u1`. Also accepted are the
 //! void types that the `ml_dtypes` package writes (`V1`, `V2`), big-endian data and Fortran order.
 
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Kind, Layout};
+use crate::{ArrayLiteral, ArrayShape, ElementType, Kind, Layout};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
