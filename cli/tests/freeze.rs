@@ -144,3 +144,18 @@ fn what_cannot_be_frozen_is_named() {
     assert!(message.contains("found two"), "{message}");
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn programs_of_jax_know_their_weights_by_the_names_of_the_source() {
+    const JAX: &str = "module @jit_f {\n  func.func public @main(%arg0: tensor<2xf32> loc(\"params['b']\"), %arg1: tensor<2xf32> \
+        loc(\"x\")) -> tensor<2xf32> {\n    %0 = stablehlo.multiply %arg0, %arg1 : tensor<2xf32>\n    return %0 : tensor<2xf32>\n  }\n}\n";
+    let dir = folder("freeze-jax");
+    let [_, b, tensors, _] = files(&dir);
+    let named = format!("params['b']={b}");
+    let x = ["--input", "x={2,4}"];
+    for given in [["--freeze", &tensors], ["--freeze", &named], ["--input", &named]] {
+        let (status, out, err) = outcome(&[&["run", "-"][..], &given, &x].concat(), JAX);
+        assert_eq!((status, out.as_str()), (0, "f32[2] {0.03, -1.6}\n"), "{given:?}: {err}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -54,7 +54,7 @@ pub fn parameter(module: &Module, argument: &Argument) -> Result<Freezable> {
             leaves
                 .iter()
                 .position(|&(first, count)| leaf.iter().any(|k| (first..first + count).contains(k)))
-                .unwrap_or(0)
+                .unwrap_or(parameters.len())
         }
     };
     let Some(&id) = parameters.get(number) else {

@@ -1,11 +1,11 @@
 //! The names by which people know the arrays that a program takes.
 //!
 //! Problem: an array has the name of its instruction (`Arg_1.2`), that of its source (`params['w']`), and as part of a tuple none of
-//! its own; exporters put `.N` behind names. Invariant: a name stands for one array or is an error that says which there are.
-//! Algorithm: exact names first, then those that lack their `.N`.
+//! its own; exporters put `.N` behind names, and HLO has underscores for brackets. Invariant: a name stands for one array or is an
+//! error that says which there are. Algorithm: exact names first, then what HLO makes of the name, then those that lack their `.N`.
 
 use crate::error::{shortened, suggestion};
-use crate::hlo::Module;
+use crate::hlo::{Module, legal_name};
 use crate::proto;
 use brolga_runtime::{ArrayShape, Shape};
 use std::collections::HashSet;
@@ -58,7 +58,7 @@ impl ParameterNames {
     }
 
     /// The numbers of the leaf arrays of that name; several where all of them have the same names, as on several devices. A name
-    /// may lack the `.N` that sets it apart from others.
+    /// may be the source's, which HLO spells in another way, and it may lack the `.N` that sets it apart from others.
     ///
     /// # Errors
     /// A message, where there is no such name or it may stand for different arrays.
@@ -73,6 +73,8 @@ impl ParameterNames {
                 .rsplit_once('.')
                 .is_some_and(|(stem, number)| stem == name && number.bytes().all(|b| b.is_ascii_digit()))
         };
+        let legal = legal_name(name);
+        let exact = if exact.is_empty() { by(&|known| known == legal) } else { exact };
         let near = if exact.is_empty() { by(&stem) } else { exact };
         let different: HashSet<&Vec<String>> = near.iter().map(|&k| &self.0[k]).collect();
         match different.len() {
@@ -103,6 +105,8 @@ mod tests {
         assert_eq!(names.find("Arg_0"), Ok(vec![0]));
         assert_eq!(names.find("params['w']"), Ok(vec![1]));
         assert!(names.find("Arg_1").unwrap_err().contains("Arg_1.2, Arg_1.3"));
+        let spelled = ParameterNames::new(vec![vec!["params__w__".to_owned()], vec!["x".to_owned()]]);
+        assert_eq!(spelled.find("params['w']"), Ok(vec![0]));
         let unknown = names.find("params['v']").unwrap_err();
         assert!(unknown.contains("did you mean 'params['w']'?") && unknown.contains("(it has x, params['w'], y)"));
     }

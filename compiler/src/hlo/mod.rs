@@ -51,6 +51,16 @@ pub(crate) fn number_sorted_dimension(opcode: Opcode, first: Option<&Shape>, att
     }
 }
 
+/// What a name from elsewhere, such as `params['w']`, is called in HLO: `params__w__`.
+pub fn legal_name(name: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
+    let mut out: String = name.chars().map(legal).collect();
+    if !out.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        out.insert(0, '_');
+    }
+    out
+}
+
 /// Names a computation of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComputationId(u32);

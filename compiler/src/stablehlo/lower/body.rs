@@ -1,9 +1,10 @@
 //! One computation under construction, and the values that names of the program stand for in it.
 
-use super::{Lowering, MAX_DEPTH, MAX_INSTRUCTIONS, Origin, hlo_name, shape_of};
+use super::{Lowering, MAX_DEPTH, MAX_INSTRUCTIONS, Origin, shape_of};
 use crate::error::{Error, Result, Site};
 use crate::hlo::{
     AttrKey, AttrValue, Attrs, Category, ComputationId, Instruction, InstructionId, Module, Opcode, SourceLocation,
+    legal_name,
 };
 use crate::interp;
 use crate::shape::{self, InferContext, RuleError};
@@ -169,7 +170,7 @@ impl<'l, 'p> Body<'l, 'p> {
 
     pub fn parameter(&mut self, number: usize, shape: Shape, name: &str) -> Result<InstructionId> {
         let attrs = Attrs::new().with(AttrKey::ParameterNumber, AttrValue::Int(number as i64));
-        self.emit_named(&hlo_name(name), Opcode::Parameter, &[], attrs, Some(shape))
+        self.emit_named(&legal_name(name), Opcode::Parameter, &[], attrs, Some(shape))
     }
 
     pub fn literal(&mut self, literal: Arc<Literal>) -> Result<InstructionId> {

@@ -28,7 +28,7 @@ mod special;
 use super::ReadOptions;
 use super::ir::{Attribute, Function, Location, LocationId, Operation, Program, Region, Type};
 use crate::error::{Error, Result, Site};
-use crate::hlo::{Computation, ComputationId, Module, ModuleConfig, SourceLocation};
+use crate::hlo::{Computation, ComputationId, Module, ModuleConfig, SourceLocation, legal_name};
 use brolga_runtime::{ArrayShape, Shape};
 use cranelift_entity::PrimaryMap;
 use cranelift_entity::packed_option::ReservedValue;
@@ -53,7 +53,7 @@ pub(super) fn lower(program: &Program, options: &ReadOptions) -> Result<Module> 
         functions.insert(function.name.as_str(), function);
     }
     let module = Module {
-        name: program.name.clone().filter(|n| !n.is_empty()).map_or_else(|| "main".to_owned(), |n| hlo_name(&n)),
+        name: program.name.clone().filter(|n| !n.is_empty()).map_or_else(|| "main".to_owned(), |n| legal_name(&n)),
         computations: PrimaryMap::new(),
         order: Vec::new(),
         entry: ComputationId::reserved_value(),
@@ -135,7 +135,7 @@ impl<'p> Lowering<'p> {
 
     /// A name for a computation that no other has.
     fn computation_name(&mut self, stem: &str) -> String {
-        let stem = hlo_name(stem);
+        let stem = legal_name(stem);
         let count = self.names.entry(stem.clone()).or_insert(0);
         loop {
             let name = if *count == 0 { stem.clone() } else { format!("{stem}.{count}") };
@@ -244,16 +244,6 @@ struct Origin {
     file: Option<(String, u32, u32)>,
 }
 
-/// A name that HLO text can hold.
-fn hlo_name(name: &str) -> String {
-    let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
-    let mut out: String = name.chars().map(legal).collect();
-    if !out.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        out.insert(0, '_');
-    }
-    out
-}
-
 /// What a parameter is called: as the argument's location or the text names it.
 fn parameter_name(program: &Program, function: &Function, k: usize) -> String {
     let data = function.body.as_ref().and_then(|b| b.arguments.get(k)).map(|&v| &function.values[v]);
@@ -263,7 +253,7 @@ fn parameter_name(program: &Program, function: &Function, k: usize) -> String {
         (_, Some(data)) if !data.name.is_empty() => data.name.to_string(),
         _ => format!("arg{k}"),
     };
-    hlo_name(&name)
+    legal_name(&name)
 }
 
 /// Functions that an operation calls.
