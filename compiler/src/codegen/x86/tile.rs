@@ -404,6 +404,20 @@ impl Writer {
         self.a.put(Instruction::with2(self.codes.spread, to, at));
     }
 
+    /// Asks for the lines where the sums will lie: rows of a large matrix are pages apart, where no prefetcher of the machine looks,
+    /// and the products of a part take longer than memory does.
+    fn prefetch_sums(&mut self, Micro { rows, registers, .. }: Micro) {
+        self.set(LEFT, C_PART);
+        for r in 0..rows {
+            for at in (0..registers * self.form.register_bytes()).step_by(64) {
+                self.a.put(Instruction::with1(Code::Prefetcht0_m8, memory(LEFT, at)));
+            }
+            if r + 1 < rows {
+                self.add(LEFT, C_ROW);
+            }
+        }
+    }
+
     /// The sums of a part lie in the first registers, row by row. Behind them come those of `b` and one of `a`, where there
     /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`.
     fn micro(&mut self, micro: Micro) {
@@ -423,6 +437,7 @@ impl Writer {
             let s = self.vector(s);
             self.a.put(Instruction::with3(self.codes.zero, s, s, s));
         }
+        self.prefetch_sums(micro);
         self.set(LEFT, K);
         self.set(B_NOW, B);
         let head = self.a.here();
