@@ -93,22 +93,25 @@ fn reduce(fx: &mut Fx<'_>, x: NodeId) -> Reduced {
 fn reduce_single(fx: &mut Fx<'_>, size: NodeId) -> Reduced {
     let wide = fx.b.convert(Op::Promote, size, Lane::F64);
     let mut w = Fx { b: &mut *fx.b, v: fx.v, lane: Lane::F64 };
-    let (mut high, mut low) = (w.c(WINDOWS[0].1), w.c(WINDOWS[0].2));
+    // Of quarter turns rather than turns where the product is not taken apart.
+    let scale = if w.v == Variant::Fma { 4.0 } else { 1.0 };
+    let (mut high, mut low) = (w.c(scale * WINDOWS[0].1), w.c(scale * WINDOWS[0].2));
     for (from, next_high, next_low) in &WINDOWS[1..] {
         let beyond = w.is(wide, FloatCond::Ge, *from);
-        let (next_high, next_low) = (w.c(*next_high), w.c(*next_low));
+        let (next_high, next_low) = (w.c(scale * next_high), w.c(scale * next_low));
         high = w.b.select(beyond, next_high, high);
         low = w.b.select(beyond, next_low, low);
     }
-    let turns = match w.v {
+    let anchor = w.anchor();
+    let anchor = w.c(anchor);
+    let four = w.c(4.0);
+    let (shifted, part) = match w.v {
+        // Quarters are the product's nearest integer, for no window's product reaches 2^51; what is left is rounded once.
         Variant::Fma => {
-            let product = w.mul(wide, high);
-            let minus = w.b.fneg(product);
-            let error = w.b.fma(wide, high, minus);
-            let whole = w.b.nearest(product);
-            let part = w.sub(product, whole);
-            let rest = w.b.fma(wide, low, error);
-            w.add(part, rest)
+            let quarters = w.b.fma(wide, high, anchor);
+            let minus = w.sub(anchor, quarters);
+            let part = w.b.fma(wide, high, minus);
+            (quarters, w.b.fma(wide, low, part))
         }
         Variant::NoFma => {
             // The argument has 24 bits: products with halves of the constant are exact.
@@ -122,16 +125,14 @@ fn reduce_single(fx: &mut Fx<'_>, size: NodeId) -> Reduced {
             let (p, q) = (w.sub(p, p_whole), w.sub(q, q_whole));
             let r = w.mul(wide, low);
             let rest = w.add(q, r);
-            w.add(p, rest)
+            let turns = w.add(p, rest);
+            // Exact: a product with four.
+            let shifted = w.fma(turns, four, anchor);
+            let quarters = w.sub(shifted, anchor);
+            let minus = w.b.fneg(quarters);
+            (shifted, w.fma(turns, four, minus))
         }
     };
-    let (four, anchor) = (w.c(4.0), w.anchor());
-    let anchor = w.c(anchor);
-    // Exact in both variants: a product with four.
-    let shifted = w.fma(turns, four, anchor);
-    let quarters = w.sub(shifted, anchor);
-    let minus = w.b.fneg(quarters);
-    let part = w.fma(turns, four, minus);
     let angle = w.scale(part, std::f64::consts::FRAC_PI_2);
     let bits = w.bits(shifted);
     let quarters = fx.b.convert(Op::Wrap, bits, Lane::I32);
