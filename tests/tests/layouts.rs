@@ -121,6 +121,45 @@ fn dots_take_and_give_columns() {
     }
 }
 
+/// A matrix that is multiplied by few rows is read along its memory, however the program says that: one row is one sum for each of
+/// the matrix's rows, few rows are the columns of a product that has the matrix on the left.
+#[test]
+fn matrices_are_read_along_memory_by_few_rows() {
+    let values = |n: usize| -> Vec<f32> { (0..n).map(|i| ((i * 37 % 1009) as f32 - 500.0) / 7.0).collect() };
+    for (rows, along) in [(1, "load in0[i0 + 200*i2"), (4, "lhs in1[i0 + 200*i2]")] {
+        let (x, w) = (values(rows * 200), values(300 * 200));
+        let x = ArrayLiteral::from_elements(&[rows as i64, 200], &x);
+        let by_rows = ArrayLiteral::from_elements(&[300, 200], &w);
+        let by_columns = ArrayLiteral::from_elements(
+            &[200, 300],
+            &(0..200 * 300).map(|i| w[i % 300 * 200 + i / 300]).collect::<Vec<_>>(),
+        );
+        let contracted = "ROOT y = f32[R,300] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}";
+        let transposed = "t = f32[200,300] transpose(w), dimensions={1,0}\n  \
+                          ROOT y = f32[R,300] dot(x, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+        let columns = "ROOT y = f32[R,300] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+        let mut want: Option<ArrayLiteral> = None;
+        for (body, dims, layout, matrix) in [
+            (contracted, "300,200", "{1,0}", &by_rows),
+            (transposed, "300,200", "{1,0}", &by_rows),
+            (columns, "200,300", "{0,1}", &by_columns),
+        ] {
+            let artifact = compiled(
+                &format!(
+                    "HloModule m, entry_computation_layout={{(f32[R,200]{{1,0}}, f32[{dims}]{layout})->f32[R,300]{{1,0}}}}\n\n\
+                     ENTRY main {{\n  x = f32[R,200] parameter(0)\n  w = f32[{dims}] parameter(1)\n  {body}\n}}\n"
+                )
+                .replace('R', &rows.to_string())
+                .replace(&format!("{rows}OOT"), "ROOT"),
+            );
+            let text = artifact.kernel_text();
+            assert!(text.contains(along), "{text}");
+            let got = Program::from_object(&artifact.object).unwrap().run(&[&x, matrix]).unwrap().remove(0);
+            assert_eq!(want.get_or_insert_with(|| got.clone()), &got, "{text}");
+        }
+    }
+}
+
 /// What is computed row by row, folded or multiplied is stored where it lies in a padded result: nothing is computed elsewhere and
 /// copied, and the same bits are there as without padding.
 #[test]

@@ -130,7 +130,9 @@ impl Plan {
         };
         let strips = pack_rhs || sums == Sums::Scratch || m < 4 * ROW_BLOCK;
         let strip = if strips && n > STRIP { cut(n, STRIP, panel) } else { n };
-        let group = if pack_rhs { parts(m.min(ROW_GROUP), rows) * rows } else { rows };
+        // Of one panel, packing is little work: the rows of the left operand are read to their ends before the next ones.
+        let most_rows = if n <= panel { rows } else { ROW_GROUP };
+        let group = if pack_rhs { parts(m.min(most_rows), rows) * rows } else { rows };
         let batch = c.batch.iter().map(|l| l.extent).product();
         let lhs = lhs.unwrap_or_default();
         Plan { mem, pack_lhs, lhs, pack_rhs, sums, panel, strip, group, rows, steps, batch, m, n, k }

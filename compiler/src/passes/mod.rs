@@ -25,6 +25,7 @@ pub mod rewrite;
 pub mod simplify;
 pub mod top_k;
 pub mod transposed_dot;
+pub mod turned_operands;
 pub mod value;
 pub mod while_state;
 
@@ -180,6 +181,7 @@ const PREPARE: &[(&str, Pass)] = &[
 const REPEAT: &[(&str, Pass)] = &[
     ("simplify", |m, _| simplify::run(m)),
     ("transposed-dot", |m, _| transposed_dot::run(m)),
+    ("turned-operands", |m, _| turned_operands::run(m)),
     ("fold", |m, _| fold::run(m)),
     ("cse", |m, _| cse::run(m)),
     ("while-state", |m, _| while_state::run(m)),

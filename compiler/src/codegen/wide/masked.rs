@@ -122,6 +122,31 @@ impl Selector<'_> {
             }
             (Op::SToF, I64, F32) => vec![self.joined_halves(EVEX_Vcvtqq2ps_ymm_k1z_zmmm512b64_er, v)],
             (Op::UToF, I64, F32) => vec![self.joined_halves(EVEX_Vcvtuqq2ps_ymm_k1z_zmmm512b64_er, v)],
+            // Below zero, and what is no number, is zero; what lies above becomes all ones.
+            (Op::FToU, F32, I32) => {
+                let zero = self.constant(F32, 0);
+                let x = self.each(&Op::FMaxPseudo, false, v[0], zero)?;
+                vec![self.plain(EVEX_Vcvttps2udq_zmm_k1z_zmmm512b32_sae, &[x])]
+            }
+            (Op::FToU, F32, I64) => {
+                let zero = self.constant(F32, 0);
+                let x = self.each(&Op::FMaxPseudo, false, v[0], zero)?;
+                self.split_halves(EVEX_Vcvttps2uqq_zmm_k1z_ymmm256b32_sae, x)
+            }
+            (Op::FToU, F64, I32 | I64) => {
+                let zero = self.constant(F64, 0);
+                let parts: Block =
+                    v.iter().map(|&x| self.each(&Op::FMaxPseudo, true, x, zero)).collect::<Option<_>>()?;
+                match to {
+                    I32 => vec![self.joined_halves(EVEX_Vcvttpd2udq_ymm_k1z_zmmm512b64_sae, &parts)],
+                    _ => parts.iter().map(|&x| self.plain(EVEX_Vcvttpd2uqq_zmm_k1z_zmmm512b64_sae, &[x])).collect(),
+                }
+            }
+            (Op::FToS, F32, I64) => {
+                let parts = self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]);
+                self.signed_words(&parts)
+            }
+            (Op::FToS, F64, I64) => self.signed_words(v),
             // What lies above becomes the minimum, as what lies below; what is no number does too.
             (Op::FToS, F32, I32) => {
                 let raw = self.plain(VEX_Vcvttps2dq_ymm_ymmm256, v);
@@ -149,5 +174,20 @@ impl Selector<'_> {
             }
             _ => return None,
         })
+    }
+
+    /// Doubles as 64-bit integers: what lies above becomes the minimum in the conversion, as what lies below and what is no number.
+    fn signed_words(&mut self, v: &[Reg]) -> Block {
+        let limit = self.constant(Lane::F64, 9_223_372_036_854_775_808f64.to_bits());
+        let (most, zero) = (self.constant(Lane::I64, i64::MAX as u64), self.constant(Lane::I64, 0));
+        v.iter()
+            .map(|&x| {
+                let raw = self.plain(Code::EVEX_Vcvttpd2qq_zmm_k1z_zmmm512b64_sae, &[x]);
+                let over = self.float_mask(true, [x, limit], float_predicate(FloatCond::Ge));
+                let bounded = self.blend(true, over, most, raw);
+                let number = self.float_mask(true, [x, x], ORDERED);
+                self.blend(true, number, bounded, zero)
+            })
+            .collect()
     }
 }

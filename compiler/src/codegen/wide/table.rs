@@ -178,6 +178,11 @@ pub(super) fn widened(code: Code) -> Option<Code> {
         | EVEX_Vpmaxuq_zmm_k1z_zmm_zmmm512b64
         | EVEX_Vpsravq_zmm_k1z_zmm_zmmm512b64
         | EVEX_Vpsraq_zmm_k1z_zmmm512b64_imm8
+        | EVEX_Vcvttps2udq_zmm_k1z_zmmm512b32_sae
+        | EVEX_Vcvttps2uqq_zmm_k1z_ymmm256b32_sae
+        | EVEX_Vcvttpd2udq_ymm_k1z_zmmm512b64_sae
+        | EVEX_Vcvttpd2uqq_zmm_k1z_zmmm512b64_sae
+        | EVEX_Vcvttpd2qq_zmm_k1z_zmmm512b64_sae
         | EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er
         | EVEX_Vcvtudq2pd_zmm_k1z_ymmm256b32_er
         | EVEX_Vcvtqq2pd_zmm_k1z_zmmm512b64_er

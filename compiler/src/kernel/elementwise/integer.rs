@@ -201,9 +201,23 @@ fn population_count(b: &mut Body, x: NodeId) -> NodeId {
     b.and(sum, mask)
 }
 
-/// Leading zeros within the width: the highest bit is spread to the right, and what stays clear is counted.
+/// Leading zeros within the width. Of a 32-bit lane, the exponent of the number as a float tells its highest bit, once the bit behind
+/// that is clear, so that rounding carries nothing up; of zero it is the least, and with the top bit goes a sign, which leaves less than
+/// none. Of a longer lane, the highest bit is spread to the right, and what stays clear is counted.
 fn leading_zeros(b: &mut Body, width: u32, x: NodeId) -> NodeId {
     let lane = b.lane(x);
+    if lane == Lane::I32 {
+        let above = b.lshr_imm(x, 1);
+        let below = b.not(above);
+        let alone = b.and(x, below);
+        let float = b.convert(Op::SToF, alone, Lane::F32);
+        let bits = b.bitcast(float, Lane::I32);
+        let exponent = b.lshr_imm(bits, 23);
+        let [first, all, none] = [126 + i64::from(width), i64::from(width), 0].map(|v| b.int(lane, v));
+        let zeros = b.isub(first, exponent);
+        let zeros = b.smin(zeros, all);
+        return b.smax(zeros, none);
+    }
     let mut spread = x;
     let mut by = 1;
     while by < width {

@@ -78,7 +78,18 @@ impl Lowerer<'_> {
         if let Some(ty) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large) {
             return self.blocked(id, l, ty, [&lhs, &rhs]);
         }
-        self.product_rows(id, l, (lhs.ty, rhs.ty, out))
+        // A product with one row or column reads the other operand, the matrix, once and along memory: where its rows are contracted,
+        // each is one sum, the matrix on the left; where its columns are, a row of sums takes one row of it after another, the matrix
+        // on the right. The dimensions of the operands decide, not where fusion found them: the order of the sums depends on it.
+        let by_rows = |contracted: &[usize], rank: usize| contracted.last().is_some_and(|&d| d + 1 == rank);
+        let turned = (m == 1 && n > 1 && by_rows(&rc, rhs.rank())) || (n == 1 && m > 1 && !by_rows(&lc, lhs.rank()));
+        let mut operands = [(inst.operands[0], lhs.ty), (inst.operands[1], rhs.ty)];
+        if turned {
+            operands.reverse();
+            std::mem::swap(&mut l.m, &mut l.n);
+            std::mem::swap(&mut l.lhs, &mut l.rhs);
+        }
+        self.product_rows(id, l, operands, out)
     }
 
     /// The general form, as a reduction.
@@ -86,25 +97,25 @@ impl Lowerer<'_> {
         &mut self,
         id: InstructionId,
         mut l: Loops,
-        (lhs, rhs, out): (ElementType, ElementType, ElementType),
+        [(lhs, lhs_type), (rhs, rhs_type)]: [(InstructionId, ElementType); 2],
+        out: ElementType,
     ) -> Result<Vec<Phase>> {
-        let inst = self.inst(id);
         let outer: Vec<Loop> = l.batch.iter().chain(&l.m).chain(&l.n).copied().collect();
         let dims: Vec<i64> = outer.iter().map(|x| x.extent).collect();
         let index: Vec<Ix> = outer.iter().map(Loop::ix).collect();
         let offset = linearize(&index, &dims);
         let mut stage = Stage::default();
         let mut known = Known::default();
-        let a = self.value(&mut stage, &known, (inst.operands[0], 0), &l.lhs)?;
-        let b = self.value(&mut stage, &known, (inst.operands[1], 0), &l.rhs)?;
+        let a = self.value(&mut stage, &known, (lhs, 0), &l.lhs)?;
+        let b = self.value(&mut stage, &known, (rhs, 0), &l.rhs)?;
         // A column loop of one column (a matrix times a vector) is a dot product: the contracted axis is the vector.
         let along_k = l.n.iter().all(|x| x.extent == 1) && l.k.last().is_some_and(|x| x.extent > 1);
         let lane = storage::compute_lane(out);
         let mut combine = Body::new();
         combine.attribute(id);
         stage.body.set_source(Some(id));
-        let a = self.widen(&mut stage, id, lhs, out, a)?;
-        let b = self.widen(&mut stage, id, rhs, out, b)?;
+        let a = self.widen(&mut stage, id, lhs_type, out, a)?;
+        let b = self.widen(&mut stage, id, rhs_type, out, b)?;
         let acc = combine.arg(0, lane);
         let zero = stage.body.bits(lane, 0);
         let (values, root, splits) = if along_k {
@@ -227,6 +238,10 @@ impl Lowerer<'_> {
         }
         let (rhs_panel, lhs_panel) = (panels.pop(), panels.pop());
         let (Some(lhs), Some(rhs)) = (lhs_panel, rhs_panel) else { return Err(internal(inst, "no operands")) };
+        let (m, n, lhs, rhs) = match inst.opcode {
+            Opcode::Dot if turns(&lhs, &rhs, (m, n, k)) => (n, m, rhs, lhs),
+            _ => (m, n, lhs, rhs),
+        };
         let own_dims = self.leaf_shape((id, 0))?.dims.clone();
         let offset = linearize(&l.out, &own_dims).substitute(&replace);
         let mut stage = Stage::default();
@@ -322,6 +337,18 @@ impl Lowerer<'_> {
         }
         Ok((leaf, linearize(&index, &dims)))
     }
+}
+
+/// Rows of a product that fill one register of columns.
+const FEW_ROWS: i64 = 16;
+
+/// Whether a product of few rows is computed as its transpose: where the right operand, which is nearly all that there is to read,
+/// has its steps and not its columns side by side, packing it would take longer than the product. No bit depends on it: a product
+/// of two elements commutes, and the chain of an element stays.
+fn turns(lhs: &Panel, rhs: &Panel, (m, n, k): (Loop, Loop, Loop)) -> bool {
+    let few = m.extent <= FEW_ROWS && n.extent > FEW_ROWS;
+    let along = |panel: &Panel| panel.index.stride(k.axis) == Some(1);
+    few && along(rhs) && along(lhs) && rhs.index.stride(n.axis).is_some()
 }
 
 /// The type in which the sums of a blocked product are kept: `f32` or `f64` for floats, as the result is computed. Sums of small

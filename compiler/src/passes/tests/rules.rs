@@ -1,7 +1,9 @@
 //! One test a family of rules.
 
 use super::check;
-use crate::passes::{async_to_sync, cse, dce, expand, fold, inline, layout, simplify, transposed_dot, while_state};
+use crate::passes::{
+    async_to_sync, cse, dce, expand, fold, inline, layout, simplify, transposed_dot, turned_operands, while_state,
+};
 
 /// Simplification followed by the removal of what it left behind.
 #[track_caller]
@@ -29,6 +31,37 @@ fn movement_composes() {
          ROOT u = f32[2,3] transpose(t), dimensions={1,0}",
         "ROOT p = f32[2,3] parameter(0)",
     );
+}
+
+#[test]
+fn products_take_transposed_operands_as_they_lie() {
+    let taken = |body: &str, expected: &str| check(&[turned_operands::run, dce::run], ADD, body, expected);
+    taken(
+        "x = f32[4,40] parameter(0)
+         w = f32[24,40] parameter(1)
+         t = f32[40,24] transpose(w), dimensions={1,0}
+         ROOT d = f32[4,24] dot(x, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "x = f32[4,40] parameter(0)
+         w = f32[24,40] parameter(1)
+         ROOT d.1 = f32[4,24] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+    );
+    // Both sides, one of them with its heads behind its rows.
+    taken(
+        "q = f32[8,2,16] parameter(0)
+         k = f32[2,24,16] parameter(1)
+         a = f32[2,8,16] transpose(q), dimensions={1,0,2}
+         b = f32[2,16,24] transpose(k), dimensions={0,2,1}
+         ROOT d = f32[2,8,24] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}",
+        "q = f32[8,2,16] parameter(0)
+         k = f32[2,24,16] parameter(1)
+         ROOT d.1 = f32[2,8,24] dot(q, k), lhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={2}",
+    );
+    // The dimensions that stay would come in another order.
+    let other = "x = f32[6,4,40] parameter(0)
+         w = f32[40,24] parameter(1)
+         t = f32[4,6,40] transpose(x), dimensions={1,0,2}
+         ROOT d = f32[4,6,24] dot(t, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}";
+    taken(other, other);
 }
 
 #[test]
