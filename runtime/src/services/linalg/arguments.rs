@@ -8,7 +8,9 @@ use super::matrix::{Field, Matrix};
 use crate::services::Failure;
 use crate::services::routine::Routine;
 use crate::{ArrayShape, ElementType, narrow};
+use faer::MatMut;
 use half::{bf16, f16};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// An array that a routine reads.
@@ -83,7 +85,15 @@ fn store<T: Field>(ty: ElementType, value: T, bytes: &mut [u8]) {
     }
 }
 
-impl Arguments<'_> {
+/// A matrix on the numbers of an array.
+pub(super) fn view_mut<T>(by_columns: bool, numbers: &mut [T], rows: usize, columns: usize) -> MatMut<'_, T> {
+    match by_columns {
+        true => MatMut::from_column_major_slice_mut(numbers, rows, columns),
+        false => MatMut::from_row_major_slice_mut(numbers, rows, columns),
+    }
+}
+
+impl<'a> Arguments<'a> {
     /// The element type of the matrices.
     pub fn ty(&self) -> Option<ElementType> {
         self.operands.first().map(|o| o.shape.ty)
@@ -106,7 +116,7 @@ impl Arguments<'_> {
         dims.iter().rev().skip(2).map(|&d| d.max(0) as usize).product()
     }
 
-    fn operand(&self, index: usize, batch: usize, elements: usize) -> Result<(ElementType, &[u8]), Failure> {
+    fn operand(&self, index: usize, batch: usize, elements: usize) -> Result<(ElementType, &'a [u8]), Failure> {
         let operand = self.operands.get(index).ok_or_else(missing)?;
         let range = part(batch, elements, operand.shape.ty).ok_or_else(missing)?;
         Ok((operand.shape.ty, operand.bytes.get(range).ok_or_else(missing)?))
@@ -118,15 +128,28 @@ impl Arguments<'_> {
         Ok((result.shape.ty, result.bytes.get_mut(range).ok_or_else(missing)?))
     }
 
+    /// Rows and columns of an operand.
+    pub fn operand_matrix(&self, index: usize) -> Result<(usize, usize), Failure> {
+        sides(self.operands.get(index).ok_or_else(missing)?.shape)
+    }
+
+    /// The numbers of a matrix of a batch in the order of the bytes; the bytes themselves where they are of this type.
+    pub fn numbers<T: Field>(&self, index: usize, batch: usize) -> Result<Cow<'a, [T]>, Failure> {
+        let (rows, columns) = self.operand_matrix(index)?;
+        let (ty, bytes) = self.operand(index, batch, rows.saturating_mul(columns))?;
+        Ok(match bytemuck::try_cast_slice(bytes) {
+            Ok(numbers) if ty.byte_size() == size_of::<T>() => Cow::Borrowed(numbers),
+            _ => Cow::Owned(bytes.chunks_exact(ty.byte_size()).map(|b| load(ty, b)).collect()),
+        })
+    }
+
     /// A matrix of a batch.
     pub fn matrix<T: Field>(&self, index: usize, batch: usize) -> Result<Matrix<T>, Failure> {
-        let (rows, columns) = sides(self.operands.get(index).ok_or_else(missing)?.shape)?;
-        let (ty, bytes) = self.operand(index, batch, rows.saturating_mul(columns))?;
-        let size = ty.byte_size();
-        let at = |k: usize| bytes.get(k * size..(k + 1) * size).map_or(T::ZERO, |b| load(ty, b));
+        let (rows, columns) = self.operand_matrix(index)?;
+        let numbers = self.numbers::<T>(index, batch)?;
         Ok(match self.by_columns {
-            true => Matrix::generate(rows, columns, |i, j| at(i + j * rows)),
-            false => Matrix::generate(rows, columns, |i, j| at(i * columns + j)),
+            true => Matrix { rows, columns, data: numbers.into_owned() },
+            false => Matrix::generate(rows, columns, |i, j| numbers[i * columns + j]),
         })
     }
 
@@ -149,15 +172,39 @@ impl Arguments<'_> {
         sides(self.results.get(index).ok_or_else(missing)?.shape)
     }
 
+    /// Lets `write` set the numbers of a matrix of a batch, in the order of the bytes: in their place where they are of
+    /// this type. What they are before is not said.
+    pub fn write<T: Field, R>(
+        &mut self,
+        index: usize,
+        batch: usize,
+        write: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R, Failure> {
+        let (rows, columns) = self.result_matrix(index)?;
+        let elements = rows.saturating_mul(columns);
+        let (ty, bytes) = self.result(index, batch, elements)?;
+        if ty.byte_size() == size_of::<T>()
+            && let Ok(numbers) = bytemuck::try_cast_slice_mut(bytes)
+        {
+            return Ok(write(numbers));
+        }
+        let mut numbers = vec![T::ZERO; elements];
+        let out = write(&mut numbers);
+        bytes.chunks_exact_mut(ty.byte_size()).zip(&numbers).for_each(|(bytes, &value)| store(ty, value, bytes));
+        Ok(out)
+    }
+
     /// Writes a matrix of a batch.
     pub fn put_matrix<T: Field>(&mut self, index: usize, batch: usize, m: &Matrix<T>) -> Result<(), Failure> {
         let by_columns = self.by_columns;
-        let (ty, bytes) = self.result(index, batch, m.data.len())?;
-        for (k, bytes) in bytes.chunks_exact_mut(ty.byte_size()).enumerate() {
-            let value = if by_columns { m.data[k] } else { m.at(k / m.columns, k % m.columns) };
-            store(ty, value, bytes);
-        }
-        Ok(())
+        self.write(index, batch, |to: &mut [T]| match by_columns {
+            true => to.iter_mut().zip(&m.data).for_each(|(to, &from)| *to = from),
+            false => {
+                for (i, row) in to.chunks_exact_mut(m.columns.max(1)).enumerate() {
+                    row.iter_mut().enumerate().for_each(|(j, to)| *to = m.at(i, j));
+                }
+            }
+        })
     }
 
     /// Writes a vector of a batch.

@@ -1,44 +1,89 @@
 //! Cholesky factors.
 //!
-//! Invariant: only the named triangle is read. The upper factor of a matrix is the adjoint of its lower factor, so that
-//! there is one algorithm: panels of columns, each followed by a product that updates what is right of it.
+//! Invariant: only the named triangle is read and written. The transpose of an upper triangle is the lower one of the
+//! conjugates, and so are their factors, so that there is one algorithm on a view: halves, the second one less the
+//! product of what the first one leaves below it, down to small blocks that are factored column by column.
 
-use super::arguments::Arguments;
-use super::matrix::{Field, Matrix, subtract_product};
+use super::arguments::{Arguments, view_mut};
+use super::matrix::Field;
+use super::triangular::{Triangle, solve_lower};
 use crate::services::Failure;
 use crate::services::routine::Routine;
+use faer::linalg::matmul::triangular::{BlockStructure, matmul};
+use faer::{Accum, MatMut, Par};
+use pulp::{Arch, Simd, WithSimd};
 
-/// Columns of a panel.
-const PANEL: usize = 48;
+/// Blocks up to this size are factored column by column.
+const SMALL: usize = 32;
 
-/// Factors in place; the upper triangle is neither read nor kept. Yields 0, or the order of the first leading minor
+/// Factors in place; the upper triangle is neither read nor written. Yields 0, or the order of the first leading minor
 /// that is not positive.
-fn factor<T: Field>(a: &mut Matrix<T>) -> usize {
-    let n = a.rows;
-    for start in (0..n).step_by(PANEL) {
-        let end = (start + PANEL).min(n);
-        for j in start..end {
-            let pivot = a.at(j, j).re();
-            // Not a number is not positive either.
-            if pivot.is_nan() || pivot <= 0.0 {
-                return j + 1;
-            }
-            let root = T::of(pivot.sqrt(), 0.0);
-            a.set(j, j, root);
-            a.below_mut(j + 1, j).iter_mut().for_each(|v| *v = v.over(root));
-            for c in j + 1..end {
-                let factor = a.at(c, j).conjugate();
-                let (from, to) = a.pair_below(c, j, c);
-                to.iter_mut().zip(from).for_each(|(to, &from)| *to -= from * factor);
-            }
+fn factor<T: Field>(a: MatMut<'_, T>) -> usize {
+    let n = a.nrows();
+    if n <= SMALL {
+        return Arch::new().dispatch(Small { a });
+    }
+    let half = (n / 2).next_multiple_of(SMALL);
+    let (mut first, _, mut below, mut last) = a.split_at_mut(half, half);
+    match factor(first.as_mut()) {
+        0 => {}
+        order => return order,
+    }
+    // below = x * first^H is below^T = conj(first) * x^T.
+    let triangle = Triangle { unit: false, conjugated: true };
+    solve_lower(first.as_ref(), triangle, below.as_mut().transpose_mut());
+    let (below, whole) = (below.as_ref(), BlockStructure::Rectangular);
+    let to = BlockStructure::TriangularLower;
+    matmul(last.as_mut(), to, Accum::Add, below, whole, below.adjoint(), whole, -T::ONE, Par::Seq);
+    match factor(last) {
+        0 => 0,
+        order => half + order,
+    }
+}
+
+/// A block of at most [`SMALL`] columns.
+struct Small<'a, T> {
+    a: MatMut<'a, T>,
+}
+
+impl<T: Field> WithSimd for Small<'_, T> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        let mut a = self.a;
+        let n = a.nrows();
+        let mut columns = [[T::ZERO; SMALL]; SMALL];
+        for (j, column) in columns.iter_mut().enumerate().take(n) {
+            (j..n).for_each(|i| column[i] = a[(i, j)]);
         }
-        let (left, mut right) = a.view_mut().split_at_col_mut(end);
-        let panel = left.as_ref().subcols(start, end - start);
-        for first in (end..n).step_by(PANEL) {
-            let width = PANEL.min(n - first);
-            let rows = panel.subrows(first, n - first);
-            let to = right.as_mut().submatrix_mut(first, first - end, n - first, width);
-            subtract_product(to, rows, rows.subrows(0, width).adjoint());
+        let order = columnwise(&mut columns, n);
+        for (j, column) in columns.iter().enumerate().take(n) {
+            (j..n).for_each(|i| a[(i, j)] = column[i]);
+        }
+        order
+    }
+}
+
+/// Factors the first `n` columns. What it leaves above the diagonal and below row `n` means nothing: whole columns are
+/// what a vector unit takes best.
+#[inline(always)]
+fn columnwise<T: Field>(columns: &mut [[T; SMALL]; SMALL], n: usize) -> usize {
+    for j in 0..n {
+        let (left, right) = columns.split_at_mut(j + 1);
+        let column = &mut left[j];
+        let pivot = column[j].re();
+        // Not a number is not positive either.
+        if pivot.is_nan() || pivot <= 0.0 {
+            return j + 1;
+        }
+        let root = T::of(pivot.sqrt(), 0.0);
+        column.iter_mut().for_each(|v| *v = v.over(root));
+        column[j] = root;
+        let column = *column;
+        for (to, factor) in right.iter_mut().zip(&column[j + 1..n]) {
+            let factor = factor.conjugate();
+            to.iter_mut().zip(&column).for_each(|(to, &from)| *to -= from * factor);
         }
     }
     0
@@ -48,24 +93,27 @@ fn factor<T: Field>(a: &mut Matrix<T>) -> usize {
 pub(super) fn run<T: Field>(args: &mut Arguments<'_>) -> Result<(), Failure> {
     let lower = args.letter(0, b'L');
     let with_info = args.routine == Routine::Potrf;
+    let by_columns = args.by_columns;
+    let (n, _) = args.operand_matrix(0)?;
     for batch in 0..args.batches() {
-        let a = args.matrix::<T>(0, batch)?;
-        let n = a.rows;
-        let read = |i: usize, j: usize| if lower { a.at(i, j) } else { a.at(j, i).conjugate() };
-        let mut l = Matrix::generate(n, n, |i, j| if i >= j { read(i, j) } else { T::ZERO });
-        let info = factor(&mut l);
-        let out = Matrix::generate(n, n, |i, j| {
-            let (row, column) = if lower { (i, j) } else { (j, i) };
-            match (row >= column, with_info) {
-                (true, false) if info != 0 => T::of(f64::NAN, 0.0),
-                (true, _) if lower => l.at(row, column),
-                (true, _) => l.at(row, column).conjugate(),
-                // LAPACK leaves the other triangle alone.
-                (false, true) => a.at(i, j),
-                (false, false) => T::ZERO,
+        let a = args.numbers::<T>(0, batch)?;
+        let info = args.write(0, batch, |l: &mut [T]| {
+            // LAPACK leaves the other triangle alone.
+            l.iter_mut().zip(a.iter()).for_each(|(l, &a)| *l = a);
+            let view = view_mut(by_columns, l, n, n);
+            let info = factor(if lower { view } else { view.transpose_mut() });
+            if !with_info {
+                for (i, line) in l.chunks_exact_mut(n.max(1)).enumerate() {
+                    let (before, after) = line.split_at_mut(if lower != by_columns { i + 1 } else { i });
+                    let (kept, other) = if lower != by_columns { (before, after) } else { (after, before) };
+                    other.fill(T::ZERO);
+                    if info != 0 {
+                        kept.fill(T::of(f64::NAN, 0.0));
+                    }
+                }
             }
-        });
-        args.put_matrix(0, batch, &out)?;
+            info
+        })?;
         if with_info {
             args.put_integers(1, batch, &[info as i32])?;
         }

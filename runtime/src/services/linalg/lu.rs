@@ -5,7 +5,7 @@
 
 use super::arguments::Arguments;
 use super::matrix::{Field, Matrix, subtract_product};
-use super::triangular::solve_lower;
+use super::triangular::{Triangle, solve_lower};
 use crate::services::Failure;
 use crate::services::routine::Routine;
 
@@ -49,7 +49,8 @@ fn factor<T: Field>(a: &mut Matrix<T>) -> (Vec<usize>, usize) {
         let panel = left.as_ref().submatrix(start, start, m - start, end - start);
         let (mut top, bottom) = right.split_at_row_mut(end);
         let mut top = top.as_mut().subrows_mut(start, end - start);
-        solve_lower(panel.subrows(0, end - start), true, top.as_mut());
+        let triangle = Triangle { unit: true, conjugated: false };
+        solve_lower(panel.subrows(0, end - start), triangle, top.as_mut());
         subtract_product(bottom, panel.subrows(end - start, m - end), top.as_ref());
     }
     (pivots, info)

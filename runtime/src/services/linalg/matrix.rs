@@ -4,6 +4,7 @@
 //! Magnitudes are worked out in `f64`, so that only `f64` itself needs care for overflow.
 
 use super::schur::Form;
+use bytemuck::Pod;
 use faer::linalg::matmul::matmul;
 use faer::traits::{ComplexField, Conjugate};
 use faer::{Accum, MatMut, MatRef, Par};
@@ -12,7 +13,7 @@ use std::ops::{Add, Mul, Neg, Sub};
 
 /// The four kinds of numbers that matrices hold.
 pub(super) trait Field:
-    ComplexField + Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Neg<Output = Self> + 'static
+    ComplexField + Pod + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Neg<Output = Self> + 'static
 {
     /// Zero.
     const ZERO: Self;
@@ -67,7 +68,9 @@ macro_rules! real_field {
             fn of(re: f64, _: f64) -> $ty { re as $ty }
             fn re(self) -> f64 { f64::from(self) }
             fn im(self) -> f64 { 0.0 }
+            #[inline(always)]
             fn conjugate(self) -> $ty { self }
+            #[inline(always)]
             fn over(self, divisor: $ty) -> $ty { self / divisor }
             fn load(bytes: &[u8]) -> $ty { bytes.try_into().map_or(0.0, <$ty>::from_ne_bytes) }
             fn store(self, bytes: &mut [u8]) { copy(bytes, &self.to_ne_bytes()) }
@@ -81,7 +84,9 @@ macro_rules! real_field {
             fn of(re: f64, im: f64) -> Complex<$ty> { Complex::new(re as $ty, im as $ty) }
             fn re(self) -> f64 { f64::from(self.re) }
             fn im(self) -> f64 { f64::from(self.im) }
+            #[inline(always)]
             fn conjugate(self) -> Complex<$ty> { self.conj() }
+            #[inline(always)]
             fn over(self, divisor: Complex<$ty>) -> Complex<$ty> {
                 let (re, im) = quotient((self.re.into(), self.im.into()), (divisor.re.into(), divisor.im.into()));
                 Complex::new(re as $ty, im as $ty)
@@ -105,6 +110,7 @@ fn copy(to: &mut [u8], from: &[u8]) {
 }
 
 /// Smith's quotient: the larger part of the divisor scales the smaller.
+#[inline(always)]
 fn quotient((a, b): (f64, f64), (c, d): (f64, f64)) -> (f64, f64) {
     if d == 0.0 {
         (a / c, b / c)

@@ -2,8 +2,9 @@
 //!
 //! Problem: a program hands over batches of matrices in one of two orders and four types, and expects the results of the
 //! LAPACK routines that its custom calls name, `info` and all. Invariant: every routine works on a dense column-major
-//! copy, in the arithmetic of its type (narrower floats in `f32`), on one thread, and never fails for what a matrix
-//! holds: that is what `info` and NaN are for. Algorithm: [`check`] compares the shapes with those of the
+//! copy (triangular systems and Cholesky factors on views of the arrays themselves), in the arithmetic of its type
+//! (narrower floats in `f32`), on one thread, and never fails for what a matrix holds: that is what `info` and NaN are
+//! for. Algorithm: [`check`] compares the shapes with those of the
 //! routine, then each matrix of the batch is read, worked on and written. Systems, Cholesky, LU and Householder
 //! factors are blocked loops here, with `faer`'s matrix product inside; the Schur form is a QR iteration of its own; singular
 //! values and eigenvalues are `faer`'s. What iterates to singular values, to eigenvalues of symmetric matrices or to the
