@@ -407,6 +407,7 @@ fn other_targets_are_written_and_refused_here() {
         "aarch64-apple-darwin",
         "x86_64-apple-darwin",
         "x86_64-pc-windows-msvc",
+        "aarch64-pc-windows-msvc",
     ] {
         let isa = isa(triple, &[]);
         for input in [with_data(&isa), with_call(&isa), with_import(&isa, "negate")] {
@@ -434,7 +435,14 @@ fn contradictions_are_our_bugs_not_panics() {
     let isa = host();
     let machine_code = |alignment, offset, name: ModuleRelocTarget| {
         let relocs = vec![ModuleReloc { offset, kind: Reloc::X86CallPLTRel4, name, addend: -4 }];
-        CompiledFunction { alignment, code: vec![0xc3; 16], relocs, unwind: Unwind::unchanged(), lines: Vec::new() }
+        CompiledFunction {
+            alignment,
+            code: vec![0xc3; 16],
+            relocs,
+            unwind: Unwind::unchanged(),
+            lines: Vec::new(),
+            text: String::new(),
+        }
     };
     let with = |exported, code: Option<CompiledFunction>| {
         let mut sample = Sample::new("sum");
@@ -587,6 +595,7 @@ fn descriptors_are_read_back_for_every_format() {
         "s390x-unknown-linux-gnu",
         "aarch64-apple-darwin",
         "x86_64-pc-windows-msvc",
+        "aarch64-pc-windows-msvc",
     ] {
         let isa = isa(triple, &[]);
         let mut bytes = with_data(&isa).bytes(&isa);
