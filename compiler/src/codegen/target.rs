@@ -253,10 +253,14 @@ fn variant(options: &TargetOptions, fuses: bool) -> Result<Variant> {
 fn flags(triple: &Triple) -> Result<settings::Flags> {
     let mut flags = settings::builder();
     // Windows grows a stack by one page at a time: who takes more touches each.
-    let probes = if triple.binary_format == BinaryFormat::Coff { "true" } else { "false" };
+    let coff = triple.binary_format == BinaryFormat::Coff;
+    let probes = if coff { "true" } else { "false" };
+    // Of aarch64, what is said to be independent of its position goes by a global offset table, which COFF has not; distances to
+    // pages are independent of it too.
+    let by_table = if coff && matches!(triple.architecture, Architecture::Aarch64(_)) { "false" } else { "true" };
     for (name, value) in [
         ("opt_level", "speed"),
-        ("is_pic", "true"),
+        ("is_pic", by_table),
         ("unwind_info", "true"),
         ("enable_probestack", probes),
         ("probestack_strategy", "inline"),

@@ -407,7 +407,6 @@ fn other_targets_are_written_and_refused_here() {
         "aarch64-apple-darwin",
         "x86_64-apple-darwin",
         "x86_64-pc-windows-msvc",
-        "aarch64-pc-windows-msvc",
     ] {
         let isa = isa(triple, &[]);
         for input in [with_data(&isa), with_call(&isa), with_import(&isa, "negate")] {
@@ -595,7 +594,6 @@ fn descriptors_are_read_back_for_every_format() {
         "s390x-unknown-linux-gnu",
         "aarch64-apple-darwin",
         "x86_64-pc-windows-msvc",
-        "aarch64-pc-windows-msvc",
     ] {
         let isa = isa(triple, &[]);
         let mut bytes = with_data(&isa).bytes(&isa);
