@@ -205,6 +205,27 @@ fn an_object_runs_as_its_module_does() {
     assert!(inspected.contains("twice_descriptor") && inspected.contains("f32[3]"), "{inspected}");
 }
 
+/// JAX calls every program of a function `f` the same; what links them has a file of each.
+#[test]
+fn programs_are_called_as_their_files_are() {
+    let dir = folder("stems");
+    for (file, entry) in [("one.hlo", "one"), ("two.opt.hlo", "two_opt")] {
+        let path = dir.join(file);
+        std::fs::write(&path, DOUBLE.replace("double", "jit_f")).unwrap();
+        let output = brolga(&["compile", path.to_str().unwrap(), "--emit=header"], "");
+        let header = stdout(&output);
+        assert!(
+            header.contains(&format!("int32_t {entry}(const void")) && !header.contains("int32_t jit_f"),
+            "{header}"
+        );
+    }
+    let output = brolga(&["compile", "-", "--emit=header"], &DOUBLE.replace("double", "doubled"));
+    assert!(stdout(&output).contains("int32_t doubled("), "{}", stdout(&output));
+    let path = dir.join("one.hlo");
+    let output = brolga(&["compile", path.to_str().unwrap(), "--emit=header", "--name", "own"], "");
+    assert!(stdout(&output).contains("int32_t own("), "{}", stdout(&output));
+}
+
 #[test]
 fn the_same_module_gives_the_same_object() {
     let object = |jobs| brolga(&["compile", "-", "-o", "-", "--jobs", jobs], DOUBLE).stdout;
@@ -218,10 +239,10 @@ fn the_same_module_gives_the_same_object() {
 fn every_kind_of_output_is_written() {
     let dir = folder("emit");
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
-    let emit = format!("--emit=obj,hlo,clif,asm={},header,rs", path("code.s"));
+    let emit = format!("--emit=obj,lib,hlo,clif,asm={},header,rs", path("code.s"));
     let output = brolga(&["compile", "-", "-o", &path("m.o"), &emit], DOUBLE);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
-    for name in ["m.o", "m.opt.hlo", "m.clif", "code.s", "m.h", "m.rs"] {
+    for name in ["m.o", "libbrolga_double.a", "m.opt.hlo", "m.clif", "code.s", "m.h", "m.rs"] {
         assert!(!std::fs::read(dir.join(name)).unwrap().is_empty(), "{name}");
     }
     let hlo = std::fs::read_to_string(dir.join("m.opt.hlo")).unwrap();
@@ -480,6 +501,10 @@ fn mistakes_are_answered_with_what_to_do() {
         (program("f23[4] sine(x)"), 2, "expected an element type, found 'f23'; did you mean 'f32'?"),
         (program("f32[4] reverse(x), dimension={0}"), 2, "found 'dimension'; did you mean 'dimensions'?"),
         (program("f32[4] frobnicate(x)"), 2, "expected an opcode, found 'frobnicate'"),
+        (program("f32[4] sine(z)").replace("x =", "first ="), 2, "expected an instruction defined above, found 'z'"),
+        (program("f32[4] sine(frist)").replace("x =", "first ="), 2, "found 'frist'; did you mean 'first'?"),
+        (String::new(), 2, "expected a program, found an empty file; what was to write it may have failed"),
+        ("\u{7f}ELF".to_owned(), 64, "found an object; `run`, `bench` and `inspect` take objects"),
         (program("f32[4] constant({...})"), 3, "print_large_constants=True"),
         ("import jax\n".to_owned(), 2, "expected a program, found Python; export the program with jax.export"),
         ("\u{8}\u{7}\u{12}\u{7}pytorch".to_owned(), 2, "expected a program, found an ONNX model"),
@@ -488,6 +513,19 @@ fn mistakes_are_answered_with_what_to_do() {
         assert_eq!(status(&output), code, "{}", stderr(&output));
         assert!(stderr(&output).contains(what), "{what} in\n{}", stderr(&output));
         assert_eq!(stderr(&output).contains("did you mean"), what.contains("did you mean"), "{}", stderr(&output));
+    }
+    for (option, what) in [
+        ("--target-cpu=x86-64-v5", "unknown CPU 'x86-64-v5', expected one of native, x86-64"),
+        ("--target-cpu=x86_64-v3", "did you mean 'x86-64-v3'?"),
+        ("--target-features=+avx3", "unknown feature 'avx3'; did you mean 'avx'?"),
+        ("--target-features=+neon", "unknown feature 'neon'"),
+        ("--emit=heder", "did you mean 'header'?"),
+        ("--emti=so", "a similar argument exists: '--emit'"),
+    ] {
+        let output =
+            brolga(&["compile", "-", "-o", "/dev/null", "--target", "x86_64-unknown-linux-gnu", option], DOUBLE);
+        assert!(matches!(status(&output), 1 | 64), "{option}: {}", stderr(&output));
+        assert!(stderr(&output).contains(what), "{what} in\n{}", stderr(&output));
     }
     let marked = format!("\u{feff}{DOUBLE}");
     assert_eq!(status(&brolga(&["compile", "-", "-o", "/dev/null"], &marked)), 0);
@@ -551,6 +589,7 @@ fn objects_of_any_target_are_inspected() {
         ("s390x-unknown-linux-gnu", "s390x"),
         ("aarch64-apple-darwin", "aarch64"),
         ("x86_64-pc-windows-msvc", "x86_64"),
+        ("aarch64-pc-windows-msvc", "aarch64"),
     ] {
         let object = folder.join(format!("{target}.o"));
         let object = object.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! What tools see of compiled code: `addr2line`, linkers and gdb, on objects and on code in memory.
+//! What tools see of compiled code: `addr2line`, `objdump`, linkers, gdb and perf, on objects and on code in memory.
 #![allow(clippy::unwrap_used)]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -17,13 +17,15 @@ ENTRY main {
 
 const HOST: &str = r#"#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 int32_t wave(const void *const *, void *const *, void *, const void *);
 static float x[1000], y[1000];
 static char workspace[1 << 16] __attribute__((aligned(64)));
-int main(void) {
+int main(int count, char **words) {
     const void *in[] = {x};
     void *out[] = {y};
-    int32_t status = wave(in, out, workspace, 0);
+    int32_t status = 0;
+    for (int k = count > 1 ? atoi(words[1]) : 1; k > 0; k--) status = wave(in, out, workspace, 0);
     printf("%d %.3f\n", (int)status, y[0]);
     return 0;
 }
@@ -44,6 +46,16 @@ fn have_gdb() -> bool {
     let found = tried.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("exited normally"));
     if !found {
         eprintln!("SKIPPED: there is no gdb here that may run programs");
+    }
+    found
+}
+
+/// Whether perf is here and may take samples; says so where it is not.
+fn have_perf(dir: &Path) -> bool {
+    let tried = Command::new("perf").current_dir(dir).args(["record", "-q", "-o", "tried.data", "true"]).output();
+    let found = tried.is_ok_and(|o| o.status.success());
+    if !found {
+        eprintln!("SKIPPED: there is no perf here that may take samples");
     }
     found
 }
@@ -180,4 +192,95 @@ fn gdb_stops_at_a_line_of_code_in_memory() {
     }
     let said = gdb(&dir, 5, "NOTHING", &run);
     assert!(!said.contains("wave.py:"), "gdb is told without being asked: {said}");
+}
+
+#[test]
+fn objdump_shows_lines_beside_instructions() {
+    if !have("objdump") {
+        return;
+    }
+    let dir = folder("objdump");
+    compile(&dir, "hlo");
+    let said = quietly(Command::new("objdump").current_dir(&dir).args(["-dl", "wave.o"]));
+    for part in ["<wave.v3.0.s.0.row0>:", "<wave.v4.0.s.0.row0>:", "wave.hlo:5", "wave.hlo:6"] {
+        assert!(said.contains(part), "no '{part}': {said}");
+    }
+}
+
+/// The share of samples that a line of perf's report gives to what has `part` in its name.
+fn share(said: &str, part: &str) -> f64 {
+    let lines = said.lines().filter(|line| line.contains(part));
+    lines.filter_map(|line| line.trim().split('%').next()?.parse::<f64>().ok()).sum()
+}
+
+#[test]
+fn perf_knows_the_lines_of_a_linked_program() {
+    let dir = folder("perf-linked");
+    if !have_perf(&dir) || !have("cc") {
+        return;
+    }
+    compile(&dir, "hlo");
+    link(&dir, &[], "host");
+    let perf = |arguments: &[&str]| quietly(Command::new("perf").current_dir(&dir).args(arguments));
+    perf(&["record", "-q", "-o", "linked.data", "./host", "200000"]);
+    let report = |sort: &str| perf(&["report", "--stdio", "-q", "-i", "linked.data", "--sort", sort]);
+    let by_name = report("symbol");
+    assert!(share(&by_name, ".0.s.0.row0") > 50.0, "{by_name}");
+    let by_line = report("srcline");
+    assert!(share(&by_line, "wave.hlo:") > 50.0 && by_line.contains("wave.hlo:5"), "{by_line}");
+    let annotated = perf(&["annotate", "--stdio", "-l", "-i", "linked.data"]);
+    assert!(annotated.contains("wave.hlo:5") && annotated.contains("wave.hlo:6"), "{annotated}");
+}
+
+#[test]
+fn perf_knows_the_functions_of_code_in_memory() {
+    let dir = folder("perf-memory");
+    if !have_perf(&dir) {
+        return;
+    }
+    let mut record = Command::new("perf");
+    record.current_dir(&dir).env("BROLGA_PERF_MAP", "1").args(["record", "-q", "-o", "memory.data"]);
+    quietly(record.args([env!("CARGO_BIN_EXE_brolga"), "bench", "wave.hlo", "--random-seed", "1"]));
+    let mut report = Command::new("perf");
+    report.current_dir(&dir).args(["report", "--stdio", "-q", "-i", "memory.data", "--sort", "symbol"]);
+    let said = quietly(&mut report);
+    let mut script = Command::new("perf");
+    let pids = quietly(script.current_dir(&dir).args(["script", "-F", "pid", "-i", "memory.data"]));
+    let pid = pids.lines().next().map(str::trim).unwrap();
+    let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    assert!(share(&said, "wave.native.0.s.0") > 10.0, "{said}");
+}
+
+/// What the section of code holds.
+fn code(dir: &Path, objcopy: &str, object: &str) -> Vec<u8> {
+    quietly(Command::new(objcopy).current_dir(dir).args(["-O", "binary", "--only-section=.text", object, "code.bin"]));
+    std::fs::read(dir.join("code.bin")).unwrap()
+}
+
+#[test]
+fn assembly_makes_the_same_code_again() {
+    let dir = folder("assembly");
+    for (triple, tools, instruction) in [
+        ("x86_64-unknown-linux-gnu", "", "vmulps"),
+        ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-", "fmul"),
+        ("riscv64gc-unknown-linux-gnu", "riscv64-linux-gnu-", "fmul.s"),
+        ("s390x-unknown-linux-gnu", "s390x-linux-gnu-", "meebr"),
+        ("x86_64-pc-windows-msvc", "x86_64-w64-mingw32-", "vmulps"),
+    ] {
+        quietly(brolga(&dir).args(["compile", "wave.hlo", "--target", triple, "--emit=obj=wave.o,asm=wave.s"]));
+        let listing = std::fs::read_to_string(dir.join("wave.s")).unwrap();
+        assert!(listing.contains(instruction), "{triple} without {instruction}: {listing}");
+        let (assembler, objcopy) = (format!("{tools}as"), format!("{tools}objcopy"));
+        if !have(&assembler) || !have(&objcopy) {
+            continue;
+        }
+        quietly(Command::new(&assembler).current_dir(&dir).args(["-o", "again.o", "wave.s"]));
+        // COFF keeps addends in the code, of relocations that its listing has in comments.
+        if !triple.contains("windows") {
+            let (again, own) = (code(&dir, &objcopy, "again.o"), code(&dir, &objcopy, "wave.o"));
+            // Some assemblers fill the section up to its alignment, with what does nothing.
+            let filling = again.strip_prefix(own.as_slice()).unwrap_or_else(|| panic!("{triple}: the code differs"));
+            assert!(filling.len() < 64, "{triple}");
+        }
+    }
 }

@@ -17,7 +17,8 @@
 //!
 //! The target is that which Cargo builds for; the object has code for two levels of x86-64, v3 and v4, of which it runs the
 //! higher that the processor has ([`Builder::target_cpu`] names others). The package needs `brolga-compiler` as a build dependency and `brolga-runtime`
-//! as a dependency; with a checked-in object ([`Builder::object`]) the compiler is still what makes the bindings.
+//! as a dependency. With a checked-in object ([`Builder::object`]) the compiler makes the bindings alone; where library and bindings are
+//! both checked in, as `brolga compile --emit=lib,rs` writes them, a package needs no compiler.
 
 mod cache;
 mod frozen;
@@ -27,7 +28,7 @@ use crate::collective::Grid;
 use crate::freeze::{freeze, freeze_sizes};
 use crate::front::{self, Argument, ReadOptions, ReadSizes};
 use crate::hlo::Module;
-use crate::object::{c_header, program_name, read_descriptors, rust_bindings, static_archive};
+use crate::object::{c_header, program_name, read_descriptors, rust_bindings, static_library};
 use crate::{
     CompileOptions, DebugLines, LineTable, compile, compile_computations, compile_sizes, shape, symbol_name, text,
 };
@@ -298,7 +299,7 @@ impl Builder {
             Some(directory) => directory.clone(),
             None => environment("OUT_DIR").map(PathBuf::from).ok_or_else(|| missing("OUT_DIR is not set"))?,
         };
-        self.write(&directory, object, descriptors, target.triple.as_deref().unwrap_or_default())
+        self.write(&directory, object, descriptors, target.triple.as_deref())
     }
 
     /// What the compiler is told of the program called `name`, which was read from `file`.
@@ -435,40 +436,30 @@ impl Builder {
         directory: &Path,
         object: Vec<u8>,
         descriptors: Vec<DescriptorInfo>,
-        triple: &str,
+        triple: Option<&str>,
     ) -> Result<Output, BuildError> {
         let name = program_name(&descriptors).to_owned();
         self.claim(directory.join(&name))?;
         std::fs::create_dir_all(directory).map_err(|e| at(directory, e))?;
-        // Not `libNAME.a`: a program called `m` must not stand in for the system's mathematics.
-        let library_name = format!("brolga_{name}");
-        let msvc = triple.ends_with("-msvc");
-        let apple = triple.contains("-apple-");
-        let file = if msvc { format!("{library_name}.lib") } else { format!("lib{library_name}.a") };
+        let library = static_library(&descriptors, &object, triple)
+            .ok_or_else(|| at(directory, "the object is too large for an archive"))?;
         let output = Output {
             object: directory.join(format!("{name}.o")),
-            library: directory.join(file),
+            library: directory.join(&library.file),
             bindings: directory.join(format!("{name}.rs")),
             header: directory.join(format!("{name}.h")),
             descriptors,
         };
-        let mut symbols: Vec<String> =
-            output.descriptors.iter().flat_map(|d| [d.entry.clone(), d.descriptor_symbol()]).collect();
-        if output.descriptors.iter().any(|d| !d.open.is_empty()) {
-            symbols.push(format!("{name}_select"));
-        }
-        let archive = static_archive(&format!("{name}.o"), &object, &symbols, apple)
-            .ok_or_else(|| at(&output.library, "the object is too large for an archive"))?;
         for (path, bytes) in [
             (&output.object, object),
-            (&output.library, archive),
+            (&output.library, library.bytes),
             (&output.bindings, rust_bindings(&output.descriptors).into_bytes()),
             (&output.header, c_header(&output.descriptors).into_bytes()),
         ] {
             std::fs::write(path, bytes).map_err(|e| at(path, e))?;
         }
         self.tell(format_args!("cargo:rustc-link-search=native={}", directory.display()));
-        self.tell(format_args!("cargo:rustc-link-lib=static={library_name}"));
+        self.tell(format_args!("cargo:rustc-link-lib=static={}", library.name));
         Ok(output)
     }
 
@@ -659,6 +650,32 @@ mod tests {
         });
         assert!(objects.windows(2).all(|pair| pair[0] == pair[1]));
         assert_eq!(entries(&cache).len(), 1, "no temporary file is left");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// A build script is a process that ends: this test is one, when it is asked for a module by the variable.
+    #[test]
+    fn a_build_script_that_fails_ends_with_errors_of_cargo() {
+        const ASKED: &str = "BROLGA_TEST_BUILD_SCRIPT";
+        if let Some(module) = environment(ASKED) {
+            Builder::new().module(module).target("x86_64-unknown-linux-gnu").compile();
+            return;
+        }
+        let directory = directory("script");
+        let module = directory.join("bad.hlo");
+        std::fs::write(&module, MODULE.replace("add(", "addd(")).unwrap();
+        let mut script = std::process::Command::new(std::env::current_exe().unwrap());
+        script.args(["--exact", "--nocapture", "aot::tests::a_build_script_that_fails_ends_with_errors_of_cargo"]);
+        let output = script.env(ASKED, &module).env("OUT_DIR", &directory).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let errors: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("cargo::error=")).collect();
+        assert!(errors[0].starts_with("brolga: ") && errors[0].contains("bad.hlo: line 6"), "{said}");
+        assert!(errors[0].ends_with("found 'addd'; did you mean 'add'?"), "{said}");
+        assert_eq!(
+            errors[2..],
+            ["6 |   ROOT %z = f32[4]{0} addd(f32[4]{0} %x, f32[4]{0} %y)", "  |                       ^^^^"]
+        );
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -333,7 +333,7 @@ fn translate(
     let target = targets.swap_remove(0);
     let Emitted { entry, descriptor, clif } = emitted;
     let asm = match options.keep_texts {
-        true => object::disassemble_object(input, before, descriptor.architecture),
+        true => object::disassemble_object(input, before, &*target.isa)?,
         false => String::new(),
     };
     let (object, shared) = (Vec::new(), None);

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use wait_timeout::ChildExt;
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,18 +20,12 @@ pub enum End {
 pub fn run(command: &mut Command, log: &Path, limit: Duration) -> std::io::Result<End> {
     let log = std::fs::File::create(log)?;
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?;
-    let start = Instant::now();
-    let mut pause = Duration::from_micros(300);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.code().map_or(End::Signal, End::Status));
-        }
-        if start.elapsed() > limit {
+    match child.wait_timeout(limit)? {
+        Some(status) => Ok(status.code().map_or(End::Signal, End::Status)),
+        None => {
             child.kill()?;
             child.wait()?;
-            return Ok(End::TimeOut);
+            Ok(End::TimeOut)
         }
-        std::thread::sleep(pause);
-        pause = (pause * 3 / 2).min(Duration::from_millis(20));
     }
 }

@@ -16,6 +16,7 @@ mod custom_call_ffi;
 mod custom_calls;
 mod edges;
 mod feeds;
+mod formats;
 mod freeze;
 mod gradients;
 mod growth;

@@ -163,12 +163,12 @@ pub struct CompileArgs {
     /// Where to write the object, or the only kind of output that --emit names
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: obj, so (a shared library), clif, asm, hlo, stablehlo, kernel, header, rs, each with an optional =PATH (`-` is standard output)
+    /// What to write: obj, so (a shared library), lib (a static one), clif, asm, hlo, stablehlo, kernel, header, rs, each with an optional =PATH (`-` is standard output)
     #[arg(long, value_name = "KIND[=PATH]", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Symbol of the compiled function; made from the module's name where absent
+    /// Symbol of the compiled function; made from the file's name where absent, of standard input from the module's
     #[arg(long, value_name = "SYMBOL")]
     pub name: Option<String>,
     /// Replicas that the program runs on; what the module says, or its groups name, where absent

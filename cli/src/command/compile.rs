@@ -7,8 +7,10 @@ use crate::command::{freeze, output, progress};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::collective::Grid;
 use brolga_compiler::hlo::Module;
-use brolga_compiler::object::{c_header, rust_bindings};
-use brolga_compiler::{Artifact, CompileOptions, compile_sizes_with, compile_with, stablehlo, text};
+use brolga_compiler::object::{c_header, rust_bindings, static_library};
+use brolga_compiler::{
+    Artifact, CompileOptions, compile_sizes_with, compile_with, stablehlo, suggestion, symbol_name, text,
+};
 use brolga_runtime::abi::DescriptorInfo;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,6 +22,8 @@ pub enum Kind {
     Obj,
     /// The shared library.
     So,
+    /// The object as a static library.
+    Lib,
     /// Cranelift's IR.
     Clif,
     /// Assembly.
@@ -39,9 +43,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str, &'static str); 10] = [
+    const ALL: [(Kind, &'static str, &'static str); 11] = [
         (Kind::Obj, "obj", "o"),
         (Kind::So, "so", "so"),
+        (Kind::Lib, "lib", "a"),
         (Kind::Clif, "clif", "clif"),
         (Kind::Asm, "asm", "s"),
         (Kind::Hlo, "hlo", "opt.hlo"),
@@ -74,7 +79,10 @@ impl FromStr for Emit {
         };
         match Kind::ALL.into_iter().find(|(_, n, _)| *n == name) {
             Some((kind, ..)) => Ok(Emit { kind, path }),
-            None => Err(format!("'{name}' is none of {}", Kind::ALL.map(|(_, n, _)| n).join(", "))),
+            None => {
+                let known = Kind::ALL.map(|(_, n, _)| n);
+                Err(format!("'{name}' is none of {}{}", known.join(", "), suggestion(name, known)))
+            }
         }
     }
 }
@@ -128,7 +136,7 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         return emits.iter().try_for_each(|e| output::write(&destination(args, e, emits.len()), stablehlo.as_bytes()));
     }
     let options = CompileOptions {
-        name: args.name.clone(),
+        name: args.name.clone().or_else(|| file_name(&args.module).map(symbol_name)),
         threads: args.jobs,
         strict_rounding: args.strict_rounding,
         devices: grid(args, modules),
@@ -170,8 +178,18 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
             }
         }
     }
+    let library = static_library(&compiled.descriptors(), &compiled.object, args.target.target.as_deref());
     for emit in &emits {
         let path = destination(args, emit, emits.len());
+        if emit.kind == Kind::Lib {
+            let Some(library) = &library else {
+                return Err(Failure::Unsupported("an object too large for an archive".to_owned()));
+            };
+            // Who links it finds it by this name.
+            let named = emit.path.is_some() || (args.output.is_some() && emits.len() == 1);
+            output::write(&if named { path } else { path.with_file_name(&library.file) }, &library.bytes)?;
+            continue;
+        }
         let contents = match emit.kind {
             Kind::StableHlo => stablehlo.clone().into_bytes(),
             kind => compiled.contents(kind),
@@ -194,8 +212,11 @@ impl Compiled {
         self.sizes.iter().map(of).collect::<Vec<_>>().join("\n")
     }
 
+    fn descriptors(&self) -> Vec<DescriptorInfo> {
+        self.sizes.iter().map(|a| a.descriptor.clone()).collect()
+    }
+
     fn contents(&self, kind: Kind) -> Vec<u8> {
-        let descriptors: Vec<DescriptorInfo> = self.sizes.iter().map(|a| a.descriptor.clone()).collect();
         match kind {
             Kind::Obj => return self.object.clone(),
             Kind::So => return self.shared.clone().unwrap_or_default(),
@@ -204,13 +225,18 @@ impl Compiled {
             Kind::Hlo => self.text(|a| text::print(&a.module, &text::PrintOptions::default())),
             Kind::Kernel => self.text(Artifact::kernel_text),
             Kind::Rows => self.text(Artifact::rows_text),
-            Kind::Header => c_header(&descriptors),
-            Kind::Rs => rust_bindings(&descriptors),
-            // Written from the modules as they were read.
-            Kind::StableHlo => String::new(),
+            Kind::Header => c_header(&self.descriptors()),
+            Kind::Rs => rust_bindings(&self.descriptors()),
+            // Written from the modules as they were read, and from the object.
+            Kind::StableHlo | Kind::Lib => String::new(),
         }
         .into_bytes()
     }
+}
+
+/// The file's name without its ending, as `build.rs` names programs too: JAX calls all functions of one name the same.
+fn file_name(module: &Path) -> Option<&str> {
+    module.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-")
 }
 
 /// Where one kind of output goes: its own path, else `-o` where there is one kind, else beside `-o` or the module.
@@ -218,11 +244,11 @@ fn destination(args: &CompileArgs, emit: &Emit, count: usize) -> PathBuf {
     match (&emit.path, &args.output) {
         (Some(path), _) => path.clone(),
         (None, Some(output)) if count == 1 || emit.kind == Kind::Obj => output.clone(),
-        (None, None) if count == 1 && !matches!(emit.kind, Kind::Obj | Kind::So) => PathBuf::from("-"),
+        (None, None) if count == 1 && !matches!(emit.kind, Kind::Obj | Kind::So | Kind::Lib) => PathBuf::from("-"),
         (None, Some(output)) => output.with_extension(emit.kind.extension()),
         (None, None) => {
-            let stem = args.module.file_stem().filter(|s| *s != "-").unwrap_or("module".as_ref());
-            Path::new(stem).with_extension(emit.kind.extension())
+            let stem = file_name(&args.module).unwrap_or("module");
+            PathBuf::from(format!("{stem}.{}", emit.kind.extension()))
         }
     }
 }

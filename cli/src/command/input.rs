@@ -268,6 +268,9 @@ pub fn read(spec: &str, wanted: &ArrayShape) -> Result<ArrayLiteral, String> {
     {
         return Err(format!("the module has {wanted:#} here, not {declared:#}"));
     }
+    if declared.is_none() && spec.starts_with(['{', '(']) {
+        return read_literal(spec, wanted);
+    }
     let literal = match (declared.is_some(), value.strip_prefix('@')) {
         (true, Some(path)) => read_file(path, wanted.ty)?,
         (true, None) => read_literal(value, wanted)?,
@@ -352,6 +355,7 @@ mod tests {
     fn literals_are_read_and_checked() {
         let shape = ArrayShape::new(ElementType::S32, [2]);
         assert_eq!(read("s32[2]={1,-2}", &shape).expect("valid").as_slice::<i32>(), &[1, -2]);
+        assert_eq!(read("{1,-2}", &shape).expect("valid").as_slice::<i32>(), &[1, -2]);
         assert!(read("s32[3]={1,2,3}", &shape).expect_err("wrong shape").contains("has s32[2]"));
         assert!(read("s32[2]={1}", &shape).is_err());
         assert!(read("no such file.npy", &shape).is_err());

@@ -145,7 +145,12 @@ pub fn load_open_module(path: &Path, options: &ReadOptions) -> Result<(Box<Modul
 fn only_module(path: &Path, input: Input) -> Result<(Box<Module>, Arc<Source>), Failure> {
     match input {
         Input::Module(module, source) => Ok((module, source)),
-        Input::Object(_) => Err(Failure::Usage(format!("{}: expected a module, found an object", path.display()))),
+        Input::Object(_) => {
+            let name = if path.as_os_str() == "-" { "<stdin>".into() } else { path.display().to_string() };
+            Err(Failure::Usage(format!(
+                "{name}: expected a module, found an object; `run`, `bench` and `inspect` take objects"
+            )))
+        }
     }
 }
 

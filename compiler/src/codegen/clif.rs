@@ -1,6 +1,7 @@
 //! What every function that calls others is made with: signatures, references, tables and copies.
 
 use super::lanes::flags;
+use super::target::Target;
 use crate::object::Numbered;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
@@ -19,6 +20,11 @@ pub(super) fn signature(parameters: usize, returns: bool) -> Signature {
         s.returns = vec![status()];
     }
     s
+}
+
+/// The signature of a function that the host calls or lends, otherwise as [`signature`].
+pub(super) fn host_signature(parameters: usize, returns: bool, target: &Target) -> Signature {
+    Signature { call_conv: target.host_convention(), ..signature(parameters, returns) }
 }
 
 /// How a status is returned: widened by its sign, as some architectures ask of numbers of 32 bits.

@@ -10,7 +10,7 @@
 //! of the processor, is called straight away.
 
 use super::attribution::Attribution;
-use super::clif::signature;
+use super::clif::host_signature;
 use super::driver::Shared;
 use super::program::{self, Code, CodegenOptions};
 use super::target::Target;
@@ -71,7 +71,7 @@ pub fn compile(
             entries.push((Needs::of(&target.features), code.entry));
         }
         let state = object.datum(&format!("{symbol}.level"), true, zeros(4, 4))?;
-        entry = object.function(symbol, true, &signature(4, true))?;
+        entry = object.function(symbol, true, &host_signature(4, true, lowest))?;
         object.define(entry, choice::function(&entries, state)?.aligned(16, Attribution::of_entry(options.sources)))?;
     }
     let Shared { calls, .. } = shared;

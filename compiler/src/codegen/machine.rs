@@ -36,7 +36,8 @@ pub(super) struct Declared {
 /// Constants of wide code are read a register at a time.
 const WIDE_ALIGNMENT: u64 = 64;
 
-/// Compiles a function in a context, which keeps its memory for the next. A panic of the code generator is an error of ours.
+/// Compiles a function in a context, which keeps its memory for the next. A panic of the code generator is an error of ours. The
+/// instructions are printed where the context is to and nobody else prints them.
 pub(super) fn machine_code(
     (id, attribution): (FuncId, Attribution),
     symbol: &str,
@@ -44,8 +45,10 @@ pub(super) fn machine_code(
     target: &Target,
     context: &mut Context,
 ) -> Result<CompiledFunction> {
+    let printed = context.want_disasm && !target.is_x86();
     context.clear();
     context.func = function;
+    context.set_disasm(printed);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         context.compile(&*target.isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
             let text = cranelift_codegen::print_errors::pretty_error(e.func, e.inner);
@@ -67,9 +70,13 @@ pub(super) fn compile_all(
     functions: Vec<Declared>,
     target: &Target,
     threads: usize,
+    printed: bool,
 ) -> Result<Vec<(FuncId, CompiledFunction)>> {
     let one = |context: &mut Context, Declared { id, symbol, source, attribution }: Declared| match source {
-        Source::Clif(function) => Ok((id, machine_code((id, attribution), &symbol, *function, target, context)?)),
+        Source::Clif(function) => {
+            context.set_disasm(printed);
+            Ok((id, machine_code((id, attribution), &symbol, *function, target, context)?))
+        }
         Source::Machine(assembled) => Ok((id, assembled.aligned(WIDE_ALIGNMENT, attribution))),
     };
     if threads <= 1 || functions.len() < 4 {

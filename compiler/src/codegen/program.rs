@@ -98,7 +98,7 @@ pub fn compile(
     let services = if task.is_some() { Services::PARALLEL_FOR } else { Services::NONE };
     let clif = if options.keep_clif { functions.texts() } else { Vec::new() };
     let Functions { object, list, per_worker, .. } = functions;
-    for (id, function) in compile_all(list, target, options.threads)? {
+    for (id, function) in compile_all(list, target, options.threads, options.keep_clif)? {
         object.define(id, function)?;
     }
     Ok(Code { entry, per_worker, clif, services })
@@ -255,7 +255,7 @@ impl<'a> Functions<'a> {
         if !self.split {
             return Ok(None);
         }
-        let id = self.declare("task", &task_signature())?;
+        let id = self.declare("task", &task_signature(self.target))?;
         self.push(id, Source::clif(task_function(id, self.per_worker, self.target)));
         Ok(Some(id))
     }

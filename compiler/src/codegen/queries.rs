@@ -9,7 +9,6 @@ use crate::object::CompiledFunction;
 use brolga_runtime::abi::DescriptorInfo;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, UserFuncName, types};
-use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
 
@@ -24,7 +23,7 @@ pub fn workspace_size(symbol: &str, descriptor: &DescriptorInfo, target: &Target
     let (Some(fixed), Some(each)) = (fixed, each) else {
         return Err(Error::Internal("the workspace is larger than memory".to_owned()));
     };
-    let mut own = Signature::new(CallConv::SystemV);
+    let mut own = Signature::new(target.host_convention());
     own.params = vec![AbiParam::new(types::I32)];
     own.returns = vec![AbiParam::new(types::I64)];
     let mut function = Function::with_name_signature(UserFuncName::default(), own);

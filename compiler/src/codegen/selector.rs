@@ -1,7 +1,7 @@
 //! The function that chooses among the sizes of one program: `NAME_select`.
 
 use super::attribution::Attribution;
-use super::clif::{data_address, import_function, signature};
+use super::clif::{data_address, host_signature, import_function};
 use super::flow::enter;
 use super::lanes::flags;
 use super::machine::machine_code;
@@ -11,7 +11,6 @@ use crate::object::{Numbered, ObjectInput};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, UserFuncName, types};
-use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{DataId, FuncId};
 
@@ -28,7 +27,7 @@ pub fn selector(
     entries: &[(FuncId, DataId)],
     target: &Target,
 ) -> Result<()> {
-    let mut own = Signature::new(CallConv::SystemV);
+    let mut own = Signature::new(target.host_convention());
     own.params = vec![AbiParam::new(types::I64); 2];
     own.returns = vec![AbiParam::new(types::I64)];
     let id = object.function(symbol, true, &own)?;
@@ -56,7 +55,7 @@ pub fn selector(
         b.ins().store(flags(), descriptor, out, 0);
         b.ins().jump(done, &[]);
         b.switch_to_block(done);
-        let of_entry = b.func.import_signature(signature(4, true));
+        let of_entry = b.func.import_signature(host_signature(4, true, target));
         let entry = import_function(b.func, entry, of_entry);
         let entry = b.ins().func_addr(types::I64, entry);
         b.ins().return_(&[entry]);

@@ -5,10 +5,10 @@
 //! numeric variant, so that its results do not depend on the processor.
 
 use super::rows::Width;
-use crate::error::{Error, Result, Site};
+use crate::error::{Error, Result, Site, suggestion};
 use crate::kernel::body::Variant;
 use brolga_runtime::abi::NumericVariant;
-use cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
+use cranelift_codegen::isa::{self, CallConv, LookupError, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use std::str::FromStr;
 use target_lexicon::{Architecture, BinaryFormat, Endianness, PointerWidth, Riscv64Architecture, Triple};
@@ -118,8 +118,11 @@ impl Target {
             None => Triple::host(),
         };
         let unsupported = |feature: String| Error::Unsupported { site: Site::default(), feature };
-        if triple.binary_format == BinaryFormat::Coff && triple.architecture != Architecture::X86_64 {
-            return Err(unsupported(format!("the target {triple}, COFF objects of other machines than x86-64")));
+        let has_coff = matches!(triple.architecture, Architecture::X86_64 | Architecture::Aarch64(_));
+        if triple.binary_format == BinaryFormat::Coff && !has_coff {
+            return Err(unsupported(format!(
+                "the target {triple}, COFF objects of other machines than x86-64 and aarch64"
+            )));
         }
         // The pointers of the interface are of 64 bits. Vectors are laid out for the low byte first.
         let order = if triple.architecture == Architecture::S390x { Endianness::Big } else { Endianness::Little };
@@ -132,7 +135,7 @@ impl Target {
                 let on = features.contains(&f.name);
                 builder.set(f.flag, if on { "true" } else { "false" }).map_err(target_error)?;
             }
-            let isa = builder.finish(flags()?).map_err(target_error)?;
+            let isa = builder.finish(flags(&triple)?).map_err(target_error)?;
             Ok(Target { level, isa, variant, features })
         };
         match triple.architecture {
@@ -181,10 +184,21 @@ impl Target {
         self.has_avx2().then_some(widest)
     }
 
+    /// How the host calls functions, those of the program and those that it lends: as its C compiler does.
+    pub fn host_convention(&self) -> CallConv {
+        let windows = self.is_x86() && self.isa.triple().binary_format == BinaryFormat::Coff;
+        if windows { CallConv::WindowsFastcall } else { CallConv::SystemV }
+    }
+
     /// Whether functions outside of the object are reached by distances, which the linker fills in. Elsewhere their addresses are
-    /// taken from the global offset table, for which Cranelift has no form on s390x.
+    /// taken from the global offset table, for which Cranelift has no form on s390x, and aarch64 none in COFF.
     pub fn branches_to_imports(&self) -> bool {
-        self.isa.triple().architecture == Architecture::S390x
+        let triple = self.isa.triple();
+        match triple.architecture {
+            Architecture::S390x => true,
+            Architecture::Aarch64(_) => triple.binary_format == BinaryFormat::Coff,
+            _ => false,
+        }
     }
 
     /// Whether floats are rounded to integers by an instruction.
@@ -236,13 +250,20 @@ fn variant(options: &TargetOptions, fuses: bool) -> Result<Variant> {
 }
 
 /// Cranelift's settings.
-fn flags() -> Result<settings::Flags> {
+fn flags(triple: &Triple) -> Result<settings::Flags> {
     let mut flags = settings::builder();
+    // Windows grows a stack by one page at a time: who takes more touches each.
+    let coff = triple.binary_format == BinaryFormat::Coff;
+    let probes = if coff { "true" } else { "false" };
+    // Of aarch64, what is said to be independent of its position goes by a global offset table, which COFF has not; distances to
+    // pages are independent of it too.
+    let by_table = if coff && matches!(triple.architecture, Architecture::Aarch64(_)) { "false" } else { "true" };
     for (name, value) in [
         ("opt_level", "speed"),
-        ("is_pic", "true"),
+        ("is_pic", by_table),
         ("unwind_info", "true"),
-        ("enable_probestack", "false"),
+        ("enable_probestack", probes),
+        ("probestack_strategy", "inline"),
         ("preserve_frame_pointers", "true"),
         ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
     ] {
@@ -267,7 +288,8 @@ fn x86_levels(options: &TargetOptions) -> Result<Vec<(String, Vec<&'static str>)
             NATIVE => return Err(Error::Target("the CPU 'native' stands alone, without other levels".to_owned())),
             other => {
                 let known = "native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4";
-                return Err(Error::Target(format!("unknown CPU '{other}', expected one of {known}")));
+                let near = suggestion(other, known.split(", "));
+                return Err(Error::Target(format!("unknown CPU '{other}', expected one of {known}{near}")));
             }
         };
         levels.push(level);
@@ -293,7 +315,10 @@ fn apply(options: &TargetOptions, mut features: Vec<&'static str>) -> Result<Vec
             None => (true, text.strip_prefix('+').unwrap_or(text)),
         };
         let known = X86.iter().find(|f| f.name == name).map(|f| f.name);
-        let Some(known) = known else { return Err(Error::Target(format!("unknown feature '{name}'"))) };
+        let Some(known) = known else {
+            let near = suggestion(name, X86.iter().map(|f| f.name));
+            return Err(Error::Target(format!("unknown feature '{name}'{near}")));
+        };
         features.retain(|f| *f != known);
         if on {
             features.push(known);

@@ -4,6 +4,9 @@
 const JAX: &str = "export the program with jax.export.export(jax.jit(f))(x).serialize(), or print it with \
                    jax.jit(f).lower(x).as_text()";
 
+/// What to do with a text in another encoding.
+const SAVE: &str = "save it as UTF-8";
+
 /// What a file is and what to do, where its first bytes say that it is something else. `ending` is the file's, without the dot.
 pub(super) fn recognise(bytes: &[u8], ending: Option<&str>) -> Option<String> {
     let (what, remedy) = by_signature(bytes).or_else(|| by_text(bytes)).or_else(|| onnx(bytes, ending))?;
@@ -12,7 +15,7 @@ pub(super) fn recognise(bytes: &[u8], ending: Option<&str>) -> Option<String> {
 
 fn by_signature(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     const PYTORCH: &str = "torch_xla.stablehlo.exported_program_to_stablehlo writes a PyTorch model as StableHLO";
-    let signatures: [(&[u8], &str, &str); 11] = [
+    let signatures: [(&[u8], &str, &str); 12] = [
         (b"\x1f\x8b", "a gzip file", "unpack it first, with gunzip"),
         (b"BZh", "a bzip2 file", "unpack it first, with bunzip2"),
         (b"\xfd7zXZ\0", "an xz file", "unpack it first, with unxz"),
@@ -26,8 +29,13 @@ fn by_signature(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         ),
         (b"\x93NUMPY", "an array of NumPy", "arrays are inputs: give it to `--input`"),
         (b"BC\xc0\xde", "LLVM bitcode", "programs are HLO or StableHLO"),
-        (b"\xff\xfe", "a text in UTF-16", "save it as UTF-8"),
-        (b"\xfe\xff", "a text in UTF-16", "save it as UTF-8"),
+        (
+            b"\x7fELF",
+            "an object",
+            "`brolga run`, `bench` and `inspect` take objects, in a build script `Builder::object`",
+        ),
+        (b"\xff\xfe", "a text in UTF-16", SAVE),
+        (b"\xfe\xff", "a text in UTF-16", SAVE),
     ];
     let found = signatures.into_iter().find(|(signature, ..)| bytes.starts_with(signature));
     let tflite = || {
@@ -41,14 +49,26 @@ fn by_signature(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
 }
 
 fn by_text(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    // Every other byte of a text in UTF-16 without a mark is zero, and no message or flatbuffer goes on like that.
+    let is_letter = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    let is_wide = |pair: &[u8; 2]| matches!(pair, [0, letter] | [letter, 0] if is_letter(letter));
+    if bytes.as_chunks::<2>().0.get(..8).is_some_and(|pairs| pairs.iter().all(is_wide)) {
+        return Some(("a text in UTF-16", SAVE));
+    }
     let text = bytes.trim_ascii_start();
+    if text.is_empty() {
+        return Some(("an empty file", "what was to write it may have failed"));
+    }
     let starts =
         |word: &[u8]| text.strip_prefix(word).is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_whitespace));
     if starts(b"import") || starts(b"from") || starts(b"def") {
         return Some(("Python", JAX));
     }
-    let lambda = text.strip_prefix(b"{").is_some_and(|rest| rest.trim_ascii_start().starts_with(b"lambda "));
-    lambda.then_some(("a jaxpr", JAX))
+    let inside = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start)?;
+    match inside {
+        [b'"', ..] => Some(("JSON", "programs are HLO or StableHLO")),
+        _ => inside.starts_with(b"lambda ").then_some(("a jaxpr", JAX)),
+    }
 }
 
 /// A ModelProto: its version, a small number, stands before the producer's name or what follows it. A message of XLA's begins with a
@@ -81,6 +101,11 @@ mod tests {
             (b"\x0a\x01", Some("onnx"), "an ONNX model", "StableHLO"),
             (b"import jax\n", Some("py"), "Python", "jax.export"),
             (b"{ lambda ; a:f32[]. let in (a,) }", None, "a jaxpr", "as_text()"),
+            (b"{\n  \"format\": 1 }", Some("json"), "JSON", "StableHLO"),
+            (b"H\0l\0o\0M\0o\0d\0u\0l\0e\0", Some("hlo"), "UTF-16", "UTF-8"),
+            (b"\x7fELF\x02\x01\x01\0", Some("hlo"), "an object", "brolga run"),
+            (b"", Some("hlo"), "an empty file", "what was to write it"),
+            (b" \n", None, "an empty file", "what was to write it"),
         ] {
             let error = read(bytes, ending, &ReadOptions::default()).unwrap_err();
             assert!(matches!(error, Error::Syntax { .. }), "{error:?}");

@@ -4,8 +4,37 @@
 //! of symbols is part of both, for some linkers refuse an archive without one. No time stamps, owners or modes that
 //! depend on the machine: the same object gives the same archive.
 
+use super::program_name;
+use brolga_runtime::abi::DescriptorInfo;
+
+/// A library of one object.
+#[derive(Clone, Debug)]
+pub struct StaticLibrary {
+    /// What linkers are asked for: `brolga_NAME`, for a program called `m` must not stand in for the system's mathematics.
+    pub name: String,
+    /// The name of its file on the target.
+    pub file: String,
+    /// The archive.
+    pub bytes: Vec<u8>,
+}
+
+/// The library of the programs in an object for the target `triple`, the host's where absent; `None` for an object that is too large
+/// for an archive.
+pub fn static_library(descriptors: &[DescriptorInfo], object: &[u8], triple: Option<&str>) -> Option<StaticLibrary> {
+    let triple = triple.map_or_else(|| target_lexicon::Triple::host().to_string(), str::to_owned);
+    let program = program_name(descriptors);
+    let name = format!("brolga_{program}");
+    let file = if triple.ends_with("-msvc") { format!("{name}.lib") } else { format!("lib{name}.a") };
+    let mut symbols: Vec<String> = descriptors.iter().flat_map(|d| [d.entry.clone(), d.descriptor_symbol()]).collect();
+    if descriptors.iter().any(|d| !d.open.is_empty()) {
+        symbols.push(format!("{program}_select"));
+    }
+    let bytes = static_archive(&format!("{program}.o"), object, &symbols, triple.contains("-apple-"))?;
+    Some(StaticLibrary { name, file, bytes })
+}
+
 /// An archive that holds `object` under the name `member`; `symbols` are those that it defines for others.
-pub fn static_archive(member: &str, object: &[u8], symbols: &[String], apple: bool) -> Option<Vec<u8>> {
+fn static_archive(member: &str, object: &[u8], symbols: &[String], apple: bool) -> Option<Vec<u8>> {
     let mut out = b"!<arch>\n".to_vec();
     let mut names = Vec::new();
     let mut offsets = Vec::new();

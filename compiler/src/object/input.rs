@@ -254,6 +254,8 @@ pub struct CompiledFunction {
     /// From which byte on the code comes from which of the object's sources ([`ObjectInput::lines`]), from the first byte on
     /// and in order; empty where that is not known.
     pub lines: Vec<(u32, u32)>,
+    /// Its instructions as Cranelift prints them; empty where nobody asked.
+    pub text: String,
 }
 
 impl CompiledFunction {
@@ -286,7 +288,8 @@ impl CompiledFunction {
         let marked = compiled.buffer.get_srclocs_sorted().iter().filter(|at| !at.loc.is_default());
         let lines = own.map(|own| lines(own, marked.map(|at| (at.start, at.loc.bits()))));
         let code = compiled.code_buffer().to_vec();
-        Ok(CompiledFunction { alignment, code, relocs, unwind, lines: lines.unwrap_or_default() })
+        let text = compiled.vcode.clone().unwrap_or_default();
+        Ok(CompiledFunction { alignment, code, relocs, unwind, lines: lines.unwrap_or_default(), text })
     }
 }
 

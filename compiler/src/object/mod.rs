@@ -36,7 +36,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use archive::static_archive;
+pub use archive::{StaticLibrary, static_library};
 pub use bindings::rust_bindings;
 pub use disasm::{disassemble, disassemble_object};
 pub use header::{c_abi, c_header};

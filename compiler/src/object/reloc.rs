@@ -15,11 +15,12 @@ pub(super) fn check_kind(kind: Reloc, format: BinaryFormat) -> Result<()> {
         Reloc::Abs8 | Reloc::X86PCRel4 | Reloc::X86CallPCRel4 | Reloc::X86CallPLTRel4 | Reloc::X86GOTPCRel4 => {
             matches!(format, BinaryFormat::Elf | BinaryFormat::MachO | BinaryFormat::Coff)
         }
-        Reloc::Arm64Call
-        | Reloc::Aarch64AdrGotPage21
-        | Reloc::Aarch64Ld64GotLo12Nc
-        | Reloc::Aarch64AdrPrelPgHi21
-        | Reloc::Aarch64AddAbsLo12Nc => matches!(format, BinaryFormat::Elf | BinaryFormat::MachO),
+        Reloc::Arm64Call | Reloc::Aarch64AdrPrelPgHi21 | Reloc::Aarch64AddAbsLo12Nc => {
+            matches!(format, BinaryFormat::Elf | BinaryFormat::MachO | BinaryFormat::Coff)
+        }
+        Reloc::Aarch64AdrGotPage21 | Reloc::Aarch64Ld64GotLo12Nc => {
+            matches!(format, BinaryFormat::Elf | BinaryFormat::MachO)
+        }
         Reloc::RiscvCallPlt
         | Reloc::RiscvGotHi20
         | Reloc::RiscvPCRelHi20
@@ -32,6 +33,15 @@ pub(super) fn check_kind(kind: Reloc, format: BinaryFormat) -> Result<()> {
         Ok(())
     } else {
         Err(Error::Target(format!("the object format {format:?} has no relocation for {kind:?}")))
+    }
+}
+
+/// COFF's kind for a relocation that the module's writer does not know there: the two halves of an address on aarch64.
+pub(super) fn coff_kind(kind: Reloc) -> Option<u16> {
+    match kind {
+        Reloc::Aarch64AdrPrelPgHi21 => Some(object::pe::IMAGE_REL_ARM64_PAGEBASE_REL21),
+        Reloc::Aarch64AddAbsLo12Nc => Some(object::pe::IMAGE_REL_ARM64_PAGEOFFSET_12A),
+        _ => None,
     }
 }
 
@@ -91,6 +101,7 @@ mod tests {
         for format in [BinaryFormat::Elf, BinaryFormat::MachO, BinaryFormat::Coff] {
             assert!(check_kind(Reloc::X86GOTPCRel4, format).is_ok());
         }
+        assert!(check_kind(Reloc::Arm64Call, BinaryFormat::Coff).is_ok() && coff_kind(Reloc::Arm64Call).is_none());
         assert!(check_kind(Reloc::RiscvCallPlt, BinaryFormat::MachO).is_err());
         assert!(check_kind(Reloc::S390xPLTRel32Dbl, BinaryFormat::Coff).is_err());
         assert!(check_kind(Reloc::S390xTlsGd64, BinaryFormat::Elf).is_err());

@@ -434,7 +434,14 @@ fn contradictions_are_our_bugs_not_panics() {
     let isa = host();
     let machine_code = |alignment, offset, name: ModuleRelocTarget| {
         let relocs = vec![ModuleReloc { offset, kind: Reloc::X86CallPLTRel4, name, addend: -4 }];
-        CompiledFunction { alignment, code: vec![0xc3; 16], relocs, unwind: Unwind::unchanged(), lines: Vec::new() }
+        CompiledFunction {
+            alignment,
+            code: vec![0xc3; 16],
+            relocs,
+            unwind: Unwind::unchanged(),
+            lines: Vec::new(),
+            text: String::new(),
+        }
     };
     let with = |exported, code: Option<CompiledFunction>| {
         let mut sample = Sample::new("sum");

@@ -1,7 +1,7 @@
 //! Writing the object file.
 
 use super::input::refused;
-use super::reloc::{check_kind, relax_got_access};
+use super::reloc::{check_kind, coff_kind, relax_got_access};
 use super::{CompiledFunction, ObjectInput, Referent, dwarf, unwind};
 use crate::{Error, Result, Site};
 use brolga_runtime::abi::{Architecture, DescriptorInfo, HASH_OFFSET, HASH_SIZE, IsaFeatures, object_hash};
@@ -91,14 +91,16 @@ pub fn write(input: &ObjectInput, isa: &OwnedTargetIsa) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// Where there is none for it here.
-fn format(isa: &dyn TargetIsa) -> Result<BinaryFormat> {
+pub(super) fn format(isa: &dyn TargetIsa) -> Result<BinaryFormat> {
     let (triple, architecture) = (isa.triple(), architecture(isa)?);
     match triple.binary_format {
         target_lexicon::BinaryFormat::Elf => Ok(BinaryFormat::Elf),
         target_lexicon::BinaryFormat::Macho if matches!(architecture, Architecture::X86_64 | Architecture::Aarch64) => {
             Ok(BinaryFormat::MachO)
         }
-        target_lexicon::BinaryFormat::Coff if architecture == Architecture::X86_64 => Ok(BinaryFormat::Coff),
+        target_lexicon::BinaryFormat::Coff if matches!(architecture, Architecture::X86_64 | Architecture::Aarch64) => {
+            Ok(BinaryFormat::Coff)
+        }
         other => Err(Error::Target(format!("the object format {other:?} is not supported for {triple}"))),
     }
 }
@@ -177,6 +179,15 @@ pub(super) fn check(input: &ObjectInput, format: BinaryFormat) -> Result<()> {
             if end.is_none_or(|end| end > code.len()) || !is_there(Referent::of(&reloc.name), code.len()) {
                 return internal(format!("a relocation of '{name}' lies outside or leads nowhere"));
             }
+            // Where the format has no addend beside it, the writer adds to what stands there.
+            let x86 = matches!(
+                reloc.kind,
+                Reloc::X86PCRel4 | Reloc::X86CallPCRel4 | Reloc::X86CallPLTRel4 | Reloc::X86GOTPCRel4
+            );
+            let field = code.get(reloc.offset as usize..).and_then(<[u8]>::first_chunk::<4>);
+            if x86 && field != Some(&[0; 4]) {
+                return internal(format!("a relocation of '{name}' has something in its place"));
+            }
         }
     }
     let described: HashSet<DataId> = input.descriptors().iter().map(|(id, _)| *id).collect();
@@ -230,9 +241,11 @@ pub(super) fn relaxed(
 struct Writer<'a> {
     input: &'a ObjectInput,
     module: ObjectModule,
-    elf: bool,
+    format: BinaryFormat,
     architecture: Architecture,
     function_alignment: u64,
+    /// In COFF, what the module has no word for: the function, the place in it, what is referred to and the kind.
+    apart: Vec<(FuncId, u32, Referent, u16)>,
     /// What is exported and referred to from inside: it is local here, and what others see is an alias of it.
     aliased: HashSet<Referent>,
 }
@@ -245,7 +258,8 @@ impl<'a> Writer<'a> {
         let (module, architecture) = (ObjectModule::new(builder), architecture(&**isa)?);
         let function_alignment = u64::from(isa.function_alignment().preferred);
         let aliased = if format == BinaryFormat::Elf { referred_exports(input) } else { HashSet::new() };
-        Ok(Writer { input, module, elf: format == BinaryFormat::Elf, architecture, function_alignment, aliased })
+        let apart = Vec::new();
+        Ok(Writer { input, module, format, architecture, function_alignment, apart, aliased })
     }
 
     /// Declares everything in order: the numbers are those of the input.
@@ -283,7 +297,17 @@ impl<'a> Writer<'a> {
     fn functions(&mut self) -> Result<()> {
         for (id, _) in self.input.functions() {
             let Some(function) = self.input.code(id) else { continue };
-            let function = relaxed(self.input, self.architecture, function);
+            let mut function = relaxed(self.input, self.architecture, function);
+            if self.format == BinaryFormat::Coff {
+                for reloc in &function.relocs {
+                    match (coff_kind(reloc.kind), Referent::of(&reloc.name), reloc.addend) {
+                        (None, ..) => {}
+                        (Some(kind), Some(to), 0) => self.apart.push((id, reloc.offset, to, kind)),
+                        _ => return internal("an address in COFF has an addend".to_owned()),
+                    }
+                }
+                function.relocs.retain(|reloc| coff_kind(reloc.kind).is_none());
+            }
             let alignment = function.alignment.max(self.function_alignment);
             self.module.define_function_bytes(id, alignment, &function.code, &function.relocs).map_err(refused)?;
         }
@@ -295,7 +319,7 @@ impl<'a> Writer<'a> {
             let Some(contents) = self.input.contents(id) else { continue };
             let written = matches!(contents.init, Init::Bytes { .. });
             let constant = written && !declaration.writable && contents.all_relocs(Reloc::Abs8).next().is_none();
-            if self.elf && constant && size(contents) >= LARGE {
+            if self.format == BinaryFormat::Elf && constant && size(contents) >= LARGE {
                 let mut apart = contents.clone();
                 apart.set_custom_section(&format!(".rodata.{}", declaration.linkage_name(id)));
                 self.module.define_data(id, &apart).map_err(refused)?;
@@ -307,8 +331,24 @@ impl<'a> Writer<'a> {
     }
 
     fn finish(self, isa: &dyn TargetIsa) -> Result<Vec<u8>> {
-        let Writer { input, module, aliased, .. } = self;
+        let Writer { input, module, aliased, apart, .. } = self;
         let mut product = module.finish();
+        for (function, offset, to, typ) in apart {
+            let place = product.function_symbol(function);
+            let place = product.object.symbol(place);
+            let (Some(section), start) = (place.section.id(), place.value) else {
+                return internal("a function stands in no section".to_owned());
+            };
+            let symbol = match to {
+                Referent::Function(id) => product.function_symbol(id),
+                Referent::Data(id) => product.data_symbol(id),
+                Referent::Here(_) => return internal("a function refers to its own bytes by an address".to_owned()),
+            };
+            let flags = RelocationFlags::Coff { typ };
+            let relocation = Relocation { offset: start + u64::from(offset), symbol, addend: 0, flags };
+            let added = product.object.add_relocation(section, relocation);
+            added.or_else(|e| internal(format!("an address cannot be relocated: {e}")))?;
+        }
         if product.object.format() == BinaryFormat::Elf {
             add_unwind_table(&mut product, input, isa)?;
             add_debug_sections(&mut product, input, isa)?;

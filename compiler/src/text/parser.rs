@@ -12,7 +12,7 @@ use crate::hlo::{
     SourceLocation, number_sorted_dimension,
 };
 use crate::shape::{self, InferContext};
-use crate::{Error, Result};
+use crate::{Error, Result, suggestion};
 use brolga_runtime::Shape;
 use cranelift_entity::PrimaryMap;
 use std::collections::{HashMap, HashSet};
@@ -521,11 +521,10 @@ impl<'a> Parser<'a> {
     pub(super) fn instruction_reference(&mut self, scope: &Scope<'a>) -> Result<InstructionId> {
         let start = self.cursor.start();
         let name = self.cursor.name("the name of an instruction")?;
-        scope
-            .names
-            .get(name)
-            .copied()
-            .ok_or_else(|| self.cursor.error(start, format!("expected an instruction defined above, found '{name}'")))
+        scope.names.get(name).copied().ok_or_else(|| {
+            let hint = suggestion(name, scope.names.keys().copied());
+            self.cursor.error(start, format!("expected an instruction defined above, found '{name}'{hint}"))
+        })
     }
 
     /// The name of a computation defined above, or a whole computation in braces.

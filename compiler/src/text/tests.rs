@@ -555,6 +555,11 @@ fn errors_in_instructions() {
         ),
         ("r = f32[2] negate(q)", 19, "expected an instruction defined above, found 'q'"),
         ("r = f32[2] negate(r)", 19, "expected an instruction defined above, found 'r'"),
+        (
+            "first = f32[2] negate(p)\n  r = f32[2] negate(frist)",
+            21,
+            "expected an instruction defined above, found 'frist'; did you mean 'first'?",
+        ),
         ("r = f32[2] negate(p", 1, "expected ',' or ')', found '}'"),
         ("r = f32[2] negate(f32[3] p)", 19, "expected shape f32[2] of operand 'p', found 'f32[3]'"),
         ("r = f32[2] negate(p, p)", 12, "expected 1 operand for 'negate', found '2'"),

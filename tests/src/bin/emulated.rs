@@ -1,4 +1,4 @@
-//! What is compiled for other machines, run under qemu and compared with what this one computes.
+//! What is compiled for other machines, run under qemu and Wine and compared with what this one computes.
 
 use brolga_tests::emulation::{MACHINES, run, samples};
 use clap::Parser;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Compiles samples for other machines, links them with a host in C, runs them under qemu and compares their results with this
+/// Compiles samples for other machines, links them with a host in C, runs them under qemu or Wine and compares their results with this
 /// machine's.
 ///
 /// Exit status: 0 no difference; 1 differences, or tools that are missing.

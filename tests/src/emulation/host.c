@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include "programs.h"
 
+#ifdef _WIN32
+/* What C11 asks for is not there. */
+#include <malloc.h>
+#define aligned_alloc(alignment, size) _aligned_malloc(size, alignment)
+#endif
+
 struct program {
     const char *name;
     brolga_entry entry;

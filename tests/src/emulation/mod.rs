@@ -1,4 +1,4 @@
-//! Programs for other machines, run under qemu's user mode and compared with what this machine computes.
+//! Programs for other machines, run under qemu's user mode, those for Windows under Wine, and compared with what this machine computes.
 //!
 //! **Problem.** What is compiled for another processor can be wrong in ways that no look at the object shows.
 //!
@@ -28,7 +28,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A machine that qemu can be, with the tools of the distribution's packages.
+/// A machine that an emulator can be, with the tools of the distribution's packages.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// What programs are compiled for.
@@ -36,32 +36,42 @@ pub struct Machine {
     /// The cross compiler.
     pub gcc: &'static str,
     /// The emulator.
-    pub qemu: &'static str,
+    pub emulator: &'static str,
     /// Where its dynamic linker is, if shared libraries are written for it.
     pub libraries: Option<&'static str>,
 }
 
 /// The machines.
-pub const MACHINES: [Machine; 3] = [
+pub const MACHINES: [Machine; 4] = [
     Machine {
         triple: "aarch64-unknown-linux-gnu",
         gcc: "aarch64-linux-gnu-gcc",
-        qemu: "qemu-aarch64",
+        emulator: "qemu-aarch64",
         libraries: Some("/usr/aarch64-linux-gnu"),
     },
     Machine {
         triple: "riscv64gc-unknown-linux-gnu",
         gcc: "riscv64-linux-gnu-gcc",
-        qemu: "qemu-riscv64",
+        emulator: "qemu-riscv64",
         libraries: None,
     },
-    Machine { triple: "s390x-unknown-linux-gnu", gcc: "s390x-linux-gnu-gcc", qemu: "qemu-s390x", libraries: None },
+    Machine { triple: "s390x-unknown-linux-gnu", gcc: "s390x-linux-gnu-gcc", emulator: "qemu-s390x", libraries: None },
+    Machine { triple: "x86_64-pc-windows-msvc", gcc: "x86_64-w64-mingw32-gcc", emulator: "wine64", libraries: None },
 ];
 
 impl Machine {
     /// The tools that are not here.
     pub fn missing(&self) -> Vec<&'static str> {
-        [self.gcc, self.qemu].into_iter().filter(|tool| !is_here(tool)).collect()
+        [self.gcc, self.emulator].into_iter().filter(|tool| !is_here(tool)).collect()
+    }
+
+    fn is_windows(&self) -> bool {
+        self.triple.contains("windows")
+    }
+
+    /// The linked host.
+    fn host(&self) -> &'static str {
+        if self.is_windows() { "./host.exe" } else { "./host" }
     }
 }
 
@@ -109,8 +119,8 @@ pub fn run(machine: &Machine, samples: &[Sample], folder: &Path) -> Result<Repor
     let built = build(machine, samples, &mut report);
     let all: Vec<&Built<'_>> = built.iter().collect();
     link(machine, &all, folder)?;
-    let mut command = Command::new(machine.qemu);
-    let tally = emulate(command.arg("./host"), &all, folder)?;
+    let mut command = Command::new(machine.emulator);
+    let tally = emulate(command.arg(machine.host()), &all, folder)?;
     (report.agree, report.linked) = (tally.agree, tally.linked);
     report.failures.extend(tally.failures);
     let with_library: Vec<&Built<'_>> = built.iter().filter(|b| b.library.is_some()).collect();
@@ -118,7 +128,7 @@ pub fn run(machine: &Machine, samples: &[Sample], folder: &Path) -> Result<Repor
         let folder = folder.join("libraries");
         std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
         write_libraries(machine, &with_library, &folder)?;
-        let mut command = Command::new(machine.qemu);
+        let mut command = Command::new(machine.emulator);
         let tally = emulate(command.args(["-L", root, "./host"]), &with_library, &folder)?;
         report.libraries = tally.agree;
         let named = |(name, what)| (name, format!("from a shared library: {what}"));
@@ -291,6 +301,9 @@ fn link(machine: &Machine, built: &[&Built<'_>], folder: &Path) -> Result<(), St
     }
     write_host(built, folder)?;
     tool(machine.gcc, &[&C[..], &["-static", "-o", "host", "host.c", "@objects"]].concat(), folder)?;
+    if machine.is_windows() {
+        return Ok(());
+    }
     // Both linkers make a library of them, and nothing in its code is left to the dynamic linker.
     let library = ["-shared", "-z", "text", "-o", "samples.so", "@for_library"];
     tool(&machine.gcc.replace("-gcc", "-ld"), &library, folder)?;

@@ -7,7 +7,7 @@
 
 use super::Driver;
 use super::parts::Counter;
-use crate::codegen::clif::{copy, signature, table_of};
+use crate::codegen::clif::{copy, host_signature, table_of};
 use crate::codegen::lanes::flags;
 use crate::error::{Error, Result};
 use crate::kernel::ir::{Callee, HostCall, Phase};
@@ -152,7 +152,7 @@ impl Driver<'_, '_, '_> {
         let shared = self.around.shared;
         let words = shared.calls.words_of.get(&kernel).and_then(|&n| shared.words.get(n)).copied();
         let words = self.data(words.ok_or_else(|| Error::Internal(format!("{kernel} has no words")))?);
-        let signature = self.b.func.import_signature(signature(4, true));
+        let signature = self.b.func.import_signature(host_signature(4, true, self.around.target));
         let inst = self.b.ins().call_indirect(signature, callee, &[self.context, words, table, function]);
         let status = self.b.inst_results(inst)[0];
         let fine = self.b.ins().icmp_imm_s(IntCC::Equal, status, 0);
@@ -236,7 +236,7 @@ impl Driver<'_, '_, '_> {
         let id = index.and_then(|index| self.around.shared.imports.get(index)).copied();
         let id = id.ok_or_else(|| Error::Internal(format!("'{symbol}' was never declared")))?;
         let name = ExternalName::user(self.b.func.declare_imported_user_function(id.external_name()));
-        let signature = self.b.func.import_signature(signature(parameters, returns));
+        let signature = self.b.func.import_signature(host_signature(parameters, returns, self.around.target));
         let colocated = self.around.target.branches_to_imports();
         Ok(self.b.func.import_function(ExtFuncData { name, signature, colocated, patchable: false }))
     }

@@ -21,7 +21,7 @@ pub(super) use parts::Parts;
 pub(super) use shared::Shared;
 
 use super::attribution::Attribution;
-use super::clif::{copy, data_address, import_function, signature, table_of};
+use super::clif::{copy, data_address, host_signature, import_function, signature, table_of};
 use super::flow::enter;
 use super::lanes::flags;
 use super::phase::emit_phase;
@@ -143,7 +143,10 @@ impl<'a> Driver<'a, '_, '_> {
         is_part: bool,
         body: &mut dyn FnMut(&mut Driver<'_, '_, '_>) -> Result<()>,
     ) -> Result<Function> {
-        let own = signature(if is_part { PARAMETERS } else { PARAMETERS - 1 }, true);
+        let own = match is_part {
+            true => signature(PARAMETERS, true),
+            false => host_signature(PARAMETERS - 1, true, around.target),
+        };
         let mut function = Function::with_name_signature(UserFuncName::default(), own);
         let mut context = FunctionBuilderContext::new();
         let mut b = FunctionBuilder::new(&mut function, &mut context);

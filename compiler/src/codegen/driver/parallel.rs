@@ -11,7 +11,7 @@
 //! works out the points of its task and its worker's scratch, and calls the phase.
 
 use super::Driver;
-use crate::codegen::clif::{import_function, signature, status};
+use crate::codegen::clif::{host_signature, import_function, signature};
 use crate::codegen::flow::enter;
 use crate::codegen::lanes::flags;
 use crate::codegen::target::Target;
@@ -22,9 +22,8 @@ use crate::schedule::cost::elements_of_nest;
 use brolga_runtime::abi::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AbiParam, Function, InstBuilder, Signature, StackSlotData, StackSlotKind, UserFuncName, Value, types,
+    Function, InstBuilder, Signature, StackSlotData, StackSlotKind, UserFuncName, Value, types,
 };
-use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
 
@@ -88,16 +87,13 @@ impl Argument {
 }
 
 /// The signature of a task: [`brolga_runtime::abi::ParallelBody`].
-pub fn task_signature() -> Signature {
-    let mut s = Signature::new(CallConv::SystemV);
-    s.params = vec![AbiParam::new(types::I64); 3];
-    s.returns = vec![status()];
-    s
+pub fn task_signature(target: &Target) -> Signature {
+    host_signature(3, true, target)
 }
 
 /// The task function: `fn(arg: *mut Argument, task: i64, worker: i64) -> i32`.
 pub fn task_function(id: FuncId, per_worker: u64, target: &Target) -> Function {
-    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), task_signature());
+    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), task_signature(target));
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let values = enter(&mut b);
@@ -170,11 +166,11 @@ impl Driver<'_, '_, '_> {
         }
         let argument = self.b.ins().stack_addr(types::I64, slot, 0);
         let host = self.b.ins().load(types::I64, flags(), self.context, Context::OFFSET_HOST);
-        let task_signature = self.b.func.import_signature(task_signature());
+        let task_signature = self.b.func.import_signature(task_signature(self.around.target));
         let body = import_function(self.b.func, task, task_signature);
         let body = self.b.ins().func_addr(types::I64, body);
         let count = self.b.ins().iconst(types::I64, tasks.count);
-        let service_signature = self.b.func.import_signature(signature(4, true));
+        let service_signature = self.b.func.import_signature(host_signature(4, true, self.around.target));
         let call = self.b.ins().call_indirect(service_signature, service, &[host, count, body, argument]);
         let status = self.b.inst_results(call)[0];
         let fine = self.b.ins().icmp_imm_s(IntCC::Equal, status, 0);

@@ -43,7 +43,7 @@ impl Assembled {
         let Assembled { code, relocs, unwind, sources } = self;
         let marked = sources.iter().filter_map(|&(at, source)| Some((at, attribution.number(source)?)));
         let lines = attribution.number(None).map(|own| lines(own, marked)).unwrap_or_default();
-        CompiledFunction { alignment, code, relocs, unwind, lines }
+        CompiledFunction { alignment, code, relocs, unwind, lines, text: String::new() }
     }
 }
 
@@ -275,7 +275,13 @@ fn encode(
         at += length as u64;
     }
     found.push(at);
-    Ok((encoder.take_buffer(), found, relocs))
+    let mut code = encoder.take_buffer();
+    // Formats without addends of their own keep them here, and add what is found.
+    for reloc in &relocs {
+        let field = code.get_mut(reloc.offset as usize..).and_then(<[u8]>::first_chunk_mut::<4>);
+        *field.ok_or_else(|| internal("a relocation lies outside".to_owned()))? = [0; 4];
+    }
+    Ok((code, found, relocs))
 }
 
 /// Memory at `base + displacement`.
@@ -320,6 +326,7 @@ mod tests {
         assert_eq!(i32::from_le_bytes(code[12..16].try_into().unwrap()), 64 - 16);
         assert_eq!(code[23], 0xc3);
         assert_eq!(code[64..], 7u32.to_le_bytes());
+        assert!(relocs.iter().all(|r| code[r.offset as usize..][..4] == [0; 4]));
         let found: Vec<_> = relocs.iter().map(|r| (r.offset, r.kind, r.name.to_string(), r.addend)).collect();
         let want = [
             (6, Reloc::X86CallPCRel4, "u0:3".to_owned(), -4),

@@ -139,7 +139,17 @@ fn references_to_a_custom_call_on_aarch64_lead_to_its_slot() {
     let code = [0x9400_0000u32, 0xd65f_03c0].iter().flat_map(|word| word.to_le_bytes()).collect();
     let id = input.function("calls", false, &Signature::new(CallConv::SystemV)).unwrap();
     input
-        .define(id, CompiledFunction { alignment: 4, code, relocs, unwind: Unwind::unchanged(), lines: Vec::new() })
+        .define(
+            id,
+            CompiledFunction {
+                alignment: 4,
+                code,
+                relocs,
+                unwind: Unwind::unchanged(),
+                lines: Vec::new(),
+                text: String::new(),
+            },
+        )
         .unwrap();
     let bytes = library(&input, triple);
     let file = ElfFile64::<LittleEndian>::parse(&*bytes).unwrap();
