@@ -20,6 +20,7 @@ mod contraction;
 mod convolution;
 mod elementwise;
 mod fold;
+mod grouped;
 mod indexing;
 mod linalg;
 mod loops;
@@ -31,6 +32,7 @@ mod reduction;
 mod replay;
 mod reverse;
 mod rule;
+mod scan;
 mod trips;
 mod window;
 

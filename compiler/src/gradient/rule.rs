@@ -3,8 +3,8 @@
 use super::reach::Node;
 use super::reverse::{Cotangent, Past};
 use super::{
-    branches, contraction, convolution, elementwise, indexing, linalg, loops, movement, normalisation, ordering,
-    reduction, window,
+    branches, contraction, convolution, elementwise, grouped, indexing, linalg, loops, movement, normalisation,
+    ordering, reduction, scan, window,
 };
 use crate::builder::{At, Builder, Op, scalar_computation};
 use crate::error::{Error, Result, Site};
@@ -36,9 +36,12 @@ pub(super) fn apply(mut r: Rule<'_>) -> Result<Vec<Given>> {
     }
     match r.instruction.opcode {
         Opcode::Dot => contraction::dot(&mut r),
+        Opcode::ScaledDot => grouped::scaled_dot(&mut r),
+        Opcode::RaggedDot => grouped::ragged_dot(&mut r),
         Opcode::Convolution => convolution::convolution(&mut r),
         Opcode::Gather | Opcode::Scatter | Opcode::DynamicSlice | Opcode::DynamicUpdateSlice => indexing::rule(&mut r),
         Opcode::Reduce | Opcode::Map => reduction::rule(&mut r),
+        Opcode::Scan => scan::rule(&mut r),
         Opcode::ReduceWindow | Opcode::SelectAndScatter => window::rule(&mut r),
         Opcode::BatchNormTraining | Opcode::BatchNormInference | Opcode::BatchNormGrad => normalisation::rule(&mut r),
         Opcode::While => loops::rule(&mut r),
@@ -111,7 +114,12 @@ impl<'b> Rule<'b> {
 
     /// The shape of an array.
     pub fn shape(&self, op: Op) -> Result<ArrayShape> {
-        match self.b.shape(op)? {
+        self.shape_in(self.b, op)
+    }
+
+    /// The shape of an array of another builder.
+    pub fn shape_in(&self, b: &Builder, op: Op) -> Result<ArrayShape> {
+        match b.shape(op)? {
             Shape::Array(a) => Ok(a),
             other => Err(self.broken(&format!("has an operand that is no array but {other:#}"))),
         }

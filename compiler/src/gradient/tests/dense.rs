@@ -29,6 +29,66 @@ fn dots() {
     }
 }
 
+/// Scales of blocks, of one side alone, and of none.
+#[test]
+fn scaled_dots() {
+    for (left, right) in [("2,3", "6,1"), ("4,6", ""), ("1,2", "2,5")] {
+        let body = format!(
+            "x = f64[4,6] parameter(0)\n y = f64[6,5] parameter(1)\n s = f64[{left}] parameter(2)\n t = f64[{right}] parameter(3)
+  ROOT z = f64[4,5] scaled-dot(x, y, s, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        );
+        twice(-1.0, 1.0, &program(&body));
+    }
+}
+
+/// The ragged dimension is free, contracted or of the batch; groups are empty, reach past the end or leave rows over.
+#[test]
+fn ragged_dots() {
+    for (sizes, x, y, result, attrs) in [
+        (
+            "s32[3] constant({2,0,2})",
+            "5,4",
+            "3,4,2",
+            "5,2",
+            "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}",
+        ),
+        (
+            "s32[2,3] constant({{1,2,9},{3,-1,1}})",
+            "2,5,4",
+            "2,4,3,2",
+            "2,5,2",
+            "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}, lhs_ragged_dims={1}, rhs_group_dims={2}",
+        ),
+        (
+            "s32[3] constant({2,0,2})",
+            "5,4",
+            "5,2",
+            "3,4,2",
+            "lhs_contracting_dims={0}, rhs_contracting_dims={0}, lhs_ragged_dims={0}",
+        ),
+        (
+            "s32[2,3] constant({{1,2,9},{3,0,1}})",
+            "4,2,5",
+            "5,2,2",
+            "3,2,4,2",
+            "lhs_batch_dims={1}, rhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_contracting_dims={0}, lhs_ragged_dims={2}",
+        ),
+        (
+            "s32[3] constant({2,0,1})",
+            "5,4",
+            "5,4",
+            "5",
+            "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}",
+        ),
+    ] {
+        let body = format!(
+            "x = f64[{x}] parameter(0)\n y = f64[{y}] parameter(1)\n g = {sizes}
+  ROOT z = f64[{result}] ragged-dot(x, y, g), {attrs}"
+        );
+        twice(-1.0, 1.0, &program(&body));
+    }
+}
+
 #[test]
 fn convolutions() {
     for (x, k, result, window, labels, groups) in [
