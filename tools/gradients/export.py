@@ -381,6 +381,21 @@ def scatter_multiply_twice(x, i):
     return weigh((x * x).at[i].multiply(np.array([[0.5, 2.0], [0.0, 3.0], [-1.0, 0.25]])))
 
 
+@case(n((2, 3, 3)), n((2, 3)), platform="cpu")
+def gaussian_likelihood_cpu(x, y):
+    return gaussian_likelihood(x, y)
+
+
+@case(n((3, 3)) + 1j * n((3, 3)), n((3, 2)) + 1j * n((3, 2)), platform="cpu")
+def complex_factors_cpu(x, y):
+    return complex_factors(x, y)
+
+
+@case(n((3, 3)), n((2, 3)), platform="cpu")
+def triangular_solve_cpu(a, b):
+    return triangular_solve_right(a, b) + triangular_solve_unit(a, b)
+
+
 NAMES = {"float64": "f64", "complex128": "c128", "int64": "s64", "int32": "s32"}
 
 

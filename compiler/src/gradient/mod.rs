@@ -22,6 +22,7 @@ mod elementwise;
 mod fold;
 mod grouped;
 mod indexing;
+mod lapack;
 mod linalg;
 mod loops;
 mod movement;

@@ -3,7 +3,7 @@
 use super::reach::Node;
 use super::reverse::{Cotangent, Past};
 use super::{
-    branches, contraction, convolution, elementwise, grouped, indexing, linalg, loops, movement, normalisation,
+    branches, contraction, convolution, elementwise, grouped, indexing, lapack, linalg, loops, movement, normalisation,
     ordering, reduction, scan, window,
 };
 use crate::builder::{At, Builder, Op, scalar_computation};
@@ -42,6 +42,7 @@ pub(super) fn apply(mut r: Rule<'_>) -> Result<Vec<Given>> {
         Opcode::Gather | Opcode::Scatter | Opcode::DynamicSlice | Opcode::DynamicUpdateSlice => indexing::rule(&mut r),
         Opcode::Reduce | Opcode::Map => reduction::rule(&mut r),
         Opcode::Scan => scan::rule(&mut r),
+        Opcode::CustomCall => lapack::rule(&mut r),
         Opcode::ReduceWindow | Opcode::SelectAndScatter => window::rule(&mut r),
         Opcode::BatchNormTraining | Opcode::BatchNormInference | Opcode::BatchNormGrad => normalisation::rule(&mut r),
         Opcode::While => loops::rule(&mut r),

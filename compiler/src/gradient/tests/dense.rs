@@ -352,6 +352,37 @@ fn factors_and_solutions_of_complex_matrices() {
     }
 }
 
+/// As JAX exports them for CPUs: the call leaves the other triangle as it was.
+#[test]
+fn factors_and_solutions_by_lapack() {
+    for (letter, ty, matrices) in [("d", "f64", DEFINITE), ("z", "c128", HERMITIAN)] {
+        let options = |target: &str, config: &str| {
+            format!(
+                "custom_call_target=\"lapack_{letter}{target}_ffi\", api_version=API_VERSION_TYPED_FFI, backend_config={{{config}}}"
+            )
+        };
+        for uplo in [76, 85] {
+            let body = format!(
+                "{matrices}\n ROOT l = ({ty}[2,3,3]{{1,2,0}}, s32[2]{{0}}) custom-call(a), operand_layout_constraints={{{ty}[2,3,3]{{1,2,0}}}}, {}",
+                options("potrf", &format!("uplo = {uplo} : ui8"))
+            );
+            twice(-1.0, 1.0, &program(&body));
+            for (diag, trans, side, shape) in
+                [(78, 78, 76, "2,3,2"), (85, 84, 76, "2,3,2"), (78, 67, 82, "2,2,3"), (85, 78, 82, "2,2,3")]
+            {
+                let config =
+                    format!("diag = {diag} : ui8, side = {side} : ui8, trans_x = {trans} : ui8, uplo = {uplo} : ui8");
+                let body = format!(
+                    "{matrices}\n b = {ty}[{shape}] parameter(1)
+  ROOT y = {ty}[{shape}]{{1,2,0}} custom-call(a, b), operand_layout_constraints={{{ty}[2,3,3]{{1,2,0}}, {ty}[{shape}]{{1,2,0}}}}, {}",
+                    options("trsm", &config)
+                );
+                once(-1.0, 1.0, &program(&body));
+            }
+        }
+    }
+}
+
 #[test]
 fn transforms() {
     for kind in ["FFT", "IFFT"] {

@@ -20,7 +20,23 @@ fn what_has_no_derivative_is_named() {
         (
             "ENTRY e {\n x = f64[] parameter(0)\n ROOT c = f64[] custom-call(x), custom_call_target=\"f\"\n}",
             "c",
-            "not supported yet: the gradient of custom-call",
+            "not supported yet: the gradient of custom-call to 'f'",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] add(a, b) }
+ENTRY e {\n x = f64[2,2] parameter(0)
+ q = (f64[2,2], f64[2]) custom-call(x), custom_call_target=\"lapack_dgeqrf_ffi\", api_version=API_VERSION_TYPED_FFI, operand_layout_constraints={f64[2,2]{0,1}}, backend_config={}
+ a = f64[2,2] get-tuple-element(q), index=0\n z = f64[] constant(0)\n ROOT s = f64[] reduce(a, z), dimensions={0,1}, to_apply=f\n}",
+            "q",
+            "not supported yet: the gradient of custom-call to 'lapack_dgeqrf_ffi'",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] add(a, b) }
+ENTRY e {\n x = f64[2,2] parameter(0)
+ q = (f64[2,2], s32[]) custom-call(x), custom_call_target=\"lapack_dpotrf_ffi\", api_version=API_VERSION_TYPED_FFI, operand_layout_constraints={f64[2,2]{1,0}}, backend_config={uplo = 76 : ui8}
+ a = f64[2,2] get-tuple-element(q), index=0\n z = f64[] constant(0)\n ROOT s = f64[] reduce(a, z), dimensions={0,1}, to_apply=f\n}",
+            "q",
+            "not supported yet: the gradient of custom-call to 'lapack_dpotrf_ffi' of matrices that lie row by row",
         ),
         (
             "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n c = f64[] reverse(b), dimensions={}\n ROOT r = f64[] atan2(a, c) }
