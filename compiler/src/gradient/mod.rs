@@ -16,6 +16,7 @@
 //! its derivative reads, then a loop runs backwards over these.
 
 mod branches;
+mod collective;
 mod contraction;
 mod convolution;
 mod elementwise;

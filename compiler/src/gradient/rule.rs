@@ -3,8 +3,8 @@
 use super::reach::Node;
 use super::reverse::{Cotangent, Past};
 use super::{
-    branches, contraction, convolution, elementwise, grouped, indexing, lapack, linalg, loops, movement, normalisation,
-    ordering, reduction, scan, window,
+    branches, collective, contraction, convolution, elementwise, grouped, indexing, lapack, linalg, loops, movement,
+    normalisation, ordering, reduction, scan, window,
 };
 use crate::builder::{At, Builder, Op, scalar_computation};
 use crate::error::{Error, Result, Site};
@@ -53,6 +53,7 @@ pub(super) fn apply(mut r: Rule<'_>) -> Result<Vec<Given>> {
             Category::Movement => movement::rule(&mut r),
             Category::LinearAlgebra => linalg::rule(&mut r),
             Category::Ordering => ordering::rule(&mut r),
+            Category::Collective => collective::rule(&mut r),
             _ => Err(r.no_rule()),
         },
     }?;

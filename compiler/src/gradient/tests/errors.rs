@@ -60,10 +60,15 @@ ENTRY e {\n x = f64[] parameter(0)\n l = f64[] constant(9)\n t = (f64[], f64[]) 
             "not supported yet: the gradient of rng",
         ),
         (
-            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] add(a, b) }
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] maximum(a, b) }
 ENTRY e {\n x = f64[] parameter(0)\n ROOT a = f64[] all-reduce(x), replica_groups={}, to_apply=f\n}",
             "a",
-            "not supported yet: the gradient of all-reduce",
+            "not supported yet: the gradient of all-reduce by a computation that ends in maximum",
+        ),
+        (
+            "ENTRY e {\n x = f64[] parameter(0)\n ROOT a = f64[] collective-broadcast(x), replica_groups={{0,1}}\n}",
+            "a",
+            "not supported yet: the gradient of collective-broadcast",
         ),
         (
             "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] subtract(a, b) }

@@ -454,17 +454,35 @@ const WITHOUT: &[Opcode] = &[
     Opcode::Xor,
 ];
 
-/// Every operation has a rule, nothing to differentiate, or is refused as the page of gradients says: other devices, the
-/// world outside, asynchronous forms, chance, and sizes that are known at run time.
+/// What is differentiated and is in no graph here: exchanges between devices (`devices.rs`), a rounding that is no function to take
+/// differences of (`errors.rs`), and two of the routines that custom calls name (`dense.rs`).
+const ELSEWHERE: &[Opcode] = &[
+    Opcode::AllGather,
+    Opcode::AllReduce,
+    Opcode::AllToAll,
+    Opcode::CollectivePermute,
+    Opcode::CustomCall,
+    Opcode::ReduceScatter,
+    Opcode::StochasticConvert,
+];
+
+/// Refused, as the page of gradients says, besides asynchronous forms and the world outside.
+const REFUSED: &[Opcode] = &[
+    Opcode::CollectiveBroadcast,
+    Opcode::DynamicReshape,
+    Opcode::RaggedAllToAll,
+    Opcode::Rng,
+    Opcode::SetDimensionSize,
+];
+
+/// Every operation has a rule, nothing to differentiate, or is refused.
 #[test]
 fn every_operation_is_accounted_for() {
-    for &opcode in Opcode::ALL {
-        let refused = matches!(opcode.category(), Category::Collective | Category::SideEffect | Category::Async)
-            && !matches!(opcode, Opcode::PartitionId | Opcode::ReplicaId)
-            || matches!(opcode, Opcode::Rng | Opcode::DynamicReshape | Opcode::SetDimensionSize);
-        // Its rounding is no function to take differences of; `errors.rs` has its test.
-        let differentiated = DIFFERENTIABLE.contains(&opcode) || opcode == Opcode::StochasticConvert;
-        let places = [refused, differentiated, WITHOUT.contains(&opcode)];
+    for opcode in Opcode::ALL {
+        let outside = matches!(opcode.category(), Category::SideEffect | Category::Async);
+        let refused = outside && *opcode != Opcode::CustomCall || REFUSED.contains(opcode);
+        let differentiated = DIFFERENTIABLE.contains(opcode) || ELSEWHERE.contains(opcode);
+        let places = [refused, differentiated, WITHOUT.contains(opcode)];
         assert_eq!(places.into_iter().filter(|&p| p).count(), 1, "{opcode}: {places:?}");
     }
 }
