@@ -269,6 +269,21 @@ ENTRY e {
     let part = all.iter().find(|t| t.shape == [2, 2] && t.view_of.as_deref() == Some("x")).unwrap();
     assert_eq!(part.layout, Some(Strided { strides: vec![1, 10], offset: 11 }), "{all:#?}");
     assert_allocates_nothing(&artifact);
+    // So has a reshape, as far as dimensions of the one are dimensions of the other.
+    let artifact = padded(
+        "HloModule m, entry_computation_layout={(f32[4,6]{1,0:W(5,8)})->f32[6,2,2]{2,1,0}}
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  y = f32[2,2,6] reshape(x)
+  z = f32[6,2,2] transpose(y), dimensions={2,0,1}
+  ROOT r = f32[6,2,2] exponential(z)
+}",
+    );
+    let all = describe(&artifact);
+    let part = all.iter().find(|t| t.shape == [6, 2, 2] && t.view_of.as_deref() == Some("x")).unwrap();
+    assert_eq!(part.layout, Some(Strided { strides: vec![1, 16, 8], offset: 0 }), "{all:#?}");
+    assert_eq!(part.size, [8, 2, 2], "{all:#?}");
+    assert_allocates_nothing(&artifact);
     // A part of an array lies in that array, padded or not.
     let artifact = energy(&[8, 6], |b, x| b.slice(x, &[1, 2], &[4, 6], &[1, 1]));
     let view = described(&artifact, &only(&artifact, Opcode::Slice));

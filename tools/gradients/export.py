@@ -351,6 +351,51 @@ def complex_factors(x, y):
     return weigh(l) + weigh(z)
 
 
+@case(n((3, 6)))
+def largest(x):
+    values, places = lax.top_k(jnp.sin(x), 3)
+    return weigh(values**2) + weigh(jnp.take_along_axis(x, places, axis=1))
+
+
+@case(n((7, 4)), n((3, 4, 2)), np.array([2, 0, 3], np.int32))
+def ragged_products(x, w, sizes):
+    return weigh(jnp.tanh(lax.ragged_dot(x, w, sizes)))
+
+
+# The second row is the greatest three times, the first update row of the third place is beaten.
+@case(n((5, 3)), np.array([1, 1, 4, 2, 2, 9]))
+def scatter_extremes(x, i):
+    u = jnp.stack([x[1], x[1], 2 * x[0], x[2] - 1, x[2] + 1, x[3]])
+    return weigh(x.at[i].max(u) ** 2) + weigh(jnp.cos(x).at[i].min(u))
+
+
+@case(n((6, 2)), np.array([1, 1, 4, 0, 4, 4]))
+def segments(x, i):
+    largest = jax.ops.segment_max(x, i, 5)
+    shifted = jnp.exp(x - largest[i])
+    return weigh((shifted / jax.ops.segment_sum(shifted, i, 5)[i]) ** 2)
+
+
+@case(n((5, 2)), np.array([1, 1, 4]))
+def scatter_multiply_twice(x, i):
+    return weigh((x * x).at[i].multiply(np.array([[0.5, 2.0], [0.0, 3.0], [-1.0, 0.25]])))
+
+
+@case(n((2, 3, 3)), n((2, 3)), platform="cpu")
+def gaussian_likelihood_cpu(x, y):
+    return gaussian_likelihood(x, y)
+
+
+@case(n((3, 3)) + 1j * n((3, 3)), n((3, 2)) + 1j * n((3, 2)), platform="cpu")
+def complex_factors_cpu(x, y):
+    return complex_factors(x, y)
+
+
+@case(n((3, 3)), n((2, 3)), platform="cpu")
+def triangular_solve_cpu(a, b):
+    return triangular_solve_right(a, b) + triangular_solve_unit(a, b)
+
+
 NAMES = {"float64": "f64", "complex128": "c128", "int64": "s64", "int32": "s32"}
 
 

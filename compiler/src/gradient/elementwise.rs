@@ -103,6 +103,8 @@ fn binary(r: &mut Rule<'_>) -> Result<()> {
     let (mut to_x, mut to_y) = (None, None);
     match opcode {
         Opcode::Add => (to_x, to_y) = (Some(ct), Some(ct)),
+        // On the average it is the identity; what chooses the rounding is a number of bits.
+        Opcode::StochasticConvert => to_x = Some(ct),
         Opcode::Subtract => {
             to_x = Some(ct);
             to_y = right.then(|| b.neg(ct));

@@ -7,7 +7,7 @@ use super::reduction::root_name;
 use super::replay::behind;
 use super::rule::{Rule, full, number, zeros};
 use crate::builder::{GatherDimensions, Op, ScatterDimensions, scalar_computation};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Module, Opcode};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar};
 
@@ -148,46 +148,117 @@ fn gather(r: &mut Rule<'_>) -> Result<()> {
 enum Update {
     Add,
     Multiply,
+    /// The greater or the smaller of the two stays.
+    Extreme,
     /// The update replaces the value.
     Set,
 }
 
-fn update(module: &Module) -> Option<Update> {
-    match super::reduction::reducer(module) {
-        Some(Opcode::Add) => return Some(Update::Add),
-        Some(Opcode::Multiply) => return Some(Update::Multiply),
-        Some(_) => return None,
-        None => {}
-    }
+/// What becomes of operand `number` of a scatter of so many operands.
+fn update(module: &Module, operands: usize, number: usize) -> Option<Update> {
     let entry = module.entry();
-    let root = &entry.instructions[behind(entry, entry.root, &[Opcode::Copy])];
-    (root.parameter_number() == Some(1) && entry.parameters().len() == 2).then_some(Update::Set)
+    let root = &entry.instructions[entry.root];
+    let value = if operands == 1 { entry.root } else { *root.operands.get(number)? };
+    let (present, new) = (number, operands + number);
+    let parameter = |id, pass: &[Opcode]| entry.instructions[behind(entry, id, pass)].parameter_number();
+    if parameter(value, &[Opcode::Copy]) == Some(new) {
+        return Some(Update::Set);
+    }
+    let pass = [Opcode::Convert, Opcode::Copy];
+    let combined = &entry.instructions[behind(entry, value, &pass)];
+    let [x, y] = combined.operands[..] else { return None };
+    let mut numbers = [parameter(x, &pass)?, parameter(y, &pass)?];
+    numbers.sort_unstable();
+    match combined.opcode {
+        _ if numbers != [present, new] => None,
+        Opcode::Add => Some(Update::Add),
+        Opcode::Multiply => Some(Update::Multiply),
+        Opcode::Maximum | Opcode::Minimum => Some(Update::Extreme),
+        _ => None,
+    }
+}
+
+/// The error of a scatter by a computation that is none of these.
+fn unknown(r: &Rule<'_>, computation: &Module) -> Error {
+    r.refuse(&format!("by a computation that ends in {}", root_name(computation)))
+}
+
+impl Windows {
+    /// The windows of a scatter of such updates into such arrays.
+    fn of_scatter(r: &Rule<'_>, array: &ArrayShape, updates: &ArrayShape) -> Windows {
+        let inside = list(r, AttrKey::UpdateWindowDims);
+        let (collapsed, batching) = (list(r, AttrKey::InsertedWindowDims), list(r, AttrKey::InputBatchingDims));
+        let mut window = inside.iter().filter_map(|&d| updates.dims.get(usize::try_from(d).ok()?).copied());
+        let sizes = (0..array.rank() as i64)
+            .map(|d| if collapsed.contains(&d) || batching.contains(&d) { 1 } else { window.next().unwrap_or(1) })
+            .collect();
+        Windows {
+            inside,
+            collapsed,
+            map: list(r, AttrKey::ScatterDimsToOperandDims),
+            batching,
+            index_batching: list(r, AttrKey::ScatterIndicesBatchingDims),
+            vector: r.attrs().int(AttrKey::IndexVectorDim).unwrap_or(0),
+            sizes,
+            sorted: r.attrs().bool(AttrKey::IndicesAreSorted).unwrap_or(false),
+        }
+    }
+}
+
+/// Operands that do not look at each other are scattered one by one instead.
+fn several(r: &mut Rule<'_>, computation: &Module) -> Result<()> {
+    let count = r.operands.len() / 2;
+    let unique = r.attrs().bool(AttrKey::UniqueIndices).unwrap_or(false);
+    r.instead(|r| {
+        let indices = r.operand(count)?;
+        let each = (0..count).map(|k| {
+            let (x, u) = (r.operand(k)?, r.operand(count + 1 + k)?);
+            let array = r.shape(x)?;
+            let by = match update(computation, count, k) {
+                Some(Update::Set) => overwrite(array.ty)?,
+                Some(_) => {
+                    let entry = computation.entry();
+                    let value = entry.instructions[entry.root].operands[k];
+                    let opcode = entry.instructions[behind(entry, value, &[Opcode::Convert, Opcode::Copy])].opcode;
+                    scalar_computation(opcode, array.ty)?
+                }
+                None => return Err(unknown(r, computation)),
+            };
+            Ok(Windows::of_scatter(r, &array, &r.shape(u)?).scatter(r, x, indices, u, &by, unique))
+        });
+        each.collect()
+    })
+}
+
+/// The present values and updates that are the extreme of their place share its cotangent equally: what each gets.
+fn extreme(r: &Rule<'_>, windows: &Windows) -> Result<(Op, Op)> {
+    let (b, ct) = (r.b, r.array_cotangent()?);
+    let (x, indices, u) = (r.operand(0)?, r.operand(1)?, r.operand(2)?);
+    let (array, updates) = (r.shape(x)?, r.shape(u)?.with_type(r.shape(x)?.ty));
+    let u = b.convert_element_type(u, array.ty);
+    let fits = windows.fitting(r, &array, indices, &updates)?;
+    let wins = [b.eq(x, r.op), b.and(fits, b.eq(u, windows.gather(r, r.op, indices)))];
+    let shapes = [&array, &updates];
+    let of = |shape: &ArrayShape, value: f64| full(b, shape, number(b, shape.ty, value));
+    let marks = [0, 1].map(|i| b.select(wins[i], of(shapes[i], 1.0), of(shapes[i], 0.0)));
+    let add = scalar_computation(Opcode::Add, array.ty)?;
+    let count = windows.scatter(r, marks[0], indices, marks[1], &add, false);
+    // Where nothing is, nothing gets a share: of NaN.
+    let share = b.div(ct, b.max(count, of(&array, 1.0)));
+    let shares = [share, windows.gather(r, share, indices)];
+    let [to_x, to_u] = [0, 1].map(|i| b.select(wins[i], shares[i], zeros(b, shapes[i])));
+    Ok((to_x, to_u))
 }
 
 fn scatter(r: &mut Rule<'_>) -> Result<()> {
-    if r.operands.len() != 3 {
-        return Err(r.refuse("of several operands at once"));
-    }
     let computation = r.callee(AttrKey::ToApply)?;
+    if r.operands.len() != 3 {
+        return several(r, &computation);
+    }
     let (b, ct) = (r.b, r.array_cotangent()?);
     let (x, indices, u) = (r.operand(0)?, r.operand(1)?, r.operand(2)?);
     let (array, updates) = (r.shape(x)?, r.shape(u)?);
-    let inside = list(r, AttrKey::UpdateWindowDims);
-    let (collapsed, batching) = (list(r, AttrKey::InsertedWindowDims), list(r, AttrKey::InputBatchingDims));
-    let mut window = inside.iter().filter_map(|&d| updates.dims.get(usize::try_from(d).ok()?).copied());
-    let sizes = (0..array.rank() as i64)
-        .map(|d| if collapsed.contains(&d) || batching.contains(&d) { 1 } else { window.next().unwrap_or(1) })
-        .collect();
-    let windows = Windows {
-        inside,
-        collapsed,
-        map: list(r, AttrKey::ScatterDimsToOperandDims),
-        batching,
-        index_batching: list(r, AttrKey::ScatterIndicesBatchingDims),
-        vector: r.attrs().int(AttrKey::IndexVectorDim).unwrap_or(0),
-        sizes,
-        sorted: r.attrs().bool(AttrKey::IndicesAreSorted).unwrap_or(false),
-    };
+    let windows = Windows::of_scatter(r, &array, &updates);
     let unique = r.attrs().bool(AttrKey::UniqueIndices).unwrap_or(false);
     // The cotangent of each update, were it the only one at its place.
     let taken = |from: Op| -> Result<Op> {
@@ -195,14 +266,18 @@ fn scatter(r: &mut Rule<'_>) -> Result<()> {
         let fits = windows.fitting(r, &array, indices, &updates)?;
         Ok(b.select(fits, value, zeros(b, &r.shape(value)?)))
     };
-    let (to_x, to_u) = match update(&computation) {
+    let (to_x, to_u) = match update(&computation, 1, 0) {
         Some(Update::Add) => (Some(ct), if r.wants(2) { Some(taken(ct)?) } else { None }),
-        Some(Update::Multiply) if unique => {
+        Some(Update::Multiply) if unique || !r.wants(2) => {
             let ones = full(b, &array, number(b, array.ty, 1.0));
-            let factors = windows.scatter(r, ones, indices, u, &computation, true);
+            let factors = windows.scatter(r, ones, indices, u, &computation, unique);
             (Some(b.mul(ct, factors)), if r.wants(2) { Some(taken(b.mul(ct, x))?) } else { None })
         }
         Some(Update::Multiply) => return Err(r.refuse("by multiply at indices that may not be unique")),
+        Some(Update::Extreme) => {
+            let (to_x, to_u) = extreme(r, &windows)?;
+            (Some(to_x), Some(to_u))
+        }
         Some(Update::Set) => {
             let to_x = windows.scatter(r, ct, indices, zeros(b, &updates), &computation, unique);
             let to_u = match (r.wants(2), unique) {
@@ -222,7 +297,7 @@ fn scatter(r: &mut Rule<'_>) -> Result<()> {
             };
             (Some(to_x), to_u)
         }
-        None => return Err(r.refuse(&format!("by a computation that ends in {}", root_name(&computation)))),
+        None => return Err(unknown(r, &computation)),
     };
     if let Some(value) = to_x {
         r.give(0, value);

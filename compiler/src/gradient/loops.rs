@@ -19,7 +19,7 @@ use crate::hlo::{AttrKey, Module};
 use brolga_runtime::{ArrayShape, ElementType};
 
 /// Counts the iterations.
-const COUNTER: ElementType = ElementType::S32;
+pub(super) const COUNTER: ElementType = ElementType::S32;
 
 /// A loop and what is known of its body.
 struct Loop {
@@ -152,13 +152,13 @@ fn place(b: &Builder, counter: Op, shape: &ArrayShape) -> Vec<Op> {
 }
 
 /// The parameter of a loop whose state has these shapes, and its elements.
-fn state(b: &Builder, shapes: &[Shape]) -> Vec<Op> {
+pub(super) fn state(b: &Builder, shapes: &[Shape]) -> Vec<Op> {
     let parameter = b.parameter(0, Shape::Tuple(shapes.to_vec()), "state");
     (0..shapes.len() as i64).map(|i| b.get_tuple_element(parameter, i)).collect()
 }
 
 /// The condition that the counter, the first element of the state, is `less` than a limit, or not negative.
-fn condition(r: &Rule<'_>, shapes: &[Shape], less: Option<i32>) -> Result<Module> {
+pub(super) fn condition(r: &Rule<'_>, shapes: &[Shape], less: Option<i32>) -> Result<Module> {
     let b = Builder::new_at(r.at, "condition");
     let counter = state(&b, shapes).first().copied().ok_or_else(|| r.broken("has no counter"))?;
     let root = match less {
@@ -168,7 +168,7 @@ fn condition(r: &Rule<'_>, shapes: &[Shape], less: Option<i32>) -> Result<Module
     b.build_with_root(root)
 }
 
-fn shapes_of(b: &Builder, ops: &[Op]) -> Result<Vec<Shape>> {
+pub(super) fn shapes_of(b: &Builder, ops: &[Op]) -> Result<Vec<Shape>> {
     ops.iter().map(|&op| Ok(b.shape(op)?.without_layout())).collect()
 }
 
@@ -200,7 +200,7 @@ fn forwards(r: &Rule<'_>, looped: &Loop, initial: &[Op], kept: &[usize]) -> Resu
 }
 
 /// Zeros of any element type.
-fn zeros_of(b: &Builder, shape: &ArrayShape) -> Op {
+pub(super) fn zeros_of(b: &Builder, shape: &ArrayShape) -> Op {
     match shape.ty {
         ElementType::Pred => full(b, shape, b.constant_pred(false)),
         _ => zeros(b, shape),

@@ -16,11 +16,14 @@
 //! its derivative reads, then a loop runs backwards over these.
 
 mod branches;
+mod collective;
 mod contraction;
 mod convolution;
 mod elementwise;
 mod fold;
+mod grouped;
 mod indexing;
+mod lapack;
 mod linalg;
 mod loops;
 mod movement;
@@ -31,6 +34,7 @@ mod reduction;
 mod replay;
 mod reverse;
 mod rule;
+mod scan;
 mod trips;
 mod window;
 

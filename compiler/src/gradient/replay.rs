@@ -2,7 +2,7 @@
 
 use crate::builder::{At, Builder, Op};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
+use crate::hlo::{AttrKey, Category, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use brolga_runtime::Shape;
 use std::collections::{HashMap, HashSet};
 
@@ -77,11 +77,12 @@ pub(super) fn extent(module: &Module) -> (usize, usize) {
     extents.get(&module.entry).copied().unwrap_or_default()
 }
 
-/// An instruction of `module`, or of what it calls, that may not run a second time.
+/// An instruction of `module`, or of what it calls, that may not run a second time. Exchanges between devices may: all devices run
+/// them, and each time they give the same.
 pub(super) fn effect(module: &Module) -> Option<Opcode> {
     let computations = module.order.iter().map(|&c: &ComputationId| &module.computations[c]);
     let mut all = computations.flat_map(|c| c.order.iter().map(|&i| &c.instructions[i]));
-    all.find(|i| i.has_side_effect()).map(|i| i.opcode)
+    all.find(|i| i.has_side_effect() && i.opcode.category() != Category::Collective).map(|i| i.opcode)
 }
 
 /// Element `index` of a tuple; where an instruction made the tuple of its elements, that element.

@@ -3,8 +3,8 @@
 use super::reach::Node;
 use super::reverse::{Cotangent, Past};
 use super::{
-    branches, contraction, convolution, elementwise, indexing, linalg, loops, movement, normalisation, ordering,
-    reduction, window,
+    branches, collective, contraction, convolution, elementwise, grouped, indexing, lapack, linalg, loops, movement,
+    normalisation, ordering, reduction, scan, window,
 };
 use crate::builder::{At, Builder, Op, scalar_computation};
 use crate::error::{Error, Result, Site};
@@ -36,9 +36,13 @@ pub(super) fn apply(mut r: Rule<'_>) -> Result<Vec<Given>> {
     }
     match r.instruction.opcode {
         Opcode::Dot => contraction::dot(&mut r),
+        Opcode::ScaledDot => grouped::scaled_dot(&mut r),
+        Opcode::RaggedDot => grouped::ragged_dot(&mut r),
         Opcode::Convolution => convolution::convolution(&mut r),
         Opcode::Gather | Opcode::Scatter | Opcode::DynamicSlice | Opcode::DynamicUpdateSlice => indexing::rule(&mut r),
         Opcode::Reduce | Opcode::Map => reduction::rule(&mut r),
+        Opcode::Scan => scan::rule(&mut r),
+        Opcode::CustomCall => lapack::rule(&mut r),
         Opcode::ReduceWindow | Opcode::SelectAndScatter => window::rule(&mut r),
         Opcode::BatchNormTraining | Opcode::BatchNormInference | Opcode::BatchNormGrad => normalisation::rule(&mut r),
         Opcode::While => loops::rule(&mut r),
@@ -49,6 +53,7 @@ pub(super) fn apply(mut r: Rule<'_>) -> Result<Vec<Given>> {
             Category::Movement => movement::rule(&mut r),
             Category::LinearAlgebra => linalg::rule(&mut r),
             Category::Ordering => ordering::rule(&mut r),
+            Category::Collective => collective::rule(&mut r),
             _ => Err(r.no_rule()),
         },
     }?;
@@ -111,7 +116,12 @@ impl<'b> Rule<'b> {
 
     /// The shape of an array.
     pub fn shape(&self, op: Op) -> Result<ArrayShape> {
-        match self.b.shape(op)? {
+        self.shape_in(self.b, op)
+    }
+
+    /// The shape of an array of another builder.
+    pub fn shape_in(&self, b: &Builder, op: Op) -> Result<ArrayShape> {
+        match b.shape(op)? {
             Shape::Array(a) => Ok(a),
             other => Err(self.broken(&format!("has an operand that is no array but {other:#}"))),
         }

@@ -9,7 +9,7 @@ use crate::hlo::{AttrKey, ComparisonDirection as Direction, Computation, Instruc
 use brolga_runtime::ElementType;
 
 /// More iterations than this are not kept.
-const MOST: i64 = 1 << 24;
+pub(super) const MOST: i64 = 1 << 24;
 
 /// The number of iterations from the state `init`.
 pub(super) fn trips(b: &Builder, condition: &Module, body: &Module, init: Op) -> Option<i64> {

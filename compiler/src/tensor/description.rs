@@ -280,7 +280,11 @@ fn translated(instruction: &Instruction, from: &ArrayShape, to: &ArrayShape, old
             size = old_size;
             strides
         }
-        Opcode::Reshape | Opcode::Bitcast => reshaped(&from.dims, &strides, &to.dims)?,
+        Opcode::Reshape | Opcode::Bitcast => {
+            let (strides, lengths) = reshaped(&from.dims, &strides, &old_size, &to.dims)?;
+            size = lengths;
+            strides
+        }
         Opcode::Transpose => {
             size = dimensions.iter().map(|&d| old_size.get(d).copied()).collect::<Option<_>>()?;
             dimensions.iter().map(|&d| strides.get(d).copied()).collect::<Option<_>>()?
@@ -318,13 +322,17 @@ fn translated(instruction: &Instruction, from: &ArrayShape, to: &ArrayShape, old
     Some(Placed { strided: Strided { strides, offset }, size })
 }
 
-/// The strides of an array with other sizes and the same order of elements, where there are such: dimensions are taken together
-/// in groups of equal numbers of elements, and within a group the old ones must lie densely.
-fn reshaped(from: &[i64], strides: &[i64], to: &[i64]) -> Option<Vec<i64>> {
+/// The strides of an array with other sizes and the same order of elements, where there are such, and its lengths in memory:
+/// dimensions are taken together in groups of equal numbers of elements, and within a group the old ones must lie densely. So
+/// the outer one alone may be longer in memory than it is, and the outer new one is.
+fn reshaped(from: &[i64], strides: &[i64], sizes: &[i64], to: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
+    let mut size = to.to_vec();
     if from.contains(&0) {
-        return Some(brolga_runtime::row_major_strides(to));
+        return Some((brolga_runtime::row_major_strides(to), size));
     }
-    let old: Vec<(i64, i64)> = from.iter().copied().zip(strides.iter().copied()).filter(|(n, _)| *n != 1).collect();
+    let old: Vec<(i64, i64, i64)> =
+        (0..from.len()).map(|d| Some((from[d], *strides.get(d)?, *sizes.get(d)?))).collect::<Option<_>>()?;
+    let old: Vec<(i64, i64, i64)> = old.into_iter().filter(|(n, ..)| *n != 1).collect();
     let mut out = vec![0; to.len()];
     let (mut i, mut j) = (old.len(), to.len());
     while j > 0 {
@@ -338,7 +346,7 @@ fn reshaped(from: &[i64], strides: &[i64], to: &[i64]) -> Option<Vec<i64>> {
         let (first_stride, mut end) = (old.get(i.checked_sub(1)?)?.1, i);
         while have != want || have == 1 {
             if have <= want && end > 0 && (have == 1 || have < want) {
-                let (n, stride) = *old.get(end - 1)?;
+                let (n, stride, _) = *old.get(end - 1)?;
                 if have > 1 && stride != have * first_stride {
                     return None;
                 }
@@ -350,9 +358,11 @@ fn reshaped(from: &[i64], strides: &[i64], to: &[i64]) -> Option<Vec<i64>> {
                 want *= to.get(j)?;
             }
         }
+        let ((outer, _, length), inner) = (*old.get(end)?, want / to.get(j)?);
+        *size.get_mut(j)? = have / outer * length / inner;
         i = end;
     }
-    Some(out)
+    Some((out, size))
 }
 
 #[cfg(test)]
@@ -361,15 +371,32 @@ mod tests {
 
     #[test]
     fn strides_of_reshapes() {
-        assert_eq!(reshaped(&[4, 6], &[6, 1], &[2, 2, 3, 2]), Some(vec![12, 6, 2, 1]));
-        assert_eq!(reshaped(&[2, 2, 3, 2], &[12, 6, 2, 1], &[24]), Some(vec![1]));
-        assert_eq!(reshaped(&[4, 6], &[12, 2], &[24]), Some(vec![2]));
+        let dense = |from: &[i64], strides: &[i64], to: &[i64]| reshaped(from, strides, from, to).map(|(s, _)| s);
+        assert_eq!(dense(&[4, 6], &[6, 1], &[2, 2, 3, 2]), Some(vec![12, 6, 2, 1]));
+        assert_eq!(dense(&[2, 2, 3, 2], &[12, 6, 2, 1], &[24]), Some(vec![1]));
+        assert_eq!(dense(&[4, 6], &[12, 2], &[24]), Some(vec![2]));
         // Rows of a wider array do not lie densely, a transposed array neither.
-        assert_eq!(reshaped(&[4, 6], &[8, 1], &[24]), None);
-        assert_eq!(reshaped(&[6, 4], &[1, 6], &[24]), None);
-        assert_eq!(reshaped(&[6, 4], &[1, 6], &[2, 3, 4]), Some(vec![3, 1, 6]));
-        assert_eq!(reshaped(&[4, 6], &[8, 1], &[4, 1, 3, 2]), Some(vec![8, 1, 2, 1]));
-        assert_eq!(reshaped(&[1], &[1], &[]), Some(vec![]));
-        assert_eq!(reshaped(&[0, 3], &[3, 1], &[3, 0]), Some(vec![1, 1]));
+        assert_eq!(dense(&[4, 6], &[8, 1], &[24]), None);
+        assert_eq!(dense(&[6, 4], &[1, 6], &[24]), None);
+        assert_eq!(dense(&[6, 4], &[1, 6], &[2, 3, 4]), Some(vec![3, 1, 6]));
+        assert_eq!(dense(&[4, 6], &[8, 1], &[4, 1, 3, 2]), Some(vec![8, 1, 2, 1]));
+        assert_eq!(dense(&[1], &[1], &[]), Some(vec![]));
+        assert_eq!(dense(&[0, 3], &[3, 1], &[3, 0]), Some(vec![1, 1]));
+    }
+
+    /// Of `[4, 6]` in memory of `[5, 8]`, and of `[4, 6, 2]` in `[7, 6, 2]`.
+    #[test]
+    fn lengths_of_reshapes() {
+        let lengths = |from: &[i64], strides: &[i64], sizes: &[i64], to: &[i64]| {
+            reshaped(from, strides, sizes, to).map(|(_, l)| l)
+        };
+        let wide = |to: &[i64]| lengths(&[4, 6], &[8, 1], &[5, 8], to);
+        assert_eq!(wide(&[4, 1, 6]), Some(vec![5, 1, 8]));
+        assert_eq!(wide(&[2, 2, 3, 2]), Some(vec![2, 2, 4, 2]));
+        assert_eq!(wide(&[24]), None);
+        let high = |to: &[i64]| lengths(&[4, 6, 2], &[12, 2, 1], &[7, 6, 2], to);
+        assert_eq!(high(&[48]), Some(vec![84]));
+        assert_eq!(high(&[8, 6]), Some(vec![14, 6]));
+        assert_eq!(lengths(&[1, 3], &[3, 1], &[4, 3], &[3]), Some(vec![3]));
     }
 }

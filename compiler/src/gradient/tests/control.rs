@@ -161,3 +161,49 @@ ENTRY e { x = f64[] parameter(0)
   ROOT w = (s32[], f64[], f64[4]) while(t), condition=cond, body=body }";
     twice(0.7, 1.4, text);
 }
+
+/// Two inputs, one of them of integers, that are walked from either end; two carries, a vector and a sum; two outputs.
+#[test]
+fn scans() {
+    for reverse in ["", ", is_reverse=true"] {
+        let text = format!(
+            "
+step {{ x = f64[2,3] parameter(0)
+  n = s32[3] parameter(1)
+  c = f64[3] parameter(2)
+  t = f64[] parameter(3)
+  f = f64[3] convert(n)
+  v = f64[2] dot(x, c), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  s = f64[2] sine(v)
+  w = f64[3] dot(s, x), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  d = f64[3] add(w, f)
+  e = f64[3] tanh(d)
+  q = f64[] dot(s, v), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  u = f64[] add(t, q)
+  ROOT r = (f64[2], s32[3], f64[3], f64[]) tuple(s, n, e, u) }}
+ENTRY e {{ x = f64[2,4,3] parameter(0)
+  n = s32[3,4] parameter(1)
+  m = s32[4,3] transpose(n), dimensions={{1,0}}
+  y = f64[4,2,3] transpose(x), dimensions={{1,0,2}}
+  c = f64[3] parameter(2)
+  t = f64[] parameter(3)
+  ROOT s = (f64[4,2], s32[4,3], f64[3], f64[]) scan(y, m, c, t), dimensions={{0}}, num_carries=2{reverse}, to_apply=step }}"
+        );
+        twice(-1.0, 1.0, &text);
+        // Along the last dimension, with a carry alone, and without one step.
+        for length in [5, 1, 0] {
+            let text = format!(
+                "
+sums {{ x = f64[3] parameter(0)
+  c = f64[3] parameter(1)
+  p = f64[3] multiply(x, c)
+  s = f64[3] add(p, x)
+  ROOT r = (f64[3], f64[3]) tuple(s, s) }}
+ENTRY e {{ x = f64[3,{length}] parameter(0)
+  c = f64[3] parameter(1)
+  ROOT r = (f64[3,{length}], f64[3]) scan(x, c), dimensions={{1}}, num_carries=1{reverse}, to_apply=sums }}"
+            );
+            twice(-1.0, 1.0, &text);
+        }
+    }
+}

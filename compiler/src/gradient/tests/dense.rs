@@ -29,6 +29,66 @@ fn dots() {
     }
 }
 
+/// Scales of blocks, of one side alone, and of none.
+#[test]
+fn scaled_dots() {
+    for (left, right) in [("2,3", "6,1"), ("4,6", ""), ("1,2", "2,5")] {
+        let body = format!(
+            "x = f64[4,6] parameter(0)\n y = f64[6,5] parameter(1)\n s = f64[{left}] parameter(2)\n t = f64[{right}] parameter(3)
+  ROOT z = f64[4,5] scaled-dot(x, y, s, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        );
+        twice(-1.0, 1.0, &program(&body));
+    }
+}
+
+/// The ragged dimension is free, contracted or of the batch; groups are empty, reach past the end or leave rows over.
+#[test]
+fn ragged_dots() {
+    for (sizes, x, y, result, attrs) in [
+        (
+            "s32[3] constant({2,0,2})",
+            "5,4",
+            "3,4,2",
+            "5,2",
+            "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}",
+        ),
+        (
+            "s32[2,3] constant({{1,2,9},{3,-1,1}})",
+            "2,5,4",
+            "2,4,3,2",
+            "2,5,2",
+            "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}, lhs_ragged_dims={1}, rhs_group_dims={2}",
+        ),
+        (
+            "s32[3] constant({2,0,2})",
+            "5,4",
+            "5,2",
+            "3,4,2",
+            "lhs_contracting_dims={0}, rhs_contracting_dims={0}, lhs_ragged_dims={0}",
+        ),
+        (
+            "s32[2,3] constant({{1,2,9},{3,0,1}})",
+            "4,2,5",
+            "5,2,2",
+            "3,2,4,2",
+            "lhs_batch_dims={1}, rhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_contracting_dims={0}, lhs_ragged_dims={2}",
+        ),
+        (
+            "s32[3] constant({2,0,1})",
+            "5,4",
+            "5,4",
+            "5",
+            "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}",
+        ),
+    ] {
+        let body = format!(
+            "x = f64[{x}] parameter(0)\n y = f64[{y}] parameter(1)\n g = {sizes}
+  ROOT z = f64[{result}] ragged-dot(x, y, g), {attrs}"
+        );
+        twice(-1.0, 1.0, &program(&body));
+    }
+}
+
 #[test]
 fn convolutions() {
     for (x, k, result, window, labels, groups) in [
@@ -285,6 +345,37 @@ fn factors_and_solutions_of_complex_matrices() {
                 let body = format!(
                     "{HERMITIAN}\n b = c128[{shape}] parameter(1)
   ROOT y = c128[{shape}] triangular-solve(a, b), left_side={left}, lower={lower}, unit_diagonal=false, transpose_a={kind}"
+                );
+                once(-1.0, 1.0, &program(&body));
+            }
+        }
+    }
+}
+
+/// As JAX exports them for CPUs: the call leaves the other triangle as it was.
+#[test]
+fn factors_and_solutions_by_lapack() {
+    for (letter, ty, matrices) in [("d", "f64", DEFINITE), ("z", "c128", HERMITIAN)] {
+        let options = |target: &str, config: &str| {
+            format!(
+                "custom_call_target=\"lapack_{letter}{target}_ffi\", api_version=API_VERSION_TYPED_FFI, backend_config={{{config}}}"
+            )
+        };
+        for uplo in [76, 85] {
+            let body = format!(
+                "{matrices}\n ROOT l = ({ty}[2,3,3]{{1,2,0}}, s32[2]{{0}}) custom-call(a), operand_layout_constraints={{{ty}[2,3,3]{{1,2,0}}}}, {}",
+                options("potrf", &format!("uplo = {uplo} : ui8"))
+            );
+            twice(-1.0, 1.0, &program(&body));
+            for (diag, trans, side, shape) in
+                [(78, 78, 76, "2,3,2"), (85, 84, 76, "2,3,2"), (78, 67, 82, "2,2,3"), (85, 78, 82, "2,2,3")]
+            {
+                let config =
+                    format!("diag = {diag} : ui8, side = {side} : ui8, trans_x = {trans} : ui8, uplo = {uplo} : ui8");
+                let body = format!(
+                    "{matrices}\n b = {ty}[{shape}] parameter(1)
+  ROOT y = {ty}[{shape}]{{1,2,0}} custom-call(a, b), operand_layout_constraints={{{ty}[2,3,3]{{1,2,0}}, {ty}[{shape}]{{1,2,0}}}}, {}",
+                    options("trsm", &config)
                 );
                 once(-1.0, 1.0, &program(&body));
             }

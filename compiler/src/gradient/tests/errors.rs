@@ -20,7 +20,23 @@ fn what_has_no_derivative_is_named() {
         (
             "ENTRY e {\n x = f64[] parameter(0)\n ROOT c = f64[] custom-call(x), custom_call_target=\"f\"\n}",
             "c",
-            "not supported yet: the gradient of custom-call",
+            "not supported yet: the gradient of custom-call to 'f'",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] add(a, b) }
+ENTRY e {\n x = f64[2,2] parameter(0)
+ q = (f64[2,2], f64[2]) custom-call(x), custom_call_target=\"lapack_dgeqrf_ffi\", api_version=API_VERSION_TYPED_FFI, operand_layout_constraints={f64[2,2]{0,1}}, backend_config={}
+ a = f64[2,2] get-tuple-element(q), index=0\n z = f64[] constant(0)\n ROOT s = f64[] reduce(a, z), dimensions={0,1}, to_apply=f\n}",
+            "q",
+            "not supported yet: the gradient of custom-call to 'lapack_dgeqrf_ffi'",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] add(a, b) }
+ENTRY e {\n x = f64[2,2] parameter(0)
+ q = (f64[2,2], s32[]) custom-call(x), custom_call_target=\"lapack_dpotrf_ffi\", api_version=API_VERSION_TYPED_FFI, operand_layout_constraints={f64[2,2]{1,0}}, backend_config={uplo = 76 : ui8}
+ a = f64[2,2] get-tuple-element(q), index=0\n z = f64[] constant(0)\n ROOT s = f64[] reduce(a, z), dimensions={0,1}, to_apply=f\n}",
+            "q",
+            "not supported yet: the gradient of custom-call to 'lapack_dpotrf_ffi' of matrices that lie row by row",
         ),
         (
             "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n c = f64[] reverse(b), dimensions={}\n ROOT r = f64[] atan2(a, c) }
@@ -42,6 +58,63 @@ ENTRY e {\n x = f64[] parameter(0)\n l = f64[] constant(9)\n t = (f64[], f64[]) 
             "ENTRY e {\n x = f64[] parameter(0)\n o = f64[] constant(1)\n ROOT u = f64[] rng(x, o), distribution=rng_uniform\n}",
             "u",
             "not supported yet: the gradient of rng",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] maximum(a, b) }
+ENTRY e {\n x = f64[] parameter(0)\n ROOT a = f64[] all-reduce(x), replica_groups={}, to_apply=f\n}",
+            "a",
+            "not supported yet: the gradient of all-reduce by a computation that ends in maximum",
+        ),
+        (
+            "ENTRY e {\n x = f64[] parameter(0)\n ROOT a = f64[] collective-broadcast(x), replica_groups={{0,1}}\n}",
+            "a",
+            "not supported yet: the gradient of collective-broadcast",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] subtract(a, b) }
+ENTRY e {\n x = f64[] parameter(0)\n y = f64[1] reshape(x)\n i = s32[] constant(0)
+ s = f64[1] scatter(y, i, x), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=f
+ ROOT r = f64[] reshape(s)\n}",
+            "s",
+            "not supported yet: the gradient of scatter by a computation that ends in subtract",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] multiply(a, b) }
+ENTRY e {\n x = f64[] parameter(0)\n y = f64[1] reshape(x)\n i = s32[] constant(0)
+ s = f64[1] scatter(y, i, x), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=f
+ ROOT r = f64[] reshape(s)\n}",
+            "s",
+            "not supported yet: the gradient of scatter by multiply at indices that may not be unique",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n c = f64[] parameter(2)\n d = f64[] parameter(3)
+ m = f64[] multiply(a, d)\n ROOT r = (f64[], f64[]) tuple(m, b) }
+ENTRY e {\n x = f64[] parameter(0)\n y = f64[1] reshape(x)\n i = s32[] constant(0)
+ s = (f64[1], f64[1]) scatter(y, y, i, x, x), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=f
+ z = f64[1] get-tuple-element(s), index=0\n ROOT r = f64[] reshape(z)\n}",
+            "s",
+            "not supported yet: the gradient of scatter by a computation that ends in tuple",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] multiply(a, b) }
+g { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = pred[] compare(a, b), direction=GE }
+ENTRY e {\n x = f64[] parameter(0)\n y = f64[1] reshape(x)
+ s = f64[1] select-and-scatter(y, y, x), window={size=1}, select=g, scatter=f\n ROOT r = f64[] reshape(s)\n}",
+            "s",
+            "not supported yet: the gradient of select-and-scatter by a computation that ends in multiply",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n o = f64[] constant(0)\n u = f64[] rng(o, o), distribution=rng_uniform\n ROOT r = f64[] add(a, u) }
+ENTRY e {\n x = f64[] parameter(0)\n ROOT c = f64[] call(x), to_apply=f\n}",
+            "c",
+            "not supported yet: the gradient of call of a computation that contains rng",
+        ),
+        (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] add(a, b) }
+ENTRY e {\n x = f64[] parameter(0)\n y = f64[4] broadcast(x), dimensions={}\n n = s32[] constant(2)
+ d = f64[<=4] set-dimension-size(y, n), dimensions={0}\n z = f64[] constant(0)\n ROOT s = f64[] reduce(d, z), dimensions={0}, to_apply=f\n}",
+            "s",
+            "not supported yet: the gradient of reduce of bounded-dynamic shapes",
         ),
     ] {
         let e = refusal(text);
@@ -139,6 +212,19 @@ fn what_no_variable_needs_is_not_built() {
     assert_eq!((count(1), count(2)), (2, 3));
 }
 
+/// What rounds up or down by chance passes the cotangent on, as what rounds to the nearest does.
+#[test]
+fn rounding_passes_cotangents_on() {
+    let text = "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] add(a, b) }
+ENTRY e {\n x = f64[3] parameter(0)\n y = f32[3] convert(x)\n n = u32[3] parameter(1)
+ s = bf16[3] stochastic-convert(y, n)\n t = f64[3] convert(s)\n w = f64[3] constant({1,-2,0.5})\n p = f64[3] multiply(t, w)
+ z = f64[] constant(0)\n ROOT r = f64[] reduce(p, z), dimensions={0}, to_apply=f\n}";
+    let module = parse(&format!("HloModule m\n{text}")).expect("a program");
+    let module = differentiate(&module, &[0]).expect("a gradient");
+    let found = results(&module, &arguments(&module, -1.0, 1.0));
+    assert_eq!(found[1].as_slice::<f64>(), [1.0, -2.0, 0.5]);
+}
+
 /// Ties: `maximum` halves, `reduce` shares, windows take the first; the derivative of `abs` is one at zero.
 #[test]
 fn kinks_follow_the_conventions() {
@@ -166,6 +252,12 @@ fn kinks_follow_the_conventions() {
   w = f64[2] reduce-window(x, i), window={size=2 stride=2}, to_apply=max
   ROOT s = f64[] reduce(w, z), dimensions={0}, to_apply=add";
     assert_eq!(gradient(pooled, &[3.0, 3.0, 1.0, 3.0]), [1.0, 0.0, 0.0, 1.0]);
+    // Present values and updates share what is the extreme of their place; of NaN none has any.
+    let scattered = "x = f64[4] parameter(0)\n i = s32[4] constant({1,1,0,9})\n c = f64[2] constant({1,1})\n z = f64[] constant(0)
+  w = f64[2] scatter(c, i, x), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=max
+  ROOT s = f64[] reduce(w, z), dimensions={0}, to_apply=add";
+    assert_eq!(gradient(scattered, &[3.0, 3.0, 1.0, 7.0]), [0.5, 0.5, 0.5, 0.0]);
+    assert_eq!(gradient(scattered, &[1.0, 1.0, f64::NAN, 7.0]), [1.0 / 3.0, 1.0 / 3.0, 0.0, 0.0]);
 }
 
 #[test]

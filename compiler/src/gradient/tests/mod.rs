@@ -2,6 +2,7 @@
 
 mod control;
 mod dense;
+mod devices;
 mod errors;
 mod pointwise;
 mod random;

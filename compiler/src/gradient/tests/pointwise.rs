@@ -226,9 +226,14 @@ fn gathers() {
 
 #[test]
 fn scatters() {
-    for (reducer, attrs) in
-        [("add", ""), ("set", ""), ("set", ", unique_indices=true"), ("mul", ", unique_indices=true")]
-    {
+    for (reducer, attrs) in [
+        ("add", ""),
+        ("set", ""),
+        ("set", ", unique_indices=true"),
+        ("mul", ", unique_indices=true"),
+        ("max", ""),
+        ("min", ""),
+    ] {
         // Where indices are not unique, 1 comes twice; 9 is dropped.
         let indices = if attrs.is_empty() { "{1,3,1,9}" } else { "{1,3,0,9}" };
         let rows = format!(
@@ -244,4 +249,34 @@ fn scatters() {
   u = f64[2,3,2] parameter(1)
   ROOT y = f64[4,5] scatter(x, i, u), update_window_dims={0,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add";
     once(-1.0, 1.0, &program(windows));
+    // The second window is dropped, so the updates of one place are those of the others.
+    once(-1.0, 1.0, &program(&windows.replace("to_apply=add", "to_apply=max")));
+}
+
+#[test]
+fn scatters_of_several_operands() {
+    let several = "
+each { a = f64[] parameter(0)
+  b = f64[] parameter(1)
+  c = s32[] parameter(2)
+  d = f64[] parameter(3)
+  u = f64[] parameter(4)
+  v = f64[] parameter(5)
+  w = s32[] parameter(6)
+  y = f64[] parameter(7)
+  s = f64[] add(u, a)
+  m = f64[] maximum(b, v)
+  t = s32[] add(c, w)
+  ROOT r = (f64[], f64[], s32[], f64[]) tuple(s, m, t, y) }
+ENTRY e { a = f64[4] parameter(0)
+  b = f64[4] parameter(1)
+  c = s32[4] parameter(2)
+  d = f64[4] parameter(3)
+  i = s32[5] constant({1,3,1,9,0})
+  u = f64[5] parameter(4)
+  v = f64[5] parameter(5)
+  w = s32[5] parameter(6)
+  y = f64[5] parameter(7)
+  ROOT s = (f64[4], f64[4], s32[4], f64[4]) scatter(a, b, c, d, i, u, v, w, y), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=each }";
+    twice(-1.0, 1.0, several);
 }

@@ -7,6 +7,7 @@ use crate::builder::{
 };
 use crate::gradient::reach::Reach;
 use crate::gradient::reverse::Past;
+use crate::hlo::Category;
 use crate::text::parse;
 use std::collections::HashMap;
 use std::panic::Location;
@@ -59,6 +60,17 @@ const SMALL: &[Unary] = &[
 const POSITIVE: &[Unary] = &[Builder::log, Builder::log1p, Builder::sqrt, Builder::rsqrt, Builder::cbrt, |b, x| {
     b.acosh(b.add(x, b.constant_r0(0.9)))
 }];
+
+/// A product for which the builder has no method, of a type and sizes.
+fn product(b: &Builder, operands: &[Op], shape: &[i64], instruction: &str) -> Op {
+    let parameter = |(n, &op): (usize, &Op)| format!(" p{n} = {} parameter({n})\n", b.shape(op).expect("a value"));
+    let parameters: String = operands.iter().enumerate().map(parameter).collect();
+    let shape = Shape::array(F64, shape);
+    let text = format!("HloModule m\nENTRY e {{\n{parameters} ROOT r = {shape} {instruction}\n}}");
+    let module = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let root = &module.entry().instructions[module.entry().root];
+    b.append(Location::caller(), root.opcode, operands, root.attrs.clone(), shape)
+}
 
 /// An instruction of the operand `x` for which the builder has no method.
 fn written(b: &Builder, x: Op, instruction: &str) -> Op {
@@ -189,7 +201,7 @@ impl Graph {
         let (square, rows) = (b.reshape(four, &[2, 2]), b.reshape(eight, &[2, 4]));
         let zero = b.zero(F64);
         let small = |op| b.tanh(op);
-        match (self.numbers.next() * 17.0) as usize {
+        match (self.numbers.next() * 20.0) as usize {
             0 => small(b.dot(square, b.reshape(other, &[2, 2]))),
             1 => {
                 let dims = default_convolution_dims(1);
@@ -238,6 +250,29 @@ impl Graph {
                 &[1, 1],
                 &Padding::Explicit(vec![(0, 0), (3, 0)]),
             )),
+            16 => {
+                let step = Builder::new("step");
+                let parameter = |n, name| step.parameter(n, Shape::array(F64, [2]), name);
+                let (v, c) = (parameter(0, "v"), parameter(1, "c"));
+                let next = step.sin(step.add(step.mul(v, c), v));
+                let root = step.tuple(&[step.mul(next, c), next]);
+                let step = step.build_with_root(root).expect("a step of a scan");
+                let start = b.slice_in_dim(other, 0, 2, 1, 0);
+                let all = b.scan(&[rows], &[start], &step, 1, self.numbers.next() < 0.5);
+                b.get_tuple_element(all, (self.numbers.next() * 2.0) as i64)
+            }
+            17 => {
+                let (columns, groups) = (b.transpose(rows, &[1, 0]), b.reshape(eight, &[2, 2, 2]));
+                let dims =
+                    "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}";
+                let operands = [columns, groups, b.constant_r1(&[1i32, 2])];
+                small(product(b, &operands, &[4, 2], &format!("ragged-dot(p0, p1, p2), {dims}")))
+            }
+            18 => {
+                let (columns, scale) = (b.transpose(rows, &[1, 0]), b.reshape(other, &[2, 2]));
+                let dims = "scaled-dot(p0, p1, p2, p3), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+                small(product(b, &[columns, square, scale, b.constant_r0(0.5)], &[4, 2], dims))
+            }
             _ => {
                 let numbered = b.fft(b.convert_element_type(rows, ElementType::C128), FftKind::Fft, &[4]);
                 small(b.add(b.real(numbered), b.imag(numbered)))
@@ -361,6 +396,7 @@ const DIFFERENTIABLE: &[Opcode] = &[
     Opcode::OptimizationBarrier,
     Opcode::Pad,
     Opcode::Power,
+    Opcode::RaggedDot,
     Opcode::Real,
     Opcode::Reduce,
     Opcode::ReducePrecision,
@@ -371,6 +407,8 @@ const DIFFERENTIABLE: &[Opcode] = &[
     Opcode::RoundNearestAfz,
     Opcode::RoundNearestEven,
     Opcode::Rsqrt,
+    Opcode::ScaledDot,
+    Opcode::Scan,
     Opcode::Scatter,
     Opcode::Select,
     Opcode::SelectAndScatter,
@@ -389,6 +427,65 @@ const DIFFERENTIABLE: &[Opcode] = &[
     Opcode::Tuple,
     Opcode::While,
 ];
+
+/// What has nothing to differentiate: no operands, or results that are integers, truth values, bits or tokens.
+const WITHOUT: &[Opcode] = &[
+    Opcode::AfterAll,
+    Opcode::And,
+    Opcode::BitcastConvert,
+    Opcode::Clz,
+    Opcode::Compare,
+    Opcode::Constant,
+    Opcode::GetDimensionSize,
+    Opcode::Iota,
+    Opcode::IsFinite,
+    Opcode::Mulhi,
+    Opcode::Not,
+    Opcode::Or,
+    Opcode::Parameter,
+    Opcode::PartitionId,
+    Opcode::PopulationCount,
+    Opcode::ReplicaId,
+    Opcode::RngBitGenerator,
+    Opcode::RngGetAndUpdateState,
+    Opcode::ShiftLeft,
+    Opcode::ShiftRightArithmetic,
+    Opcode::ShiftRightLogical,
+    Opcode::Xor,
+];
+
+/// What is differentiated and is in no graph here: exchanges between devices (`devices.rs`), a rounding that is no function to take
+/// differences of (`errors.rs`), and two of the routines that custom calls name (`dense.rs`).
+const ELSEWHERE: &[Opcode] = &[
+    Opcode::AllGather,
+    Opcode::AllReduce,
+    Opcode::AllToAll,
+    Opcode::CollectivePermute,
+    Opcode::CustomCall,
+    Opcode::ReduceScatter,
+    Opcode::StochasticConvert,
+];
+
+/// Refused, as the page of gradients says, besides asynchronous forms and the world outside.
+const REFUSED: &[Opcode] = &[
+    Opcode::CollectiveBroadcast,
+    Opcode::DynamicReshape,
+    Opcode::RaggedAllToAll,
+    Opcode::Rng,
+    Opcode::SetDimensionSize,
+];
+
+/// Every operation has a rule, nothing to differentiate, or is refused.
+#[test]
+fn every_operation_is_accounted_for() {
+    for opcode in Opcode::ALL {
+        let outside = matches!(opcode.category(), Category::SideEffect | Category::Async);
+        let refused = outside && *opcode != Opcode::CustomCall || REFUSED.contains(opcode);
+        let differentiated = DIFFERENTIABLE.contains(opcode) || ELSEWHERE.contains(opcode);
+        let places = [refused, differentiated, WITHOUT.contains(opcode)];
+        assert_eq!(places.into_iter().filter(|&p| p).count(), 1, "{opcode}: {places:?}");
+    }
+}
 
 /// A random function of six numbers, its value and its gradient. What the value depends on and the numbers change is counted.
 fn graph(seed: u64, differentiated: &mut HashMap<Opcode, usize>) -> Module {

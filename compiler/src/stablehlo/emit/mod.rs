@@ -219,9 +219,13 @@ impl<'m> Emitter<'m> {
         }
     }
 
-    /// Layouts that callers see and that are not row-major.
+    /// Layouts that callers see and that are not row-major, those of the entry's own instructions too. Where a pass has made
+    /// operations of them, the arrays of the entry are as they lie.
     fn layouts(&mut self) -> Result<()> {
-        let Some((parameters, result)) = &self.module.config.entry_layout else { return Ok(()) };
+        if self.module.config.abi.is_some() {
+            return Ok(());
+        }
+        let (parameters, result) = self.module.interface();
         let results = result.parts();
         let of = |shapes: &[Shape], what: &str| {
             let list: std::result::Result<Vec<_>, String> = shapes.iter().map(attributes::layout).collect();
@@ -231,8 +235,8 @@ impl<'m> Emitter<'m> {
             })
         };
         let plain = |shapes: &[Shape]| shapes.iter().flat_map(Shape::leaves).all(attributes::is_row_major);
-        if !plain(parameters) || !plain(results) {
-            let (parameters, results) = (of(parameters, "parameter")?, of(results, "result")?);
+        if !plain(&parameters) || !plain(results) {
+            let (parameters, results) = (of(&parameters, "parameter")?, of(results, "result")?);
             let attributes = &mut self.program.attributes;
             attributes.set("mhlo.xla_entry_computation_parameter_layouts", Attribute::Array(parameters));
             attributes.set("mhlo.xla_entry_computation_result_layout", Attribute::Array(results));

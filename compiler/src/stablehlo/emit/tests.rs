@@ -184,6 +184,29 @@ ENTRY e {
     );
 }
 
+/// Layouts of callers' arrays are written, wherever they are stated; padding has no form.
+#[test]
+fn layouts_of_the_interface_are_written_and_padding_is_refused() {
+    let stated = |parameter: &str, result: &str| {
+        let body = |x: &str, y: &str| format!("ENTRY e {{\n  x = {x} parameter(0)\n  ROOT y = {y} negate(x)\n}}");
+        let plain = "f32[2,3]{1,0}";
+        let line = format!("HloModule m, entry_computation_layout={{({parameter})->{result}}}\n{}", body(plain, plain));
+        [line, format!("HloModule m\n{}", body(parameter, result))]
+    };
+    let text = stated("f32[2,3]{0,1}", "f32[2,3]{1,0}").map(|source| written(&source));
+    assert_eq!(text[0], text[1]);
+    assert!(text[0].contains("parameter_layouts = [dense<[0, 1]> : tensor<2xindex>]"), "{}", text[0]);
+    for (parameter, result, what) in [
+        ("f32[2,3]{1,0:W(3,5)}", "f32[2,3]{1,0}", "the layout of a parameter ({1,0:W(3,5)})"),
+        ("f32[2,3]{1,0}", "f32[2,3]{0,1:W(3,5)V(one)}", "the layout of a result ({0,1:W(3,5)V(one)})"),
+    ] {
+        for source in stated(parameter, result) {
+            let error = refused(&source);
+            assert!(error.to_string().contains(what), "{error}\n{source}");
+        }
+    }
+}
+
 #[test]
 fn an_operand_of_another_float_type_is_converted() {
     let text = same_results(
