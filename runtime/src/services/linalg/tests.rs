@@ -48,7 +48,11 @@ impl Value {
 }
 
 fn run(routine: Routine, options: &[i64], operands: &[&Value], results: &[Value]) -> Vec<Value> {
-    let attributes = [&[routine as i64, 0], options].concat();
+    run_as(false, routine, options, operands, results)
+}
+
+fn run_as(by_columns: bool, routine: Routine, options: &[i64], operands: &[&Value], results: &[Value]) -> Vec<Value> {
+    let attributes = [&[routine as i64, i64::from(by_columns)], options].concat();
     let operands: Vec<Operand<'_>> = operands.iter().map(|v| Operand { shape: &v.0, bytes: &v.1 }).collect();
     let mut results = results.to_vec();
     let mut outputs: Vec<Output<'_>> = results.iter_mut().map(|v| Output { shape: &v.0, bytes: &mut v.1 }).collect();
@@ -160,6 +164,87 @@ fn triangular_of<T: Field>(ty: E) {
                 close(&out[0].matrices::<T>()[0], &x, "trsm");
             }
         }
+    }
+}
+
+/// The same matrices with the bytes of each column by column.
+fn turned<T: Field>(ty: E, matrices: &[Matrix<T>]) -> Value {
+    let transposed = |m: &Matrix<T>| Matrix::generate(m.columns, m.rows, |i, j| m.at(j, i));
+    let mut out = Value::of(ty, &matrices.iter().map(transposed).collect::<Vec<_>>());
+    out.0.dims.swap(1, 2);
+    out
+}
+
+/// Every orientation in both orders of bytes, with as many vectors as leave a tile of every width.
+fn many_vectors_of<T: Field>(ty: E) {
+    let transposed = |m: &Matrix<T>| Matrix::generate(m.columns, m.rows, |i, j| m.at(j, i));
+    for (code, (n, vectors)) in (0..8).flat_map(|code| [(7, 37), (45, 71), (100, 1)].map(|size| (code, size))) {
+        let (left, lower, unit) = (code & 1 == 1, code & 2 == 2, code & 4 == 4);
+        for trans in ['N', 'T', 'C'] {
+            let systems = [0, 1].map(|batch| {
+                let mut a = random::<T>(n, n, n + code + batch);
+                a.data.iter_mut().for_each(|v| *v = v.times(1.0 / n as f64));
+                (0..n).for_each(|i| a.set(i, i, T::of(2.0, 0.5)));
+                let t = triangle(&a, lower, unit);
+                let op = match trans {
+                    'N' => t,
+                    'T' => transposed(&t),
+                    _ => t.adjoint(),
+                };
+                let x = random::<T>(n, vectors, code + batch);
+                let x = if left { x } else { transposed(&x) };
+                let b = if left { times(&op, &x) } else { times(&x, &op) };
+                (a, b, x)
+            });
+            let a = systems.each_ref().map(|s| s.0.clone());
+            let b = systems.each_ref().map(|s| s.1.clone());
+            let letters = [if left { 'L' } else { 'R' }, if lower { 'L' } else { 'U' }, if unit { 'U' } else { 'N' }];
+            let options = [letters[0], letters[1], letters[2], trans].map(letter);
+            let values = (Value::of(ty, &b), turned(ty, &b));
+            let rows = run(Routine::Trsm, &options, &[&Value::of(ty, &a), &values.0], std::slice::from_ref(&values.0));
+            let columns =
+                run_as(true, Routine::Trsm, &options, &[&turned(ty, &a), &values.1], std::slice::from_ref(&values.1));
+            let size = n * vectors;
+            for (batch, (found, (.., x))) in rows[0].matrices::<T>().iter().zip(&systems).enumerate() {
+                close(found, x, "trsm by rows");
+                let data = columns[0].elements::<T>()[batch * size..(batch + 1) * size].to_vec();
+                close(&Matrix { data, ..*x }, x, "trsm by columns");
+            }
+        }
+    }
+}
+
+/// The other triangle stays as it is, bit by bit, in both orders of bytes.
+fn other_triangle_of<T: Field>(ty: E) {
+    for (n, lower, by_columns) in [7, 33, 100]
+        .into_iter()
+        .flat_map(|n| [(true, true), (true, false), (false, true), (false, false)].map(|o| (n, o.0, o.1)))
+    {
+        let a = definite::<T>(n, n);
+        let named = |i: usize, j: usize| i == j || (i > j) == lower;
+        let mark = |i: usize, j: usize| T::of((i * n + j) as f64, -1.0);
+        let input = Matrix::generate(n, n, |i, j| if named(i, j) { a.at(i, j) } else { mark(i, j) });
+        let input = if by_columns { turned(ty, &[input]) } else { Value::of(ty, &[input]) };
+        let results = [input.clone(), Value::zeros(E::S32, &[1])];
+        let options = [letter(if lower { 'L' } else { 'U' })];
+        let out = run_as(by_columns, Routine::Potrf, &options, &[&input], &results);
+        let found = out[0].matrices::<T>().remove(0);
+        let found = if by_columns { Matrix::generate(n, n, |i, j| found.at(j, i)) } else { found };
+        let l = triangle(&found, lower, false);
+        close(&if lower { times(&l, &l.adjoint()) } else { times(&l.adjoint(), &l) }, &a, "potrf");
+        assert_eq!(out[1].integers(), [0]);
+        for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter(|&(i, j)| !named(i, j)) {
+            assert!(found.at(i, j) == mark(i, j), "potrf changed ({i}, {j}) of {n}, lower {lower}");
+        }
+    }
+    // The first minor that is not positive stands behind the first block, or is not a number.
+    for (at, value) in [(40, -1.0), (70, f64::NAN), (99, 0.0)] {
+        let mut a = Matrix::<T>::identity(100, 100);
+        a.set(at, at, T::of(value, 0.0));
+        let input = Value::of(ty, &[a]);
+        let results = [input.clone(), Value::zeros(E::S32, &[1])];
+        let out = run(Routine::Potrf, &[letter('L')], &[&input], &results);
+        assert_eq!(out[1].integers(), [at as i32 + 1]);
     }
 }
 
@@ -415,6 +500,22 @@ fn triangular_systems_in_every_orientation() {
     triangular_of::<f64>(E::F64);
     triangular_of::<Complex<f32>>(E::C64);
     triangular_of::<Complex<f64>>(E::C128);
+}
+
+#[test]
+fn systems_of_many_vectors_in_both_orders_of_bytes() {
+    many_vectors_of::<f32>(E::F32);
+    many_vectors_of::<f64>(E::F64);
+    many_vectors_of::<Complex<f32>>(E::C64);
+    many_vectors_of::<Complex<f64>>(E::C128);
+}
+
+#[test]
+fn potrf_leaves_the_other_triangle_and_names_the_minor() {
+    other_triangle_of::<f32>(E::F32);
+    other_triangle_of::<f64>(E::F64);
+    other_triangle_of::<Complex<f32>>(E::C64);
+    other_triangle_of::<Complex<f64>>(E::C128);
 }
 
 #[test]
