@@ -6,7 +6,7 @@ use brolga_compiler::interp::{Options, run_devices};
 use brolga_compiler::{CompileOptions, compile, text};
 use brolga_runtime::devices::Devices;
 use brolga_runtime::loader::LoadOptions;
-use brolga_runtime::{ArrayLiteral, CustomCall, CustomCalls, Program, RunError, RunOptions};
+use brolga_runtime::{ArrayLiteral, ArrayShape, CustomCall, CustomCalls, ElementType, Program, RunError, RunOptions};
 use brolga_tests::corpus;
 use brolga_tests::devices::{Outcome, check, program};
 use brolga_tests::random_graph::Rng;
@@ -38,6 +38,39 @@ fn random_programs_agree() {
         }
     }
     assert_eq!(agree, 150);
+}
+
+/// What `gradient` adds for other devices' losses runs in compiled code as in the interpreter.
+#[test]
+fn gradients_of_programs_for_several_devices_agree() {
+    let text = "HloModule m
+add { a = f64[] parameter(0)  b = f64[] parameter(1)  ROOT s = f64[] add(a, b) }
+ENTRY e {
+  x = f64[4,6] parameter(0)
+  w = f64[6,3] parameter(1)
+  shares = f64[2,6] reduce-scatter(x), replica_groups={{0,1},{2,3}}, dimensions={0}, to_apply=add
+  next = f64[2,6] collective-permute(shares), source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+  whole = f64[4,6] all-gather(next), replica_groups={{0,1},{2,3}}, dimensions={0}
+  blocks = f64[4,6] all-to-all(whole), replica_groups={{0,1,2,3}}, dimensions={0}
+  waves = f64[4,6] multiply(blocks, blocks)
+  y = f64[4,3] dot(waves, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  all = f64[4,3] all-reduce(y), replica_groups={}, to_apply=add
+  square = f64[4,3] multiply(all, all)
+  zero = f64[] constant(0)
+  ROOT loss = f64[] reduce(square, zero), dimensions={0,1}, to_apply=add
+}";
+    let module = text::parse(text).expect("a program");
+    let module = brolga_compiler::gradient::differentiate(&module, &[0, 1]).expect("a gradient");
+    let zeros = |dims: &[i64]| ArrayLiteral::zeros(&ArrayShape::new(ElementType::F64, dims)).into();
+    let arguments = vec![vec![zeros(&[4, 6]), zeros(&[6, 3])]; 4];
+    run_devices(&module, &arguments, 4, 1, &Options::default()).expect("the interpreter runs it");
+    // Of small whole numbers all sums are exact.
+    let options = CompileOptions { strict_rounding: true, ..CompileOptions::default() };
+    match check(&module, Grid { replicas: 4, partitions: 1 }, 3, &options) {
+        Outcome::Agrees => {}
+        Outcome::Unsupported(what) | Outcome::Differs(what) => panic!("{what}"),
+        Outcome::Endless => panic!("no end"),
+    }
 }
 
 /// Elements of all values of a module that the interpreter runs in a test.

@@ -104,6 +104,25 @@ ENTRY e {\n x = f64[] parameter(0)\n y = f64[1] reshape(x)
             "not supported yet: the gradient of select-and-scatter by a computation that ends in multiply",
         ),
         (
+            "f { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = f64[] add(a, b) }
+g { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT r = pred[] compare(a, b), direction=EQ }
+ENTRY e {\n x = f64[] parameter(0)\n y = f64[1] reshape(x)
+ s = f64[1] select-and-scatter(y, y, x), window={size=1}, select=g, scatter=f\n ROOT r = f64[] reshape(s)\n}",
+            "s",
+            "not supported yet: the gradient of select-and-scatter that selects otherwise than by an order",
+        ),
+        (
+            "ENTRY e {\n x = f64[1,2] parameter(0)\n m = u16[1,1] constant({{1}})
+ d = f64[1,1] dot(x, x, m), lhs_contracting_dims={1}, rhs_contracting_dims={1}, sparsity=L.1@2:4\n ROOT r = f64[] reshape(d)\n}",
+            "d",
+            "not supported yet: the gradient of dot with sparse operands",
+        ),
+        (
+            "ENTRY e {\n x = f64[] parameter(0)\n c = (f64[], f64[], u32[]) copy-start(x)\n ROOT d = f64[] copy-done(c)\n}",
+            "d",
+            "not supported yet: the gradient of copy-done",
+        ),
+        (
             "f { a = f64[] parameter(0)\n o = f64[] constant(0)\n u = f64[] rng(o, o), distribution=rng_uniform\n ROOT r = f64[] add(a, u) }
 ENTRY e {\n x = f64[] parameter(0)\n ROOT c = f64[] call(x), to_apply=f\n}",
             "c",
