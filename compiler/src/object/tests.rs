@@ -434,9 +434,12 @@ fn contradictions_are_our_bugs_not_panics() {
     let isa = host();
     let machine_code = |alignment, offset, name: ModuleRelocTarget| {
         let relocs = vec![ModuleReloc { offset, kind: Reloc::X86CallPLTRel4, name, addend: -4 }];
+        // Nothing stands where the distance goes, but for a `ret` at the end.
+        let mut code = vec![0; 16];
+        code[15] = 0xc3;
         CompiledFunction {
             alignment,
-            code: vec![0xc3; 16],
+            code,
             relocs,
             unwind: Unwind::unchanged(),
             lines: Vec::new(),
@@ -457,6 +460,7 @@ fn contradictions_are_our_bugs_not_panics() {
         with(true, Some(machine_code(16, 1, ModuleRelocTarget::user(0, 99)))),
         with(true, Some(machine_code(16, 1, ModuleRelocTarget::user(7, 0)))),
         with(true, Some(machine_code(16, 1_000_000, own()))),
+        with(true, Some(machine_code(16, 12, own()))),
         with(true, Some(machine_code(3, 1, own()))),
         with(false, Some(machine_code(16, 1, own()))),
         with(true, None),

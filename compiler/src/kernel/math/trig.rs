@@ -106,12 +106,15 @@ fn reduce_single(fx: &mut Fx<'_>, size: NodeId) -> Reduced {
     let anchor = w.c(anchor);
     let four = w.c(4.0);
     let (shifted, part) = match w.v {
-        // Quarters are the product's nearest integer, for no window's product reaches 2^51; what is left is rounded once.
+        // No window's product reaches 2^51, so that its nearest integer is there, and what is left is rounded once. Of the largest, what
+        // the low part adds may be an eighth: whole quarters are taken a second time.
         Variant::Fma => {
             let quarters = w.b.fma(wide, high, anchor);
             let minus = w.sub(anchor, quarters);
             let part = w.b.fma(wide, high, minus);
-            (quarters, w.b.fma(wide, low, part))
+            let part = w.b.fma(wide, low, part);
+            let more = w.b.nearest(part);
+            (w.add(quarters, more), w.sub(part, more))
         }
         Variant::NoFma => {
             // The argument has 24 bits: products with halves of the constant are exact.
