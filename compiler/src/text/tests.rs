@@ -636,7 +636,7 @@ fn errors_in_instructions() {
     ] {
         let (line, found_column, found) = error_in(instruction);
         // What is missing at the end of the line shows up at the start of the next.
-        let last = 4 + instruction.matches('\n').count();
+        let last = 4 + instruction.matches('\n').count() as u32;
         let want_line = if column == 1 && message.ends_with("found '}'") { last + 1 } else { last };
         if (line, found_column, found.as_str()) != (want_line, column, message) {
             wrong.push(format!("{instruction}: {line}:{found_column}: {found}"));
