@@ -134,24 +134,20 @@ fn matrices_are_read_along_memory_by_few_rows() {
             &[200, 300],
             &(0..200 * 300).map(|i| w[i % 300 * 200 + i / 300]).collect::<Vec<_>>(),
         );
-        let contracted = "ROOT y = f32[R,300] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}";
-        let transposed = "t = f32[200,300] transpose(w), dimensions={1,0}\n  \
-                          ROOT y = f32[R,300] dot(x, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
-        let columns = "ROOT y = f32[R,300] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+        let contracted = "lhs_contracting_dims={1}, rhs_contracting_dims={1}";
+        let columns = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+        let transpose = "w = f32[200,300] transpose(m), dimensions={1,0}";
         let mut want: Option<ArrayLiteral> = None;
-        for (body, dims, layout, matrix) in [
-            (contracted, "300,200", "{1,0}", &by_rows),
-            (transposed, "300,200", "{1,0}", &by_rows),
-            (columns, "200,300", "{0,1}", &by_columns),
+        for (between, numbers, dims, layout, matrix) in [
+            ("w = f32[300,200] copy(m)", contracted, "300,200", "{1,0}", &by_rows),
+            (transpose, columns, "300,200", "{1,0}", &by_rows),
+            ("w = f32[200,300] copy(m)", columns, "200,300", "{0,1}", &by_columns),
         ] {
-            let artifact = compiled(
-                &format!(
-                    "HloModule m, entry_computation_layout={{(f32[R,200]{{1,0}}, f32[{dims}]{layout})->f32[R,300]{{1,0}}}}\n\n\
-                     ENTRY main {{\n  x = f32[R,200] parameter(0)\n  w = f32[{dims}] parameter(1)\n  {body}\n}}\n"
-                )
-                .replace('R', &rows.to_string())
-                .replace(&format!("{rows}OOT"), "ROOT"),
-            );
+            let artifact = compiled(&format!(
+                "HloModule m, entry_computation_layout={{(f32[{rows},200]{{1,0}}, f32[{dims}]{layout})->f32[{rows},300]{{1,0}}}}\n\n\
+                 ENTRY main {{\n  x = f32[{rows},200] parameter(0)\n  m = f32[{dims}] parameter(1)\n  {between}\n  \
+                 ROOT y = f32[{rows},300] dot(x, w), {numbers}\n}}\n"
+            ));
             let text = artifact.kernel_text();
             assert!(text.contains(along), "{text}");
             let got = Program::from_object(&artifact.object).unwrap().run(&[&x, matrix]).unwrap().remove(0);
