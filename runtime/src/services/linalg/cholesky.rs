@@ -6,7 +6,7 @@
 
 use super::arguments::{Arguments, view_mut};
 use super::matrix::Field;
-use super::triangular::{Triangle, solve_lower};
+use super::triangular::{Triangle, exchange, solve_lower};
 use crate::services::Failure;
 use crate::services::routine::Routine;
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
@@ -16,7 +16,10 @@ use pulp::{Arch, Simd, WithSimd};
 /// Blocks up to this size are factored column by column.
 const SMALL: usize = 32;
 
-/// Factors in place; the upper triangle is neither read nor written. Yields 0, or the order of the first leading minor
+/// Rows of a column that are worked on together; blocks are of multiples.
+const STRETCH: usize = 8;
+
+/// Factors in place; the upper triangle is neither used nor written. Yields 0, or the order of the first leading minor
 /// that is not positive.
 fn factor<T: Field>(a: MatMut<'_, T>) -> usize {
     let n = a.nrows();
@@ -51,24 +54,34 @@ impl<T: Field> WithSimd for Small<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> usize {
-        let mut a = self.a;
-        let n = a.nrows();
-        let mut columns = [[T::ZERO; SMALL]; SMALL];
-        for (j, column) in columns.iter_mut().enumerate().take(n) {
-            (j..n).for_each(|i| column[i] = a[(i, j)]);
+        match self.a.nrows() {
+            ..=8 => block::<T, 8>(self.a),
+            9..=16 => block::<T, 16>(self.a),
+            _ => block::<T, SMALL>(self.a),
         }
-        let order = columnwise(&mut columns, n);
-        for (j, column) in columns.iter().enumerate().take(n) {
-            (j..n).for_each(|i| a[(i, j)] = column[i]);
-        }
-        order
     }
 }
 
-/// Factors the first `n` columns. What it leaves above the diagonal and below row `n` means nothing: whole columns are
-/// what a vector unit takes best.
+/// Factors a block of at most `N` columns in a copy.
 #[inline(always)]
-fn columnwise<T: Field>(columns: &mut [[T; SMALL]; SMALL], n: usize) -> usize {
+fn block<T: Field, const N: usize>(a: MatMut<'_, T>) -> usize {
+    let n = a.nrows();
+    let mut columns = [[T::ZERO; N]; N];
+    let mut rows = a.transpose_mut();
+    exchange(rows.as_mut(), &mut columns, |_, _, a, to| *to = *a);
+    let order = columnwise(&mut columns, n);
+    exchange(rows, &mut columns, |j, i, a, from| {
+        if i >= j {
+            *a = *from;
+        }
+    });
+    order
+}
+
+/// Factors the first `n` columns. What it leaves above the diagonal and below row `n` means nothing: stretches of whole
+/// registers are what a vector unit takes best.
+#[inline(always)]
+fn columnwise<T: Field, const N: usize>(columns: &mut [[T; N]; N], n: usize) -> usize {
     for j in 0..n {
         let (left, right) = columns.split_at_mut(j + 1);
         let column = &mut left[j];
@@ -78,12 +91,19 @@ fn columnwise<T: Field>(columns: &mut [[T; SMALL]; SMALL], n: usize) -> usize {
             return j + 1;
         }
         let root = T::of(pivot.sqrt(), 0.0);
-        column.iter_mut().for_each(|v| *v = v.over(root));
+        let start = j / STRETCH * STRETCH;
+        for stretch in column[start..].as_chunks_mut::<STRETCH>().0 {
+            stretch.iter_mut().for_each(|v| *v = v.over(root));
+        }
         column[j] = root;
         let column = *column;
-        for (to, factor) in right.iter_mut().zip(&column[j + 1..n]) {
-            let factor = factor.conjugate();
-            to.iter_mut().zip(&column).for_each(|(to, &from)| *to -= from * factor);
+        for (to, c) in right.iter_mut().zip(j + 1..n) {
+            let factor = column[c].conjugate();
+            let start = c / STRETCH * STRETCH;
+            let from = column[start..].as_chunks::<STRETCH>().0;
+            for (to, from) in to[start..].as_chunks_mut::<STRETCH>().0.iter_mut().zip(from) {
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to -= from * factor);
+            }
         }
     }
     0

@@ -216,7 +216,7 @@ fn many_vectors_of<T: Field>(ty: E) {
 
 /// The other triangle stays as it is, bit by bit, in both orders of bytes.
 fn other_triangle_of<T: Field>(ty: E) {
-    for (n, lower, by_columns) in [7, 33, 100]
+    for (n, lower, by_columns) in [7, 12, 33, 100]
         .into_iter()
         .flat_map(|n| [(true, true), (true, false), (false, true), (false, false)].map(|o| (n, o.0, o.1)))
     {

@@ -54,8 +54,19 @@ impl<T: Field> WithSimd for Small<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
+        match self.l.nrows() {
+            ..=8 => self.solve::<8>(),
+            _ => self.solve::<SMALL>(),
+        }
+    }
+}
+
+impl<T: Field> Small<'_, T> {
+    /// Solves a system of at most `N` rows.
+    #[inline(always)]
+    fn solve<const N: usize>(self) {
         let (n, mut b) = (self.l.nrows(), self.b);
-        let mut l = [[T::ZERO; SMALL]; SMALL];
+        let mut l = [[T::ZERO; N]; N];
         for (i, row) in l.iter_mut().enumerate() {
             row[i] = T::ONE;
             let known = if i < n { i + usize::from(!self.triangle.unit) } else { 0 };
@@ -67,14 +78,15 @@ impl<T: Field> WithSimd for Small<'_, T> {
         let mut done = 0;
         while done < b.ncols() {
             let left = b.ncols() - done;
+            let rest = b.as_mut().subcols_mut(done, left);
             // As many lanes as eight registers of 256 bits hold with two rows at once, or one register for a few.
             done += match (size_of::<T>(), left) {
-                (..=4, ..=8) => tile::<T, 8>(&l, n, b.as_mut().subcols_mut(done, left)),
-                (..=4, _) => tile::<T, 32>(&l, n, b.as_mut().subcols_mut(done, left)),
-                (..=8, ..=4) => tile::<T, 4>(&l, n, b.as_mut().subcols_mut(done, left)),
-                (..=8, _) => tile::<T, 16>(&l, n, b.as_mut().subcols_mut(done, left)),
-                (_, ..=2) => tile::<T, 2>(&l, n, b.as_mut().subcols_mut(done, left)),
-                _ => tile::<T, 8>(&l, n, b.as_mut().subcols_mut(done, left)),
+                (..=4, ..=8) => tile::<T, 8, N>(&l, n, rest),
+                (..=4, _) => tile::<T, 32, N>(&l, n, rest),
+                (..=8, ..=4) => tile::<T, 4, N>(&l, n, rest),
+                (..=8, _) => tile::<T, 16, N>(&l, n, rest),
+                (_, ..=2) => tile::<T, 2, N>(&l, n, rest),
+                _ => tile::<T, 8, N>(&l, n, rest),
             };
         }
     }
@@ -82,11 +94,11 @@ impl<T: Field> WithSimd for Small<'_, T> {
 
 /// Solves for the first `W` columns, or for all where there are fewer. Yields their number.
 #[inline(always)]
-fn tile<T: Field, const W: usize>(l: &[[T; SMALL]; SMALL], n: usize, b: MatMut<'_, T>) -> usize {
+fn tile<T: Field, const W: usize, const N: usize>(l: &[[T; N]; N], n: usize, b: MatMut<'_, T>) -> usize {
     let width = b.ncols().min(W);
     let mut b = b.subcols_mut(0, width);
-    let mut x = [[T::ZERO; W]; SMALL];
-    exchange(b.as_mut(), &mut x, |b, x| *x = *b);
+    let mut x = [[T::ZERO; W]; N];
+    exchange(b.as_mut(), &mut x, |_, _, b, x| *x = *b);
     for i in (0..n).step_by(2) {
         let (known, rest) = x.split_at_mut(i);
         let [first, second, ..] = rest else { break };
@@ -105,13 +117,18 @@ fn tile<T: Field, const W: usize>(l: &[[T; SMALL]; SMALL], n: usize, b: MatMut<'
         }
         (*first, *second) = (upper, lower);
     }
-    exchange(b, &mut x, |b, x| *b = *x);
+    exchange(b, &mut x, |_, _, b, x| *b = *x);
     width
 }
 
-/// Runs over the elements of columns beside those of a tile, along the axis on which they stand side by side.
+/// Runs over the elements of a matrix beside those of a tile, with row and column, along the axis on which they stand
+/// side by side.
 #[inline(always)]
-fn exchange<T: Field, const W: usize>(b: MatMut<'_, T>, x: &mut [[T; W]; SMALL], copy: impl Fn(&mut T, &mut T)) {
+pub(super) fn exchange<T: Field, const W: usize>(
+    b: MatMut<'_, T>,
+    x: &mut [[T; W]],
+    copy: impl Fn(usize, usize, &mut T, &mut T),
+) {
     let mut b = b;
     let (n, width) = (b.nrows(), b.ncols());
     if b.row_stride().abs() == 1 {
@@ -120,18 +137,19 @@ fn exchange<T: Field, const W: usize>(b: MatMut<'_, T>, x: &mut [[T; W]; SMALL],
             let column = b.as_mut().col_mut(c);
             let column = if reversed { column.reverse_rows_mut() } else { column };
             let Some(column) = column.try_as_col_major_mut() else { continue };
-            let places = column.as_slice_mut();
+            let (places, x) = (column.as_slice_mut().iter_mut(), x.iter_mut().enumerate());
             match reversed {
-                true => places.iter_mut().rev().zip(x.iter_mut()).for_each(|(b, x)| copy(b, &mut x[c])),
-                false => places.iter_mut().zip(x.iter_mut()).for_each(|(b, x)| copy(b, &mut x[c])),
+                true => places.rev().zip(x).for_each(|(b, (i, x))| copy(i, c, b, &mut x[c])),
+                false => places.zip(x).for_each(|(b, (i, x))| copy(i, c, b, &mut x[c])),
             }
         }
         return;
     }
     for (i, x) in x.iter_mut().enumerate().take(n) {
+        let x = x.iter_mut().enumerate().take(width);
         match b.as_mut().row_mut(i).try_as_row_major_mut() {
-            Some(row) => row.as_slice_mut().iter_mut().zip(x).for_each(|(b, x)| copy(b, x)),
-            None => x.iter_mut().enumerate().take(width).for_each(|(c, x)| copy(&mut b[(i, c)], x)),
+            Some(row) => row.as_slice_mut().iter_mut().zip(x).for_each(|(b, (c, x))| copy(i, c, b, x)),
+            None => x.for_each(|(c, x)| copy(i, c, &mut b[(i, c)], x)),
         }
     }
 }
