@@ -1,13 +1,14 @@
 //! Nodes as CLIF: one element in scalar registers, or a block of four in 128-bit vectors.
 //!
 //! A block of four 32-bit lanes is one register, of four 64-bit lanes two. What CLIF has no vector form for (division,
-//! shifts by variable amounts, conversions between 64-bit integers and floats) is taken apart and done lane by lane. Where the
+//! shifts by variable amounts, conversions between 64-bit integers and floats) goes element by element. Where the
 //! machine has no vectors at all, a block is four scalars: the loops, and so the order of every reduction, stay the same.
 
 use super::attribution::Attribution;
 use super::fault::Faults;
 use super::flow::Flow;
 use super::target::Target;
+use super::vector::Isa;
 use crate::hlo::InstructionId;
 use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, Op};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -25,6 +26,15 @@ pub enum Val {
     Pair([Value; 2]),
     /// Four elements in a scalar register each, on a machine without vectors. Masks are as those of one element.
     Each([Value; 4]),
+}
+
+/// How many elements a value has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One.
+    One,
+    /// A block of four.
+    Block,
 }
 
 impl Val {
@@ -109,12 +119,41 @@ impl<'b> Flow<'b> for Lanes<'_, 'b> {
     }
 }
 
-impl Lanes<'_, '_> {
-    /// Says for which instruction of the kernel code is emitted from now on.
-    pub fn mark(&mut self, source: Option<InstructionId>) {
+impl Isa for Lanes<'_, '_> {
+    type Value = Val;
+    type Shape = Shape;
+
+    fn mark(&mut self, source: Option<InstructionId>) {
         self.attribution.mark(self.b, source);
     }
 
+    fn constant(&mut self, shape: Shape, lane: Lane, bits: u64) -> Val {
+        match shape {
+            Shape::One => Val::One(self.scalar_constant(lane, bits)),
+            Shape::Block => self.constant_block(lane, bits),
+        }
+    }
+
+    fn operation(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Option<Val> {
+        let whole = args.first()?.is_scalar() || !needs_scalar(op, *from.first()?, to);
+        whole.then(|| self.node(op, args, from, to))
+    }
+
+    fn by_elements(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Option<Val> {
+        let v = [0, 1, 2, 3].map(|i| {
+            let scalars: Vec<Val> = args.iter().zip(from).map(|(&a, &l)| Val::One(self.extract(l, a, i))).collect();
+            let v = self.node(op, &scalars, from, to);
+            self.scalar(v)
+        });
+        Some(self.gather(to, v))
+    }
+
+    fn fault(&mut self, what: String) {
+        self.faults.report(what);
+    }
+}
+
+impl Lanes<'_, '_> {
     /// The one element of a scalar.
     pub fn scalar(&mut self, v: Val) -> Value {
         match v {
@@ -129,11 +168,11 @@ impl Lanes<'_, '_> {
     /// What stands in for a value that is missing, which is noted.
     pub fn missing(&mut self, lane: Lane, what: impl Into<String>) -> Value {
         self.faults.report(what);
-        self.constant(lane, 0)
+        self.scalar_constant(lane, 0)
     }
 
     /// A scalar constant.
-    pub fn constant(&mut self, lane: Lane, bits: u64) -> Value {
+    pub fn scalar_constant(&mut self, lane: Lane, bits: u64) -> Value {
         match lane {
             Lane::I32 => self.b.ins().iconst(types::I32, i64::from(bits as u32)),
             Lane::I64 => self.b.ins().iconst(types::I64, bits as i64),
@@ -146,7 +185,7 @@ impl Lanes<'_, '_> {
     /// A constant in every element of a block.
     pub fn constant_block(&mut self, lane: Lane, bits: u64) -> Val {
         if !self.target.has_vectors() {
-            return Val::Each([self.constant(lane, bits); 4]);
+            return Val::Each([self.scalar_constant(lane, bits); 4]);
         }
         let bits = if lane.is_mask() && bits != 0 { u64::MAX } else { bits };
         let bytes: Vec<u8> = match lane.bits() {
@@ -161,7 +200,7 @@ impl Lanes<'_, '_> {
     /// A constant, one element or a block as `v` is.
     fn constant_like(&mut self, v: Val, lane: Lane, bits: u64) -> Val {
         match v {
-            Val::One(_) => Val::One(self.constant(lane, bits)),
+            Val::One(_) => Val::One(self.scalar_constant(lane, bits)),
             Val::Four(_) | Val::Pair(_) | Val::Each(_) => self.constant_block(lane, bits),
         }
     }
@@ -255,26 +294,12 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// Does something to each element of a block, one by one.
-    fn lane_by_lane(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Val {
-        let v = [0, 1, 2, 3].map(|i| {
-            let scalars: Vec<Val> = args.iter().zip(from).map(|(&a, &l)| Val::One(self.extract(l, a, i))).collect();
-            let v = self.node(op, &scalars, from, to);
-            self.scalar(v)
-        });
-        self.gather(to, v)
-    }
-
-    /// Emits one operation; `from` are the lanes of the arguments, `to` that of the result. Leaves (constants, loads,
-    /// arguments) are not operations.
-    pub fn node(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Val {
+    /// Emits one operation that is one of CLIF for what the arguments are. Leaves (constants, loads, arguments) are not operations.
+    fn node(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Val {
         let (Some(&kind), Some(&lane)) = (args.first(), from.first()) else {
             return Val::One(self.missing(to, format!("{op:?} without arguments")));
         };
         let scalar = kind.is_scalar();
-        if !scalar && needs_scalar(op, lane, to) {
-            return self.lane_by_lane(op, args, from, to);
-        }
         match op {
             Op::FNeg => self.each(args, &mut |s, a| s.b.ins().fneg(a[0])),
             Op::FAbs => self.each(args, &mut |s, a| s.b.ins().fabs(a[0])),
@@ -358,7 +383,7 @@ impl Lanes<'_, '_> {
             | Op::UExt
             | Op::Wrap
             | Op::MaskCast => self.conversion(op, args[0], to),
-            Op::Const(bits) => Val::One(self.constant(to, *bits)),
+            Op::Const(bits) => Val::One(self.scalar_constant(to, *bits)),
             Op::Arg(_) | Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => {
                 Val::One(self.missing(to, format!("{op:?} is a leaf and has its value from the row loop")))
             }
@@ -494,7 +519,7 @@ impl Lanes<'_, '_> {
                 let both = self.shuffle(low, high, [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27]);
                 Val::Four(self.cast(types::I32X4, both))
             }
-            // `needs_scalar` sends every other combination through the scalar forms above.
+            // `needs_scalar` has every other combination go through the scalar forms above.
             (_, other) => other,
         }
     }

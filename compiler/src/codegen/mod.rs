@@ -9,7 +9,7 @@
 //! own, so threads cannot change a byte.
 //!
 //! **Algorithm.** [`program`] lists the functions and [`driver`] builds the one that calls them. A row loop is planned
-//! ([`rows`]) before [`nest`] emits it; [`contraction`] and [`sort`] build phases out of blocks of
+//! ([`rows`]) before [`nest`] emits it, and what its elements are is computed by one traversal for every machine ([`vector`]); [`contraction`] and [`sort`] build phases out of blocks of
 //! [`lanes`] and of register [`tile`]s; rows worth it are machine code of our own ([`wide`]), and so are the tiles of wider
 //! registers ([`x86`]); [`target`] finds the machine, and [`levels`] joins what was compiled for several of one kind.
 
@@ -33,6 +33,7 @@ pub mod selector;
 pub mod sort;
 pub mod target;
 pub mod tile;
+mod vector;
 mod wide;
 mod x86;
 

@@ -1,37 +1,20 @@
 //! Register loops as CLIF: scalars only.
 
-use super::lanes::{Lanes, Val};
-use crate::kernel::body::{Body, Lane, NodeId, Op};
+use super::lanes::{Lanes, Shape, Val};
+use super::vector::{Plain, roots};
+use crate::kernel::body::{Body, NodeId};
 use crate::kernel::registers::RegisterLoop;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
-use std::collections::HashMap;
 
 /// Emits the nodes that the roots need; `args` are the arguments.
-fn emit(lanes: &mut Lanes<'_, '_>, body: &Body, args: &[Value], roots: &[NodeId]) -> Vec<Value> {
-    let needed = body.needed(roots.iter().copied());
-    let mut values: HashMap<NodeId, Value> = HashMap::new();
-    let value = |lanes: &mut Lanes<'_, '_>, values: &HashMap<NodeId, Value>, id: NodeId| match values.get(&id) {
-        Some(&v) => v,
-        None => lanes.missing(body.lane(id), format!("node %{} of a register loop has no value", id.0)),
-    };
-    for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
-        let v = match &node.op {
-            Op::Arg(n) => match args.get(*n as usize) {
-                Some(&v) => v,
-                None => lanes.missing(node.lane, format!("a register loop has no argument {n}")),
-            },
-            Op::Const(bits) => lanes.constant(node.lane, *bits),
-            op => {
-                let inputs: Vec<Val> = node.args.iter().map(|&a| Val::One(value(lanes, &values, a))).collect();
-                let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
-                let v = lanes.node(op, &inputs, &from, node.lane);
-                lanes.scalar(v)
-            }
-        };
-        values.insert(NodeId(i as u32), v);
+fn emit(lanes: &mut Lanes<'_, '_>, body: &Body, args: &[Value], wanted: &[NodeId]) -> Vec<Value> {
+    let args: Vec<Option<Val>> = args.iter().map(|&v| Some(Val::One(v))).collect();
+    let mut plain = Plain { isa: &mut *lanes, shape: Shape::One };
+    match roots(&mut plain, body, &args, wanted) {
+        Some(all) => all.into_iter().map(|v| lanes.scalar(v)).collect(),
+        None => wanted.iter().map(|&r| lanes.missing(body.lane(r), "a register loop has no scalar form")).collect(),
     }
-    roots.iter().map(|&r| value(lanes, &values, r)).collect()
 }
 
 /// Emits a register loop; `bases` are the initial arrays, then the final ones.

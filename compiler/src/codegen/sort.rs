@@ -18,7 +18,8 @@
 
 use super::address::Point;
 use super::flow::Flow;
-use super::lanes::{Lanes, Val, flags, scalar_type};
+use super::lanes::{Lanes, Shape, Val, flags, scalar_type};
+use super::vector::{Leaves, Values, roots};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::sort::{Sort, SortKey};
@@ -207,6 +208,40 @@ impl<'b> Flow<'b> for Emitter<'_, 'b, '_> {
     }
 }
 
+impl<'f, 'b> Leaves for Emitter<'f, 'b, '_> {
+    type Isa = Lanes<'f, 'b>;
+
+    fn isa(&mut self) -> &mut Lanes<'f, 'b> {
+        &mut self.lanes
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::One
+    }
+
+    fn leaf(&mut self, body: &Body, id: NodeId, values: &Values<Val>) -> Option<Val> {
+        let node = body.node(id);
+        let mut offsets = HashMap::new();
+        if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
+            ix.for_each_value(&mut |n| {
+                offsets.extend(values.get(n).map(|&v| (n, self.lanes.scalar(v))));
+            });
+        }
+        Some(Val::One(match &node.op {
+            Op::Load(buffer, mem, ix) => {
+                let index = self.at(ix, &offsets);
+                let at = self.element(self.bases[*buffer as usize], index, mem.bytes());
+                self.lanes.load_one(*mem, at, 0)
+            }
+            Op::Index(ix) => {
+                let v = self.at(ix, &offsets);
+                if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
+            }
+            op => self.lanes.missing(node.lane, format!("{op:?} is no leaf of a sort")),
+        }))
+    }
+}
+
 impl Emitter<'_, '_, '_> {
     /// `for i in 0..n`.
     fn each(&mut self, n: i64, body: &mut dyn FnMut(&mut Self, Value)) {
@@ -218,42 +253,11 @@ impl Emitter<'_, '_, '_> {
     }
 
     /// The scalars of some nodes of a body.
-    fn values(&mut self, body: &Body, args: &[Option<Value>], roots: &[NodeId]) -> Vec<Value> {
-        let needed = body.needed(roots.iter().copied());
-        let mut values: HashMap<NodeId, Value> = HashMap::new();
-        for (i, node) in body.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
-            let v = match &node.op {
-                Op::Arg(n) => match args.get(*n as usize).copied().flatten() {
-                    Some(v) => v,
-                    None => self.lanes.missing(node.lane, format!("operand {n} of a sort was not loaded")),
-                },
-                Op::Load(buffer, mem, ix) => {
-                    let index = self.at(ix, &values);
-                    let at = self.element(self.bases[*buffer as usize], index, mem.bytes());
-                    self.lanes.load_one(*mem, at, 0)
-                }
-                Op::Index(ix) => {
-                    let v = self.at(ix, &values);
-                    if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
-                }
-                Op::Const(bits) => self.lanes.constant(node.lane, *bits),
-                op => {
-                    let inputs: Vec<Val> =
-                        node.args.iter().map(|&a| Val::One(self.value_of(&values, a, body.lane(a)))).collect();
-                    let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
-                    let v = self.lanes.node(op, &inputs, &from, node.lane);
-                    self.lanes.scalar(v)
-                }
-            };
-            values.insert(NodeId(i as u32), v);
-        }
-        roots.iter().map(|&r| self.value_of(&values, r, body.lane(r))).collect()
-    }
-
-    fn value_of(&mut self, values: &HashMap<NodeId, Value>, id: NodeId, lane: Lane) -> Value {
-        match values.get(&id) {
-            Some(&v) => v,
-            None => self.lanes.missing(lane, format!("node %{} of a sort has no value", id.0)),
+    fn values(&mut self, body: &Body, args: &[Option<Value>], wanted: &[NodeId]) -> Vec<Value> {
+        let args: Vec<Option<Val>> = args.iter().map(|v| v.map(Val::One)).collect();
+        match roots(self, body, &args, wanted) {
+            Some(all) => all.into_iter().map(|v| self.lanes.scalar(v)).collect(),
+            None => wanted.iter().map(|&r| self.lanes.missing(body.lane(r), "a sort has no scalar form")).collect(),
         }
     }
 

@@ -1,14 +1,14 @@
 //! Reductions of a stage: what they are kept in while it runs, and how that is folded at its end.
 
-use super::{Elements, NestEmitter};
+use super::{At, NestEmitter};
 use crate::codegen::flow::Flow;
-use crate::codegen::lanes::{Val, scalar_type};
+use crate::codegen::lanes::{Shape, Val, scalar_type};
 use crate::codegen::rows::{BLOCK, Mode};
-use crate::kernel::body::{Body, IntCond, Lane, Mem, NodeId, Op};
+use crate::codegen::vector::{self, Isa, Partial};
+use crate::kernel::body::{Lane, Mem};
 use crate::kernel::ir::{Accumulator, Place, Stage};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
-use std::collections::HashMap;
 
 /// The lanes of an accumulator while a stage runs: component, block, register.
 type LaneVariables = Vec<Vec<Vec<Variable>>>;
@@ -71,7 +71,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     /// The identity, with which a lane starts that no first element starts.
     fn start_of_lane(&mut self, a: &Accumulator, component: usize, lane: Lane) -> Value {
         match a.identity.as_ref().and_then(|i| i.get(component)) {
-            Some(&bits) => self.lanes.constant(lane, bits),
+            Some(&bits) => self.lanes.scalar_constant(lane, bits),
             None => self.lanes.missing(lane, "a lane without an element and without an identity"),
         }
     }
@@ -92,112 +92,61 @@ impl NestEmitter<'_, '_, '_, '_> {
         });
     }
 
-    /// Emits a combiner on blocks or scalars.
-    fn combine(&mut self, a: &Accumulator, args: &[Val], block: bool) -> Vec<Val> {
-        let mut values: HashMap<NodeId, Val> = HashMap::new();
-        let needed = a.combine.needed(a.roots.iter().copied());
-        for (i, node) in a.combine.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
-            self.lanes.mark(a.combine.source(NodeId(i as u32)));
-            let v = match &node.op {
-                Op::Arg(n) => match args.get(*n as usize) {
-                    Some(&v) => v,
-                    None => Val::One(self.lanes.missing(node.lane, format!("a combiner has no argument {n}"))),
-                },
-                Op::Const(bits) if block => self.lanes.constant_block(node.lane, *bits),
-                Op::Const(bits) => Val::One(self.lanes.constant(node.lane, *bits)),
-                op => {
-                    let inputs: Vec<Val> = node.args.iter().map(|x| self.combined(&values, *x, &a.combine)).collect();
-                    let from: Vec<Lane> = node.args.iter().map(|&x| a.combine.lane(x)).collect();
-                    self.lanes.node(op, &inputs, &from, node.lane)
+    /// What elements are folded into; the first of lanes without an identity start them.
+    pub(super) fn partial(&mut self, a: &Accumulator, running: &Running, at: At) -> Option<Partial<Val>> {
+        Some(Partial::Running(match running {
+            Running::Row => {
+                self.lanes.fault("a reduction over lanes that was not started".to_owned());
+                return None;
+            }
+            Running::Chain(variables) => variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect(),
+            Running::Few(columns) => columns
+                .iter()
+                .map(|c| Some(Val::One(self.b().use_var(*c.get(at.lane as usize)?))))
+                .collect::<Option<_>>()?,
+            Running::Blocks(all) => {
+                let (round, block, e) = place(a, at);
+                if at.starts && round == 0 && a.identity.is_none() {
+                    return Some(Partial::Starts);
                 }
-            };
-            values.insert(NodeId(i as u32), v);
-        }
-        a.roots.iter().map(|r| self.combined(&values, *r, &a.combine)).collect()
+                let mut out = Vec::new();
+                for (component, lane) in all.iter().zip(a.lanes()) {
+                    let v = self.use_block(component.get(block)?);
+                    out.push(if at.block { v } else { Val::One(self.lanes.extract(lane, v, e)) });
+                }
+                out
+            }
+        }))
     }
 
-    fn combined(&mut self, values: &HashMap<NodeId, Val>, id: NodeId, body: &Body) -> Val {
-        match values.get(&id) {
-            Some(&v) => v,
-            None => Val::One(self.lanes.missing(body.lane(id), format!("node %{} of a combiner has no value", id.0))),
-        }
-    }
-
-    /// Takes what was computed for some elements into an accumulator.
-    pub(super) fn accumulate(&mut self, a: &Accumulator, running: &Running, new: &[(Lane, Val)], at: Elements) {
-        let Elements { i, offset, block, lane, starts } = at;
-        match (running, &a.place) {
-            (Running::Row, Place::Row { rows }) => {
-                let lanes: Vec<Lane> = a.lanes().collect();
-                let mut args = Vec::new();
-                for (&row, &lane) in rows.iter().zip(&lanes) {
-                    let raw = self.row_access(row, i, offset, None, block);
-                    args.push(if lane.is_mask() { self.mask_from_row(lane, raw, block) } else { raw });
-                }
-                args.extend(new.iter().map(|&(_, v)| v));
-                let out = self.combine(a, &args, block);
-                for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
-                    let v =
-                        if lane.is_mask() { self.lanes.node(&Op::MaskToInt, &[v], &[lane], lane.integer()) } else { v };
-                    self.row_access(row, i, offset, Some(v), block);
+    /// What it has become.
+    pub(super) fn set_partial(&mut self, a: &Accumulator, running: &Running, at: At, new: Vec<Val>) -> Option<()> {
+        match running {
+            Running::Row => return None,
+            Running::Chain(variables) => variables.iter().zip(new).for_each(|(&variable, v)| self.define(variable, v)),
+            Running::Few(columns) => {
+                for (column, v) in columns.iter().zip(new) {
+                    self.define(*column.get(at.lane as usize)?, v);
                 }
             }
-            (Running::Chain(variables), _) => {
-                for e in 0..if block { BLOCK as u8 } else { 1 } {
-                    let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
-                    for &(lane, v) in new {
-                        args.push(Val::One(self.lanes.extract(lane, v, e)));
-                    }
-                    let out = self.combine(a, &args, false);
-                    for (&variable, v) in variables.iter().zip(out) {
-                        self.define(variable, v);
-                    }
-                }
-            }
-            (Running::Few(columns), _) => {
-                let variables: Vec<Variable> = columns.iter().map(|c| c[lane as usize]).collect();
-                let mut args: Vec<Val> = variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect();
-                args.extend(new.iter().map(|&(_, v)| v));
-                let out = self.combine(a, &args, false);
-                for (variable, v) in variables.into_iter().zip(out) {
-                    self.define(variable, v);
-                }
-            }
-            (Running::Blocks(all), _) => {
-                // A reduction of fewer lanes goes round them more than once in a turn of the loop.
-                let (round, lane) = (lane / a.lane_count(), lane % a.lane_count());
-                let at = (lane / BLOCK) as usize;
-                if starts && round == 0 && a.identity.is_none() {
-                    for (component, &(_, v)) in all.iter().zip(new) {
-                        for (&variable, r) in component[at].iter().zip(block_registers(v)) {
-                            self.b().def_var(variable, r);
-                        }
-                    }
-                    return;
-                }
-                let old: Vec<Val> = all.iter().map(|c| self.use_block(&c[at])).collect();
-                let lanes: Vec<Lane> = a.lanes().collect();
-                let e = (lane % BLOCK) as u8;
-                let mut args = Vec::new();
-                for (&v, &l) in old.iter().zip(&lanes) {
-                    args.push(if block { v } else { Val::One(self.lanes.extract(l, v, e)) });
-                }
-                args.extend(new.iter().map(|&(_, v)| v));
-                let out = self.combine(a, &args, block);
-                for (((component, v), &l), &before) in all.iter().zip(out).zip(&lanes).zip(&old) {
+            Running::Blocks(all) => {
+                let (_, block, e) = place(a, at);
+                for ((component, lane), v) in all.iter().zip(a.lanes()).zip(new) {
+                    let registers = component.get(block)?;
                     let v = match v {
-                        Val::One(x) => self.lanes.insert(l, before, e, x),
+                        Val::One(x) => {
+                            let before = self.use_block(registers);
+                            self.lanes.insert(lane, before, e, x)
+                        }
                         v => v,
                     };
-                    for (&variable, r) in component[at].iter().zip(block_registers(v)) {
+                    for (&variable, r) in registers.iter().zip(block_registers(v)) {
                         self.b().def_var(variable, r);
                     }
                 }
             }
-            (Running::Row, Place::Lanes { .. }) => {
-                self.lanes.faults.report("a reduction over lanes that was not started")
-            }
         }
+        Some(())
     }
 
     fn define(&mut self, variable: Variable, v: Val) {
@@ -205,14 +154,14 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.b().def_var(variable, v);
     }
 
-    fn mask_from_row(&mut self, lane: Lane, raw: Val, block: bool) -> Val {
-        let zero = if block {
-            self.lanes.constant_block(lane.integer(), 0)
-        } else {
-            Val::One(self.lanes.constant(lane.integer(), 0))
-        };
-        let ne = Op::ICmp(IntCond::Ne);
-        self.lanes.node(&ne, &[raw, zero], &[lane.integer(), lane.integer()], lane)
+    /// A combiner on blocks or scalars.
+    fn combine(&mut self, a: &Accumulator, args: Vec<Val>, shape: Shape) -> Vec<Val> {
+        match vector::combine(&mut self.lanes, shape, a, args) {
+            Some(all) => all,
+            None => {
+                a.lanes().map(|lane| Val::One(self.lanes.missing(lane, "a combiner has no form in CLIF"))).collect()
+            }
+        }
     }
 
     fn use_block(&mut self, registers: &[Variable]) -> Val {
@@ -243,8 +192,8 @@ impl NestEmitter<'_, '_, '_, '_> {
                 while half >= 1 {
                     for i in 0..half {
                         if i + half < blocks.len() {
-                            let args: Vec<Val> = blocks[i].iter().chain(&blocks[i + half]).copied().collect();
-                            blocks[i] = self.combine(a, &args, true);
+                            let args = blocks[i].iter().chain(&blocks[i + half]).copied().collect();
+                            blocks[i] = self.combine(a, args, Shape::Block);
                         }
                     }
                     blocks.truncate(half);
@@ -271,9 +220,16 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 
     fn combine_scalars(&mut self, a: &Accumulator, args: &[Value]) -> Vec<Value> {
-        let args: Vec<Val> = args.iter().map(|&v| Val::One(v)).collect();
-        self.combine(a, &args, false).into_iter().map(|v| self.lanes.scalar(v)).collect()
+        let args = args.iter().map(|&v| Val::One(v)).collect();
+        self.combine(a, args, Shape::One).into_iter().map(|v| self.lanes.scalar(v)).collect()
     }
+}
+
+/// Where elements enter the lanes of a reduction: which time round, in which block, at which of its elements. One of fewer lanes goes
+/// round them more than once in a turn of the loop.
+fn place(a: &Accumulator, at: At) -> (i64, usize, u8) {
+    let (round, lane) = (at.lane / a.lane_count(), at.lane % a.lane_count());
+    (round, (lane / BLOCK) as usize, (lane % BLOCK) as u8)
 }
 
 fn block_registers(v: Val) -> Vec<Value> {

@@ -19,14 +19,16 @@ pub use wide_rows::WideRows;
 
 use super::address::Point;
 use super::flow::Flow;
-use super::lanes::{Lanes, Val};
+use super::lanes::{Lanes, Shape, Val};
 use super::rows::{Access, BLOCK, Form, RowLoop, Segment, Width, passes};
+use super::vector::{self, Isa};
 use super::wide::row_function;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Place, Stage};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::FunctionBuilder;
+use elements::Elements;
 use fold::Running;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -95,7 +97,9 @@ impl NestEmitter<'_, '_, '_, '_> {
             let narrower = passes(stage, Some(Width::W256));
             let selected = |stage: &Stage| {
                 // A fault is found again, and noted, where the row is emitted.
-                row_function(self.nest, &RowLoop::new(stage), wide.widest, wide.fma).is_ok_and(|found| found.is_some())
+                let row = RowLoop::new(stage);
+                let found = |s| row_function(self.nest, &row, &s, wide.widest, wide.fma);
+                row.wide_segment(wide.widest).is_some_and(|s| found(s).is_ok_and(|found| found.is_some()))
             };
             // What has no form of 512 bits is to fit those of 256.
             if narrower.len() > groups.len() && !groups.iter().cloned().all(|group| selected(&of(group))) {
@@ -183,7 +187,10 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.count_constant(segment.begin, segment.end, segment.turn, &mut |this, i| {
             for offset in (0..segment.turn).step_by(step as usize) {
                 let lane = segment.begin + offset;
-                this.elements(row, live, running, Elements { i, offset, block, lane, starts: segment.starts });
+                let at = At { i, offset, block, lane, starts: segment.starts };
+                if vector::elements(&mut Elements { nest: this, row, live, running, at }, row).is_none() {
+                    this.lanes.faults.report("a row has no form in CLIF");
+                }
             }
         });
     }
@@ -225,7 +232,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let source = body.source(id);
         self.lanes.mark(source);
         let v = match &node.op {
-            Op::Const(bits) => return self.lanes.constant(node.lane, *bits),
+            Op::Const(bits) => return self.lanes.scalar_constant(node.lane, *bits),
             Op::Load(buffer, mem, ix) => {
                 ix.for_each_value(&mut |n| {
                     self.uniform_node(row, live, n);
@@ -251,8 +258,10 @@ impl NestEmitter<'_, '_, '_, '_> {
                 let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(row, live, a))).collect();
                 let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
                 self.lanes.mark(source);
-                let v = self.lanes.node(op, &args, &from, node.lane);
-                self.lanes.scalar(v)
+                match vector::operation(&mut self.lanes, op, &args, &from, node.lane) {
+                    Some(v) => self.lanes.scalar(v),
+                    None => self.lanes.missing(node.lane, format!("{op:?} has no scalar form")),
+                }
             }
         };
         live.uniform.insert(id, v);
@@ -272,7 +281,7 @@ struct Live {
 
 /// Which elements of a row: those at vector index `i + offset`.
 #[derive(Clone, Copy)]
-struct Elements {
+struct At {
     /// The first element of the turn.
     i: Value,
     /// How far behind it these lie.
@@ -285,8 +294,12 @@ struct Elements {
     starts: bool,
 }
 
-impl Elements {
+impl At {
     fn count(self) -> i64 {
         if self.block { BLOCK } else { 1 }
+    }
+
+    fn shape(self) -> Shape {
+        if self.block { Shape::Block } else { Shape::One }
     }
 }

@@ -5,9 +5,9 @@ use super::{Live, NestEmitter};
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags};
-use crate::codegen::rows::{Form, RowLoop, Segment, Width};
-use crate::codegen::wide::{Frame, Pointer, WideFunction, row_function, tile_function, tile_of};
-use crate::kernel::body::{Lane, Op};
+use crate::codegen::rows::{RowLoop, Segment, Width};
+use crate::codegen::wide::{Frame, Pointer, Uniform, WideFunction, row_function, tile_function, tile_of};
+use crate::kernel::body::Lane;
 use crate::kernel::ir::Stage;
 use crate::object::ObjectInput;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
@@ -52,14 +52,11 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
         let (fma, least_work) = (wide.fma, wide.least_work);
         for &width in row.widths(wide.widest) {
-            let segments = row.segments(Some(width));
-            let Some(begin) = segments.into_iter().find(|s| s.form == Form::Wide(width)).map(|s| s.begin) else {
-                continue;
-            };
-            if (row.stage.vector.extent - begin).saturating_mul(row.work()) < least_work {
+            let Some(segment) = row.wide_segment(width) else { continue };
+            if (segment.end - segment.begin).saturating_mul(row.work()) < least_work {
                 return None;
             }
-            let Some(function) = self.found(row_function(self.nest, row, width, fma)) else { continue };
+            let Some(function) = self.found(row_function(self.nest, row, &segment, width, fma)) else { continue };
             let (ours, theirs) = (lane_variables(running).len() as u32, parts(width) * function.frame.accumulators);
             if ours != theirs {
                 let what = format!("{ours} parts of accumulators for a frame of {theirs}");
@@ -88,7 +85,9 @@ impl NestEmitter<'_, '_, '_, '_> {
             // A register here is several of CLIF; those of a component follow each other.
             self.b().ins().store(flags(), v, at, 16 * k as i32);
         }
-        self.call_wide(*id, at, segment.begin, segment.end);
+        // What is left behind whole turns, the function does by itself.
+        let whole = (segment.end - segment.begin) / segment.turn * segment.turn;
+        self.call_wide(*id, at, segment.begin, segment.begin + whole);
         for (k, &variable) in variables.iter().enumerate() {
             let old = self.b().use_var(variable);
             let ty = self.b().func.dfg.value_type(old);
@@ -161,16 +160,13 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 
     fn fill(&mut self, row: &RowLoop<'_>, live: &mut Live, frame: &Frame, at: Value) {
-        for (k, &id) in (0..).zip(&frame.uniforms) {
-            let body = &row.stage.body;
-            let lane = body.lane(id);
-            let v = match &body.node(id).op {
-                // Of an index, what it is at the row's first element.
-                Op::Index(ix) if row.varies(id) => {
-                    let v = self.at(&row.start(ix), &live.uniform);
-                    if lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
+        for (k, uniform) in (0..).zip(&frame.uniforms) {
+            let (lane, v) = match uniform {
+                Uniform::Node(id) => (row.stage.body.lane(*id), self.uniform_node(row, live, *id)),
+                Uniform::Index(ix, lane) => {
+                    let v = self.at(ix, &live.uniform);
+                    (*lane, if *lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v })
                 }
-                _ => self.uniform_node(row, live, id),
             };
             // All registers of a splat are the same.
             let (Val::One(v) | Val::Four(v) | Val::Pair([v, _]) | Val::Each([v, ..])) = self.lanes.splat(lane, v);
@@ -183,6 +179,7 @@ impl NestEmitter<'_, '_, '_, '_> {
                 Pointer::Load(id) => live.loads.get(id).copied(),
                 Pointer::Store(number) => live.stores.get(number).copied(),
                 Pointer::Row(number) => Some(self.row_pointer(*number).0),
+                Pointer::Base(buffer) => self.bases.get(*buffer as usize).copied(),
             };
             // Selection has seen that each is linear, and so has a pointer.
             let pointer = match pointer {

@@ -58,6 +58,11 @@ impl Width {
         (self.bits() / 32) as i64
     }
 
+    /// Whether elements of a register can be left out, so that a last turn has only those that there are.
+    pub const fn masks(self) -> bool {
+        matches!(self, Width::W512)
+    }
+
     /// The most registers of accumulators that a turn keeps: half of those that there are.
     pub const fn accumulators(self) -> i64 {
         match self {
@@ -185,7 +190,8 @@ impl Mode {
 /// What a turn of a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Whole registers of more than 128 bits, where a function for them is called.
+    /// Registers of more than 128 bits, where a function for them is called. Where they are [masked](Width::masks), the last turn may
+    /// be cut short.
     Wide(Width),
     /// Blocks of [`BLOCK`] elements.
     Blocks,
@@ -332,6 +338,9 @@ impl<'k> RowLoop<'k> {
             return lanes;
         }
         let (n, block) = (self.stage.vector.extent, width.block());
+        if width.masks() {
+            return self.unrolled() * block;
+        }
         let wasteful = |blocks: i64| n / (blocks * block) < SHORT_ROW && n % (blocks * block) >= block;
         let mut blocks = self.unrolled();
         while blocks > 1 && wasteful(blocks) {
@@ -344,8 +353,9 @@ impl<'k> RowLoop<'k> {
     pub fn widths(&self, widest: Width) -> &'static [Width] {
         let blocks = |width: Width| {
             let turn = self.wide_turn(width);
-            let (n, wide) = (self.stage.vector.extent, self.stage.vector.extent / turn * turn);
-            wide / width.block() + (n - wide) / BLOCK + (n - wide) % BLOCK
+            let n = self.stage.vector.extent;
+            let wide = if width.masks() { n } else { n / turn * turn };
+            wide / width.block() + i64::from(wide % width.block() != 0) + (n - wide) / BLOCK + (n - wide) % BLOCK
         };
         match widest {
             Width::W512 if blocks(Width::W512) < blocks(Width::W256) => &[Width::W512, Width::W256],
@@ -371,8 +381,13 @@ impl<'k> RowLoop<'k> {
         self.unrolled().min(if double { 2 } else { 4 }) * BLOCK
     }
 
-    /// The segments of the row, one behind another; `wide` where whole turns of [`wide_turn`](RowLoop::wide_turn) elements are given
-    /// to code of that width.
+    /// The segment that is given to code of a width, if there is one.
+    pub fn wide_segment(&self, width: Width) -> Option<Segment> {
+        self.segments(Some(width)).into_iter().find(|s| s.form == Form::Wide(width))
+    }
+
+    /// The segments of the row, one behind another; `wide` where turns of [`wide_turn`](RowLoop::wide_turn) elements are given
+    /// to code of that width: whole ones, or all that there are.
     pub fn segments(&self, wide: Option<Width>) -> Vec<Segment> {
         let n = self.stage.vector.extent;
         let mut row = Segments { end: n, list: Vec::new() };
@@ -394,7 +409,12 @@ impl<'k> RowLoop<'k> {
             row.list.iter_mut().for_each(|s| (s.end, s.starts) = (s.begin + s.turn, true));
         }
         if let Some(width) = wide {
-            row.push(n, self.wide_turn(width), Form::Wide(width));
+            let turn = self.wide_turn(width);
+            // Of a row that is shorter than its lanes, some lanes would be none of the row's.
+            if width.masks() && n > row.done() && !(in_lanes && n < turn) {
+                row.list.push(Segment { begin: row.done(), end: n, turn, form: Form::Wide(width), starts: false });
+            }
+            row.push(n, turn, Form::Wide(width));
         }
         if wide.is_none() || in_lanes {
             row.push(n, turn, Form::Blocks);

@@ -103,6 +103,30 @@ fn lanes_are_turns_and_tails_are_written_out() {
     });
 }
 
+/// Where registers have masks, the last turn is what is left; lanes that the row does not fill are not begun there.
+#[test]
+fn masked_rows_have_no_tails() {
+    with_stage(COPIES, |stage| {
+        let row = RowLoop::new(stage);
+        let whole = [segment(0, 100, 64, Form::Wide(Width::W512), false)];
+        assert_eq!(row.segments(Some(Width::W512)), whole);
+        assert_eq!(row.verify(), Ok(()));
+        let cut = [segment(0, 100, 64, Form::Wide(Width::W256), false)];
+        assert!(row.check_segments(&cut, Some(Width::W256)).expect_err("a cut turn").contains("whole turns"));
+    });
+    with_stage(&sum(103, ""), |stage| {
+        let row = RowLoop::new(stage);
+        let starts = segment(0, 32, 32, Form::Blocks, true);
+        assert_eq!(row.segments(Some(Width::W512)), [starts, segment(32, 103, 32, Form::Wide(Width::W512), false)]);
+        assert_eq!(row.verify(), Ok(()));
+    });
+    with_stage(&sum(20, ", identity -0.0"), |stage| {
+        let row = RowLoop::new(stage);
+        assert_eq!(row.wide_segment(Width::W512), None);
+        assert_eq!(row.verify(), Ok(()));
+    });
+}
+
 #[test]
 fn broken_plans_are_refused() {
     with_stage(&sum(103, ""), |stage| {

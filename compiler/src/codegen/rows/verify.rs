@@ -64,7 +64,8 @@ impl RowLoop<'_> {
             if s.begin != done || s.end <= s.begin || s.end > n {
                 return fault("does not follow what is before it");
             }
-            if s.turn <= 0 || (s.end - s.begin) % s.turn != 0 {
+            let masked = matches!(s.form, Form::Wide(width) if width.masks());
+            if s.turn <= 0 || ((s.end - s.begin) % s.turn != 0 && !masked) {
                 return fault("is not made of whole turns");
             }
             let register = match s.form {

@@ -1,6 +1,6 @@
 //! Registers for a turn: straight-line code, so that the distance to the next use is known.
 
-use super::select::{Access, Definition, Inst, Turn};
+use super::select::{Access, Definition, Each, Inst, Turn};
 use super::{FIRST_MASK, Frame, MASKS_END, Reg};
 use crate::codegen::rows::Width;
 use iced_x86::Code;
@@ -14,6 +14,8 @@ pub(super) enum Operand {
     Register { number: u8, half: bool },
     /// The mask register that chooses the elements of an instruction.
     Chooser(u8),
+    /// The mask register that says which elements of a result are not zero.
+    Zeroing(u8),
     /// A constant of the pool.
     Pool(u32),
     /// A register's worth of the frame.
@@ -31,6 +33,10 @@ pub(super) enum Step {
     Plain(Code, Vec<Operand>),
     /// The turn's first index times a stride, in every element of a register.
     Spread { register: u8, stride: i32, wide: bool },
+    /// Elements by the indices in a register; what says that each is wanted lies in another register or mask, and is lost.
+    Gather { to: u8, index: u8, wanted: u8, from: Access, wide: bool, live: u8 },
+    /// What goes element by element, its operands and its result in registers.
+    Each { what: Each, to: Option<u8>, from: Vec<u8>, live: u8 },
 }
 
 /// A turn with places.
@@ -62,9 +68,9 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     let kept: Vec<Reg> = memory.into_iter().take(spare).map(|(_, r)| r).collect();
     let done = if kept.is_empty() { plain } else { Allocator::run(turn, frame, &kept) };
     let (load, store) = (done.move_code(false, true), done.move_code(false, false));
-    let Allocator { before: kept, steps, spills, .. } = done;
+    let Allocator { before: kept, steps, spills, each, .. } = done;
     let (body, origins) = steps.into_iter().unzip();
-    frame.spills = spills;
+    (frame.spills, frame.each) = (frame.spills.max(spills), frame.each.max(each));
     let mut before = Vec::new();
     let mut after = Vec::new();
     for k in 0..turn.accumulators.len() {
@@ -118,6 +124,8 @@ struct Allocator<'t> {
     /// Each with the instruction that it is, if it is one.
     steps: Vec<(Step, Option<u32>)>,
     spills: u32,
+    /// The most registers whose elements go one by one at a time.
+    each: u32,
     peak: usize,
 }
 
@@ -152,6 +160,7 @@ impl<'t> Allocator<'t> {
             before: Vec::new(),
             steps: Vec::new(),
             spills: 0,
+            each: 0,
             peak: 0,
         };
         for (k, &(start, end)) in turn.accumulators.iter().enumerate() {
@@ -346,9 +355,12 @@ impl<'t> Allocator<'t> {
                 self.steps.push((Step::Plain(*code, vec![whole(number), otherwise, then, mask]), Some(at)));
             }
             Inst::Fma { wide, to, a, b, c } => self.multiply_add(at, *wide, *to, [*a, *b, *c]),
-            Inst::Load { code, to, from, half } => {
+            Inst::Load { code, to, from, half, mask } => {
+                let mask = mask.map(|mask| Operand::Zeroing(self.register(mask)));
+                self.done(at, &regs);
                 let number = self.result(*to, None);
-                let operands = vec![Operand::Register { number, half: *half }, Operand::Row(*from)];
+                let mut operands = vec![Operand::Register { number, half: *half }, Operand::Row(*from)];
+                operands.extend(mask);
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
             }
             Inst::Insert { code, to, into, from, imm } => {
@@ -359,12 +371,31 @@ impl<'t> Allocator<'t> {
                 operands.extend(imm.map(Operand::Imm));
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
             }
-            Inst::Store { code, to, from, half, imm } => {
+            Inst::Store { code, to, from, half, imm, mask } => {
                 let number = self.register(*from);
+                let mask = mask.map(|mask| Operand::Chooser(self.register(mask)));
                 let mut operands = vec![Operand::Row(*to), Operand::Register { number, half: *half }];
                 operands.extend(imm.map(Operand::Imm));
+                operands.extend(mask);
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
                 self.done(at, &regs);
+            }
+            Inst::Gather { to, index, from, wide, live } => {
+                let index = self.register(*index);
+                let wanted = self.take(self.turn.width == Width::W512);
+                // Neither may be the result's register, which is written element by element.
+                let number = self.take(false);
+                self.hold(number, *to);
+                self.done(at, &regs);
+                let step = Step::Gather { to: number, index, wanted, from: *from, wide: *wide, live: *live };
+                self.steps.push((step, Some(at)));
+            }
+            Inst::Each { what, to, from, live } => {
+                let from: Vec<u8> = from.iter().map(|&r| self.register(r)).collect();
+                self.each = self.each.max(from.len() as u32 + u32::from(to.is_some()));
+                self.done(at, &regs);
+                let to = to.map(|to| self.result(to, None));
+                self.steps.push((Step::Each { what: *what, to, from, live: *live }, Some(at)));
             }
             Inst::Spread { to, stride, wide } => {
                 let register = self.result(*to, None);
@@ -377,7 +408,9 @@ impl<'t> Allocator<'t> {
         | Inst::Fma { to, .. }
         | Inst::Load { to, .. }
         | Inst::Insert { to, .. }
-        | Inst::Spread { to, .. } = inst
+        | Inst::Spread { to, .. }
+        | Inst::Gather { to, .. }
+        | Inst::Each { to: Some(to), .. } = inst
         {
             self.release_unused(*to);
         }
@@ -477,8 +510,11 @@ fn operands(inst: &Inst) -> Vec<Reg> {
         Inst::Plain { from, .. } => from.clone(),
         Inst::Blend { mask, then, otherwise, .. } => vec![*mask, *then, *otherwise],
         Inst::Fma { a, b, c, .. } => vec![*a, *b, *c],
-        Inst::Store { from, .. } => vec![*from],
+        Inst::Store { from, mask, .. } => [Some(*from), *mask].into_iter().flatten().collect(),
         Inst::Insert { into, .. } => vec![*into],
-        Inst::Load { .. } | Inst::Spread { .. } => Vec::new(),
+        Inst::Gather { index, .. } => vec![*index],
+        Inst::Each { from, .. } => from.clone(),
+        Inst::Load { mask, .. } => mask.iter().copied().collect(),
+        Inst::Spread { .. } => Vec::new(),
     }
 }

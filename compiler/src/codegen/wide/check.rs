@@ -82,7 +82,7 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
     });
     let stored = allocated.after.iter().map(|step| match step {
         Step::Plain(code, operands) => (*code, operands.clone()),
-        Step::Spread { .. } => (Code::INVALID, Vec::new()),
+        Step::Spread { .. } | Step::Gather { .. } | Step::Each { .. } => (Code::INVALID, Vec::new()),
     });
     if after.eq(stored) { Ok(()) } else { Err("accumulators are not stored as they were loaded".to_owned()) }
 }
@@ -99,7 +99,9 @@ impl State<'_> {
     /// What an operand holds; `None` where that is unknown.
     fn held(&self, operand: &Operand) -> Option<Reg> {
         match operand {
-            Operand::Register { number, .. } | Operand::Chooser(number) => *self.registers.get(usize::from(*number))?,
+            Operand::Register { number, .. } | Operand::Chooser(number) | Operand::Zeroing(number) => {
+                *self.registers.get(usize::from(*number))?
+            }
             Operand::Frame(offset) => self.slots.get(offset).or_else(|| self.homes.get(operand)).copied(),
             Operand::Pool(_) => self.homes.get(operand).copied(),
             Operand::Row(_) | Operand::Imm(_) => None,
@@ -225,9 +227,14 @@ impl State<'_> {
                 }
                 (result(tied, false)?, *to)
             }
-            (Inst::Load { code, to, from, half }, Step::Plain(found, operands)) if code == found => {
-                let [first, Operand::Row(access)] = operands.as_slice() else { return None };
-                if access != from {
+            (Inst::Load { code, to, from, half, mask }, Step::Plain(found, operands)) if code == found => {
+                let [first, Operand::Row(access), rest @ ..] = operands.as_slice() else { return None };
+                let chosen = match (mask, rest) {
+                    (None, []) => true,
+                    (Some(mask), [chooser @ Operand::Zeroing(_)]) => self.held(chooser) == Some(*mask),
+                    _ => false,
+                };
+                if access != from || !chosen {
                     return None;
                 }
                 (result(first, *half)?, *to)
@@ -240,11 +247,51 @@ impl State<'_> {
                 }
                 (result(first, true)?, *to)
             }
-            (Inst::Store { code, to, from, half, imm }, Step::Plain(found, operands)) if code == found => {
+            (Inst::Store { code, to, from, half, imm, mask }, Step::Plain(found, operands)) if code == found => {
                 let [Operand::Row(access), value, rest @ ..] = operands.as_slice() else { return None };
                 is(value, *from, *half)?;
+                let rest = match (mask, rest) {
+                    (None, _) => rest,
+                    (Some(mask), [rest @ .., chooser @ Operand::Chooser(_)]) if self.held(chooser) == Some(*mask) => {
+                        rest
+                    }
+                    (Some(_), _) => return None,
+                };
                 let element = rest.iter().copied().eq(imm.map(Operand::Imm));
                 return (element && access == to).then_some(());
+            }
+            (
+                Inst::Gather { to, index, from, wide, live },
+                Step::Gather { to: number, index: i, wanted, from: f, wide: w, live: l },
+            ) => {
+                let register = |number: u8| Operand::Register { number, half: false };
+                is(&register(*i), *index, false)?;
+                let file = match self.turn.width {
+                    Width::W256 => 0..FIRST_MASK,
+                    Width::W512 => FIRST_MASK + 1..MASKS_END,
+                };
+                let apart = number != i && number != wanted && i != wanted;
+                if (from, wide, live) != (f, w, l) || !apart || !file.contains(wanted) {
+                    return None;
+                }
+                *self.registers.get_mut(usize::from(*wanted))? = None;
+                (*number, *to)
+            }
+            (Inst::Each { what, to, from, live }, Step::Each { what: w, to: number, from: places, live: l })
+                if (what, live) == (w, l) =>
+            {
+                let room = from.len() + usize::from(to.is_some());
+                if from.len() != places.len() || room > self.frame.each as usize {
+                    return None;
+                }
+                for (&wanted, &number) in from.iter().zip(places) {
+                    is(&Operand::Register { number, half: false }, wanted, false)?;
+                }
+                match (to, number) {
+                    (Some(to), Some(number)) => (*number, *to),
+                    (None, None) => return Some(()),
+                    (Some(_), None) | (None, Some(_)) => return None,
+                }
             }
             (Inst::Spread { to, stride, wide }, Step::Spread { register, stride: s, wide: w }) => {
                 if (stride, wide) != (s, w) {
@@ -261,9 +308,10 @@ impl State<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::allocate::allocate;
-    use super::super::select::Access;
+    use super::super::select::{Access, Each, Uniform};
     use super::super::table::widened;
     use super::*;
+    use crate::kernel::body::Mem;
 
     /// A sum of many loads, products and a constant, with 512 bits of what many comparisons choose too: enough values at once
     /// that some are spilled.
@@ -286,7 +334,13 @@ mod tests {
         let (inserted, masks) = (several(Definition::Computed), several(Definition::Mask));
         for (k, &to) in loads.iter().enumerate() {
             let from = Access { pointer: 0, scale: 4, displacement: 64 * k as i32 };
-            turn.insts.push(Inst::Load { code: code(Code::VEX_Vmovups_ymm_ymmm256), to, from, half: false });
+            turn.insts.push(Inst::Load {
+                code: code(Code::VEX_Vmovups_ymm_ymmm256),
+                to,
+                from,
+                half: false,
+                mask: None,
+            });
         }
         if width == Width::W256 {
             // An element more in the low half of each.
@@ -321,6 +375,29 @@ mod tests {
             turn.insts.push(Inst::Plain { code, to, from: vec![sum, addend], half: 0, imm: None });
             sum = to;
         }
+        let mut one = |definition| {
+            turn.definitions.push(definition);
+            Reg(turn.definitions.len() as u32 - 1)
+        };
+        // Elements by indices, and one by one; under a mask where there are masks.
+        let (gathered, divided, left) =
+            (one(Definition::Computed), one(Definition::Computed), one(Definition::Computed));
+        let mask = (width == Width::W512).then(|| one(Definition::Mask));
+        let from = Access { pointer: 1, scale: 0, displacement: 0 };
+        turn.insts.push(Inst::Gather { to: gathered, index: sum, from, wide: false, live: 8 });
+        let what = Each::Divide { signed: true, remainder: false };
+        turn.insts.push(Inst::Each { what, to: Some(divided), from: vec![gathered, products[0]], live: 3 });
+        let what = Each::Store { mem: Mem::U8, to: from, stride: None };
+        turn.insts.push(Inst::Each { what, to: None, from: vec![divided, gathered], live: 5 });
+        if let Some(to) = mask {
+            let code = Code::EVEX_Vpmovd2m_kr_zmm;
+            turn.insts.push(Inst::Plain { code, to, from: vec![divided], half: 0, imm: None });
+        }
+        let row = Access { pointer: 0, scale: 4, displacement: 0 };
+        let load = code(Code::VEX_Vmovups_ymm_ymmm256);
+        turn.insts.push(Inst::Load { code: load, to: left, from: row, half: false, mask });
+        let store = code(Code::VEX_Vmovups_ymmm256_ymm);
+        turn.insts.push(Inst::Store { code: store, to: row, from: left, half: false, imm: None, mask });
         turn.pool.push(vec![0; width.bytes() as usize]);
         turn.accumulators.push((start, sum));
         turn
@@ -328,8 +405,9 @@ mod tests {
 
     fn allocated(width: Width) -> (Turn, Allocated, Frame) {
         let turn = turn(width);
-        let mut frame = Frame { width, accumulators: 1, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 };
-        frame.uniforms.push(crate::kernel::body::NodeId(0));
+        let mut frame =
+            Frame { width, accumulators: 1, uniforms: Vec::new(), pointers: Vec::new(), spills: 0, each: 0 };
+        frame.uniforms.push(Uniform::Node(crate::kernel::body::NodeId(0)));
         let allocated = allocate(&turn, &mut frame);
         (turn, allocated, frame)
     }
@@ -349,22 +427,42 @@ mod tests {
     fn every_wrong_register_is_seen() {
         for width in Width::ALL {
             let (turn, allocated, frame) = allocated(width);
+            let next = |number: &mut u8| {
+                *number = match number.checked_sub(FIRST_MASK) {
+                    Some(mask) => FIRST_MASK + (mask + 1) % 8,
+                    None => (*number + 1) % width.registers() as u8,
+                }
+            };
             for step in 0..allocated.body.len() {
-                let Step::Plain(_, operands) = &allocated.body[step] else { continue };
-                for operand in 0..operands.len() {
+                for operand in 0.. {
                     let mut broken = self::allocated(width).1;
-                    let Step::Plain(_, operands) = &mut broken.body[step] else { continue };
-                    match &mut operands[operand] {
-                        Operand::Register { number, .. } | Operand::Chooser(number) if *number >= FIRST_MASK => {
-                            *number = FIRST_MASK + (*number + 1) % 8;
-                        }
-                        Operand::Register { number, .. } | Operand::Chooser(number) => {
-                            *number = (*number + 1) % width.registers() as u8;
-                        }
-                        Operand::Frame(offset) => *offset += width.bytes(),
-                        Operand::Row(access) => access.displacement += 4,
-                        Operand::Pool(k) => *k += 1,
-                        Operand::Imm(v) => *v ^= 1,
+                    match &mut broken.body[step] {
+                        Step::Plain(_, operands) => match operands.get_mut(operand) {
+                            Some(
+                                Operand::Register { number, .. } | Operand::Chooser(number) | Operand::Zeroing(number),
+                            ) => next(number),
+                            Some(Operand::Frame(offset)) => *offset += width.bytes(),
+                            Some(Operand::Row(access)) => access.displacement += 4,
+                            Some(Operand::Pool(k)) => *k += 1,
+                            Some(Operand::Imm(v)) => *v ^= 1,
+                            None => break,
+                        },
+                        Step::Gather { to, index, wanted, live, .. } => match operand {
+                            0 => next(index),
+                            1 => *wanted = *index,
+                            2 => *to = *index,
+                            3 => *to = *wanted,
+                            4 => *live -= 1,
+                            _ => break,
+                        },
+                        Step::Each { to, from, live, .. } => match (operand, from.get_mut(operand), to) {
+                            (_, Some(number), _) => next(number),
+                            (2, None, Some(number)) => next(number),
+                            (3, None, _) => *live += 1,
+                            (2, None, None) => continue,
+                            _ => break,
+                        },
+                        Step::Spread { .. } => break,
                     }
                     assert_ne!(check(&turn, &broken, &frame), Ok(()), "step {step}, operand {operand}");
                 }

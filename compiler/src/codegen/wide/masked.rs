@@ -26,10 +26,27 @@ impl Selector<'_> {
         if let Some(&mask) = self.masks.get(&(r, lane.bits())) {
             return mask;
         }
-        let code = if lane.bits() == 64 { Code::EVEX_Vpmovq2m_kr_zmm } else { Code::EVEX_Vpmovd2m_kr_zmm };
-        let mask = self.mask(code, &[r], None);
+        let mask = self.as_mask(lane, r);
         self.masks.insert((r, lane.bits()), mask);
         mask
+    }
+
+    /// A register of an accumulator as operations take it.
+    pub(super) fn as_mask(&mut self, lane: Lane, r: Reg) -> Reg {
+        if self.width == Width::W256 || !lane.is_mask() || self.turn.is_mask(r) {
+            return r;
+        }
+        let code = if lane.bits() == 64 { Code::EVEX_Vpmovq2m_kr_zmm } else { Code::EVEX_Vpmovd2m_kr_zmm };
+        self.mask(code, &[r], None)
+    }
+
+    /// What operations give as a register of an accumulator: truth values as all ones or none.
+    pub(super) fn as_register(&mut self, lane: Lane, r: Reg) -> Reg {
+        if !self.turn.is_mask(r) {
+            return r;
+        }
+        let (ones, zero) = (self.constant(Lane::I64, u64::MAX), self.constant(Lane::I64, 0));
+        self.blend(lane.bits() == 64, r, ones, zero)
     }
 
     /// Where a comparison of floats holds.

@@ -5,12 +5,13 @@
 //!
 //! **Invariant.** A turn computes what the 128-bit loop computes for the same elements: the same operations with the same
 //! roundings, each element of a reduction in the same lane. What has no form of 512 bits here is tried in 256, and what has none
-//! there leaves the whole row to CLIF.
+//! there leaves the whole row to CLIF; the division of 64-bit integers, which no register does, goes element by element.
 //!
 //! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight or sixteen elements) in instructions over virtual
-//! registers, operation by operation ([`operations`]), [`strided`] knowing elements which do not lie side by side, [`tile`] a
-//! square that is turned. It names the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does the same on a
-//! register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
+//! registers, asked by the traversal that CLIF follows too ([`elements`]), operation by operation ([`operations`], and [`composed`] where
+//! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`gathered`] those that each have an
+//! index, [`tile`] a square that is turned. It names the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
+//! the same on a register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
 //! [`masked`]. [`allocate`] gives them the sixteen or thirty-two registers, the value that is
 //! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
 //! those used most stay in the registers that are left over. [`check`] replays the result, in release builds too, and trusts
@@ -20,7 +21,10 @@
 
 mod allocate;
 mod check;
+mod composed;
+mod elements;
 mod encode;
+mod gathered;
 mod masked;
 mod operations;
 mod select;
@@ -28,12 +32,11 @@ mod strided;
 mod table;
 mod tile;
 
-pub use select::Pointer;
+pub use select::{Pointer, Uniform};
 pub use tile::tile_of;
 
-use super::rows::{RowLoop, Width};
+use super::rows::{RowLoop, Segment, Width};
 use crate::codegen::x86::asm::Assembled;
-use crate::kernel::body::NodeId;
 use crate::kernel::ir::Nest;
 
 impl Width {
@@ -74,13 +77,18 @@ pub struct WideFunction {
     pub frame: Frame,
 }
 
-/// The function that runs whole turns of a row, of [`RowLoop::wide_turn`] elements each; `None` where some part has no form of
-/// that width.
+/// The function that runs a segment of a row; `None` where some part has no form of that width.
 ///
 /// # Errors
 /// What the checker finds wrong with the allocation, in words.
-pub fn row_function(nest: &Nest, row: &RowLoop<'_>, width: Width, fma: bool) -> Result<Option<WideFunction>, String> {
-    finished(select::select(nest, row, width, fma), row.wide_turn(width))
+pub fn row_function(
+    nest: &Nest,
+    row: &RowLoop<'_>,
+    segment: &Segment,
+    width: Width,
+    fma: bool,
+) -> Result<Option<WideFunction>, String> {
+    finished(select::select(nest, row, segment, width, fma)?, segment.turn)
 }
 
 /// The function that runs a stage that is a tile ([`tile_of`]), called once with the whole vector axis; the plan is along both its
@@ -89,19 +97,26 @@ pub fn row_function(nest: &Nest, row: &RowLoop<'_>, width: Width, fma: bool) -> 
 /// # Errors
 /// What the checker finds wrong with the allocation, in words.
 pub fn tile_function(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Result<Option<WideFunction>, String> {
-    finished(tile::select(nest, row, fma), row.stage.vector.extent)
+    finished(tile::select(nest, row, fma)?, row.stage.vector.extent)
 }
 
-/// Registers and bytes for what was selected, a turn of `elements`.
-fn finished(selected: Option<(select::Turn, Frame)>, elements: i64) -> Result<Option<WideFunction>, String> {
-    let Some((code, mut frame)) = selected else { return Ok(None) };
-    let allocated = allocate::allocate(&code, &mut frame);
-    check::check(&code, &allocated, &frame)?;
-    let code = encode::function(&allocated, &code, &frame, elements).map_err(|e| e.message())?;
+/// Registers and bytes for what was selected, turns of so many elements.
+fn finished(selected: select::Selected, elements: i64) -> Result<Option<WideFunction>, String> {
+    let Some((turns, mut frame)) = selected else { return Ok(None) };
+    let mut placed = |turn: &Option<select::Turn>| turn.as_ref().map(|turn| allocate::allocate(turn, &mut frame));
+    let (whole, rest) = (placed(&turns.whole), placed(&turns.rest));
+    let whole = turns.whole.as_ref().zip(whole.as_ref());
+    let rest = turns.rest.as_ref().zip(rest.as_ref());
+    for (turn, allocated) in whole.into_iter().chain(rest) {
+        check::check(turn, allocated, &frame)?;
+    }
+    let parts = encode::Parts { whole, rest, steps: &turns.steps };
+    let code = encode::function(&parts, &frame, elements).map_err(|e| e.message())?;
     Ok(code.map(|code| WideFunction { code, frame }))
 }
 
-/// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers.
+/// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers,
+/// what goes element by element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// What a register is.
@@ -109,11 +124,13 @@ pub struct Frame {
     /// Registers of accumulators.
     pub accumulators: u32,
     /// Values that are the same along the row, each in every element of a register.
-    pub uniforms: Vec<NodeId>,
+    pub uniforms: Vec<Uniform>,
     /// Pointers to element 0 of the row.
     pub pointers: Vec<Pointer>,
     /// Spilled registers.
     pub spills: u32,
+    /// Registers whose elements lie in memory while they go one by one.
+    pub each: u32,
 }
 
 impl Frame {
@@ -136,8 +153,18 @@ impl Frame {
         self.pointer(self.pointers.len() as u32).next_multiple_of(self.width.bytes()) + k * self.width.bytes()
     }
 
+    /// Offset of a register whose elements go one by one.
+    fn each(&self, k: u32) -> u32 {
+        self.spill(self.spills + k)
+    }
+
+    /// Offset of the two general registers that are kept meanwhile.
+    fn kept(&self) -> u32 {
+        self.each(self.each)
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> u32 {
-        self.spill(self.spills)
+        self.kept() + if self.each > 0 { 16 } else { 0 }
     }
 }

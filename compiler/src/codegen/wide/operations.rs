@@ -88,7 +88,10 @@ impl Selector<'_> {
                 let product = self.each(&Op::IMul, false, quotient, a[1])?;
                 self.each(&Op::ISub, false, a[0], product)?
             }
-            Op::SMulHi | Op::UMulHi if !wide => self.multiply_high(*op == Op::SMulHi, a[0], a[1])?,
+            Op::SMulHi | Op::UMulHi if wide => self.multiply_high_wide(*op == Op::SMulHi, a[0], a[1])?,
+            Op::SMulHi | Op::UMulHi => self.multiply_high(*op == Op::SMulHi, a[0], a[1])?,
+            Op::Popcnt => self.ones(wide, a[0])?,
+            Op::Clz => self.leading_zeros(wide, a[0])?,
             Op::SMin | Op::UMin | Op::SMax | Op::UMax => {
                 let (x, y) = if matches!(op, Op::SMin | Op::UMin) { (a[1], a[0]) } else { (a[0], a[1]) };
                 let larger = self.greater(wide, matches!(op, Op::UMin | Op::UMax), x, y)?;
@@ -159,7 +162,7 @@ impl Selector<'_> {
         self.with_imm(code, &[a, b], predicate)
     }
 
-    fn greater(&mut self, wide: bool, unsigned: bool, a: Reg, b: Reg) -> Option<Reg> {
+    pub(super) fn greater(&mut self, wide: bool, unsigned: bool, a: Reg, b: Reg) -> Option<Reg> {
         let (mut a, mut b) = (a, b);
         if unsigned {
             let sign = if wide { self.constant(Lane::I64, 1 << 63) } else { self.constant(Lane::I32, 1 << 31) };
@@ -256,6 +259,8 @@ impl Selector<'_> {
     pub(super) fn conversion(&mut self, op: &Op, v: &[Reg], from: Lane, to: Lane) -> Option<Block> {
         use Code::*;
         use Lane::{F32, F64, I32, I64};
+        // The short form is one for 32 bits.
+        let op = if *op == Op::FToSFast && (from, to) != (F32, I32) { &Op::FToS } else { op };
         if self.width == Width::W512
             && let Some(v) = self.masked_conversion(op, v, from, to)
         {
@@ -273,6 +278,11 @@ impl Selector<'_> {
                     (self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, &[high]), self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, &[low]));
                 let scale = self.constant(F32, u64::from(65536f32.to_bits()));
                 vec![self.multiply_add(false, high, scale, low)]
+            }
+            // Exact as doubles, which are rounded once.
+            (Op::UToF, I32, F32) => {
+                let parts = self.conversion(&Op::UToF, v, I32, F64)?;
+                vec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, &parts)]
             }
             // As the low bits of a number whose last bit is worth 1.
             (Op::UToF, I32, F64) => {
@@ -308,6 +318,28 @@ impl Selector<'_> {
                     })
                     .collect::<Option<_>>()?;
                 vec![self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &parts)]
+            }
+            (Op::SToF | Op::UToF, I64, F64) => {
+                v.iter().map(|&x| self.words_to_doubles(*op == Op::SToF, x)).collect::<Option<_>>()?
+            }
+            (Op::SToF | Op::UToF, I64, F32) => {
+                let signed = *op == Op::SToF;
+                let parts: Block = v
+                    .iter()
+                    .map(|&x| {
+                        let x = self.odd_words(signed, x)?;
+                        self.words_to_doubles(signed, x)
+                    })
+                    .collect::<Option<_>>()?;
+                vec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, &parts)]
+            }
+            (Op::FToS | Op::FToU, F32 | F64, I64) => {
+                let parts = if from == F32 { self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]) } else { v.to_vec() };
+                parts.iter().map(|&x| self.doubles_to_words(*op == Op::FToS, x)).collect::<Option<_>>()?
+            }
+            (Op::FToU, F32 | F64, I32) => {
+                let parts = if from == F32 { self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]) } else { v.to_vec() };
+                vec![self.doubles_to_unsigned(&parts)?]
             }
             (Op::Promote, F32, F64) => self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]),
             (Op::Demote, F64, F32) => vec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, v)],

@@ -2,10 +2,12 @@
 
 use super::table::widened;
 use super::{Frame, Reg};
-use crate::codegen::rows::{RowLoop, Width};
+use crate::codegen::rows::{RowLoop, Segment, Width};
+use crate::codegen::vector::elements;
 use crate::hlo::InstructionId;
-use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
-use crate::kernel::ir::{Accumulator, Nest, Place, Store};
+use crate::kernel::body::{Lane, Mem, NodeId, Op};
+use crate::kernel::index::Ix;
+use crate::kernel::ir::{Nest, Place};
 use iced_x86::Code;
 use std::collections::HashMap;
 
@@ -18,6 +20,17 @@ pub enum Pointer {
     Store(usize),
     /// A row buffer.
     Row(u32),
+    /// A whole buffer of the kernel.
+    Base(u32),
+}
+
+/// What a register of the frame holds in every element.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Uniform {
+    /// A node that is the same along the row.
+    Node(NodeId),
+    /// An index, of that lane, that is the same along the row.
+    Index(Ix, Lane),
 }
 
 /// Memory of the row: element `index + offset` from a pointer.
@@ -25,7 +38,7 @@ pub enum Pointer {
 pub(super) struct Access {
     /// Number of the pointer in the frame.
     pub pointer: u32,
-    /// Bytes of an element; 0 where the pointer walks, see [`Turn::steps`].
+    /// Bytes of an element; 0 where the pointer walks, see [`Turns::steps`].
     pub scale: u32,
     /// Bytes from the first element of the turn.
     pub displacement: i32,
@@ -41,14 +54,29 @@ pub(super) enum Inst {
     Blend { code: Code, to: Reg, mask: Reg, then: Reg, otherwise: Reg },
     /// `a * b + c`.
     Fma { wide: bool, to: Reg, a: Reg, b: Reg, c: Reg },
-    /// A load from the row, to a whole register or to the low half.
-    Load { code: Code, to: Reg, from: Access, half: bool },
+    /// A load from the row, to a whole register or to the low half; with a mask, zeros where that does not hold.
+    Load { code: Code, to: Reg, from: Access, half: bool, mask: Option<Reg> },
     /// An element of the row, put among those of the low half of a register.
     Insert { code: Code, to: Reg, into: Reg, from: Access, imm: Option<u8> },
-    /// A store to the row, of a whole register or of the low half; the immediate chooses an element.
-    Store { code: Code, to: Access, from: Reg, half: bool, imm: Option<u8> },
+    /// A store to the row, of a whole register or of the low half; the immediate chooses an element, a mask those that are stored.
+    Store { code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>, mask: Option<Reg> },
     /// The index of the turn's first element times `stride` in every element.
     Spread { to: Reg, stride: i32, wide: bool },
+    /// As many elements as are `live`, of the width of a lane, each so many elements from `from` as the index says.
+    Gather { to: Reg, index: Reg, from: Access, wide: bool, live: u8 },
+    /// What goes element by element for the first of them that are `live`: through memory and the general registers.
+    Each { what: Each, to: Option<Reg>, from: Vec<Reg>, live: u8 },
+}
+
+/// What goes element by element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Each {
+    /// The quotient or the remainder of 64-bit lanes.
+    Divide { signed: bool, remainder: bool },
+    /// Elements of memory, by their indices (the operand) or so many elements from one to the next.
+    Load { mem: Mem, from: Access, stride: Option<i32> },
+    /// Stores of the first operand's elements, likewise.
+    Store { mem: Mem, to: Access, stride: Option<i32> },
 }
 
 /// Where a virtual register's value comes from.
@@ -75,9 +103,6 @@ pub(super) struct Turn {
     pub pool: Vec<Vec<u8>>,
     /// Each accumulator's register at the start of a turn and at its end.
     pub accumulators: Vec<(Reg, Reg)>,
-    /// Bytes from an element to the next of what each pointer that walks points to; 0 for the others, which stay at the row's
-    /// first element.
-    pub steps: Vec<i32>,
     /// The instructions from which on the turn is for another instruction of the kernel.
     sources: Vec<(usize, Option<InstructionId>)>,
 }
@@ -86,8 +111,8 @@ impl Turn {
     /// A turn of nothing.
     pub(super) fn new(width: Width) -> Turn {
         let (insts, definitions, pool) = (Vec::new(), Vec::new(), Vec::new());
-        let (accumulators, steps, sources) = (Vec::new(), Vec::new(), Vec::new());
-        Turn { width, insts, definitions, pool, accumulators, steps, sources }
+        let (accumulators, sources) = (Vec::new(), Vec::new());
+        Turn { width, insts, definitions, pool, accumulators, sources }
     }
 
     /// Says for which instruction of the kernel the turn goes on.
@@ -116,7 +141,7 @@ impl Inst {
             | Inst::Load { code, .. }
             | Inst::Insert { code, .. }
             | Inst::Store { code, .. } => Some(code),
-            Inst::Fma { .. } | Inst::Spread { .. } => None,
+            Inst::Fma { .. } | Inst::Spread { .. } | Inst::Gather { .. } | Inst::Each { .. } => None,
         }
     }
 }
@@ -124,43 +149,83 @@ impl Inst {
 /// The most instructions of a turn: a longer one gains little and spills.
 const MOST_INSTRUCTIONS: usize = 2000;
 
-/// A turn of a stage's row loop, and what its frame holds so far; `None` where some part has no form here.
-pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, width: Width, fma: bool) -> Option<(Turn, Frame)> {
+/// The turns of a function.
+pub(super) struct Turns {
+    /// The turn of the loop, where it has any.
+    pub whole: Option<Turn>,
+    /// What is left, under masks.
+    pub rest: Option<Turn>,
+    /// Bytes from an element to the next of what each pointer that walks points to; 0 for the others, which stay at the row's
+    /// first element.
+    pub steps: Vec<i32>,
+}
+
+/// What was selected, and what its frame holds so far; `None` where some part has no form here.
+pub(super) type Selected = Option<(Turns, Frame)>;
+
+/// The turns of a segment of a stage's row loop.
+///
+/// # Errors
+/// What the traversal of the body misses, a fault of ours.
+pub(super) fn select(
+    nest: &Nest,
+    row: &RowLoop<'_>,
+    segment: &Segment,
+    width: Width,
+    fma: bool,
+) -> Result<Selected, String> {
     let mut s = Selector::new(nest, row, width, fma);
-    if width == Width::W512 && s.masks_in_memory() {
-        return None;
+    let elements = segment.end - segment.begin;
+    let rest = elements % segment.turn;
+    if rest != 0 && !width.masks() {
+        return Err(format!("{rest} elements are left of a segment in {} bits", width.bits()));
     }
-    let blocks = row.wide_turn(width) / s.block;
-    let mut accumulators = s.accumulators()?;
-    for block in 0..blocks {
-        s.block(block, &mut accumulators)?;
+    let (mut whole, mut last) = (None, None);
+    if elements >= segment.turn {
+        whole = s.turn_of(segment.turn)?;
+        if whole.is_none() {
+            return Ok(None);
+        }
     }
-    let ends = accumulators.into_iter().flatten().flatten().flatten();
-    for ((_, end), now) in s.turn.accumulators.iter_mut().zip(ends) {
-        *end = now;
+    if rest != 0 {
+        last = s.turn_of(rest)?;
+        if last.is_none() {
+            return Ok(None);
+        }
     }
-    s.finish()
+    Ok(s.finish(whole, last))
 }
 
 /// The registers of a node's block: one of 32-bit lanes, two of 64-bit lanes.
 pub(super) type Block = Vec<Reg>;
 
 pub(super) struct Selector<'k> {
-    nest: &'k Nest,
+    pub(super) nest: &'k Nest,
     pub(super) row: &'k RowLoop<'k>,
     pub(super) width: Width,
     /// Elements of a block.
     pub(super) block: i64,
     pub(super) fma: bool,
     pub(super) turn: Turn,
+    /// The number of the block at hand, and how many of its elements there are.
+    pub(super) now: i64,
+    pub(super) live: i64,
     frame: Frame,
+    /// Accumulators as they are now: accumulator, component, block of its own lanes, register.
+    pub(super) accumulators: Vec<Vec<Vec<Block>>>,
+    /// What the traversal missed.
+    pub(super) fault: Option<String>,
     constants: HashMap<Vec<u8>, Reg>,
     /// The masks of spread truth values, by their registers and the bits of their lanes: both kinds may lie in one constant.
     pub(super) masks: HashMap<(Reg, u32), Reg>,
-    uniforms: HashMap<NodeId, Reg>,
+    uniforms: HashMap<Uniform, Reg>,
+    /// The number in the frame of what is the same along the row.
+    homes: HashMap<Uniform, u32>,
     pointers: HashMap<Pointer, u32>,
-    /// What index nodes are at the turn's first element, in every element.
-    starts: HashMap<NodeId, Reg>,
+    /// As in [`Turns`].
+    pub(super) steps: Vec<i32>,
+    /// What linear indices are at the turn's first element, in every element.
+    pub(super) starts: HashMap<(Ix, Lane), Reg>,
     /// Masks that say of a register that it is NaN.
     pub(super) nan_tests: HashMap<Reg, Reg>,
 }
@@ -172,15 +237,10 @@ pub(super) fn load_code(mem: Mem) -> Code {
         Mem::U8 => Code::VEX_Vpmovzxbd_ymm_xmmm64,
         Mem::S16 => Code::VEX_Vpmovsxwd_ymm_xmmm128,
         Mem::U16 => Code::VEX_Vpmovzxwd_ymm_xmmm128,
-        Mem::I32 | Mem::F32 | Mem::I64 | Mem::F64 => Code::VEX_Vmovups_ymm_ymmm256,
+        Mem::I32 | Mem::F32 => Code::VEX_Vmovups_ymm_ymmm256,
+        // Under a mask, which has a bit for each element, their width counts.
+        Mem::I64 | Mem::F64 => Code::VEX_Vmovupd_ymm_ymmm256,
     }
-}
-
-/// The store behind a store of every second element, where it fills the gaps.
-fn partner(stores: &[Store], number: usize) -> Option<&Store> {
-    let (first, next) = (stores.get(number)?, stores.get(number + 1)?);
-    let fills = (next.buffer, next.mem) == (first.buffer, first.mem) && next.index == first.index.offset(1);
-    fills.then_some(next)
 }
 
 pub(super) fn count(lane: Lane) -> usize {
@@ -196,39 +256,70 @@ impl<'k> Selector<'k> {
             block: width.block(),
             fma,
             turn: Turn::new(width),
-            frame: Frame { width, accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0 },
+            now: 0,
+            live: width.block(),
+            accumulators: Vec::new(),
+            fault: None,
+            frame: Frame { width, accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0, each: 0 },
             constants: HashMap::new(),
             masks: HashMap::new(),
             uniforms: HashMap::new(),
+            homes: HashMap::new(),
             pointers: HashMap::new(),
+            steps: Vec::new(),
             starts: HashMap::new(),
             nan_tests: HashMap::new(),
         }
     }
 
+    /// A turn of so many elements; `None` where some part has no form, or is too long.
+    fn turn_of(&mut self, turn: i64) -> Result<Option<Turn>, String> {
+        self.turn = Turn::new(self.width);
+        self.constants.clear();
+        self.masks.clear();
+        self.uniforms.clear();
+        self.starts.clear();
+        self.nan_tests.clear();
+        if self.start_accumulators().is_none() {
+            return Ok(None);
+        }
+        for block in 0..(turn + self.block - 1) / self.block {
+            (self.now, self.live) = (block, self.block.min(turn - block * self.block));
+            let row = self.row;
+            let done = elements(self, row);
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
+            if done.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(self.end())
+    }
+
     /// The turn in instructions of its width, where each has that form and they are not too many.
-    pub(super) fn finish(mut self) -> Option<(Turn, Frame)> {
+    pub(super) fn end(&mut self) -> Option<Turn> {
+        let mut turn = std::mem::replace(&mut self.turn, Turn::new(self.width));
+        let ends = std::mem::take(&mut self.accumulators).into_iter().flatten().flatten().flatten();
+        for ((_, end), now) in turn.accumulators.iter_mut().zip(ends) {
+            *end = now;
+        }
         if self.width == Width::W512 {
-            for code in self.turn.insts.iter_mut().filter_map(Inst::code) {
+            for code in turn.insts.iter_mut().filter_map(Inst::code) {
                 *code = widened(*code)?;
             }
         }
-        (self.turn.insts.len() <= MOST_INSTRUCTIONS).then_some((self.turn, self.frame))
+        (turn.insts.len() <= MOST_INSTRUCTIONS).then_some(turn)
     }
 
-    /// Whether truth values are kept from one element or row to another.
-    fn masks_in_memory(&self) -> bool {
-        let stage = self.row.stage;
-        let body = &stage.body;
-        let read = body.nodes().iter().any(|n| matches!(n.op, Op::Row(_)) && n.lane.is_mask());
-        let written = stage.row_stores.iter().map(|(_, node)| *node).chain(stage.stores.iter().map(|s| s.value));
-        let folded = stage.accumulators.iter().flat_map(Accumulator::lanes);
-        read || written.map(|node| body.lane(node)).chain(folded).any(Lane::is_mask)
+    /// The turns of a function.
+    pub(super) fn finish(self, whole: Option<Turn>, rest: Option<Turn>) -> Selected {
+        Some((Turns { whole, rest, steps: self.steps }, self.frame))
     }
 
     pub(super) fn load_at(&mut self, code: Code, from: Access, half: bool) -> Reg {
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Load { code, to, from, half });
+        self.turn.insts.push(Inst::Load { code, to, from, half, mask: None });
         to
     }
 
@@ -261,7 +352,7 @@ impl<'k> Selector<'k> {
         let k = *self.pointers.entry(p).or_insert(next);
         if k == next {
             self.frame.pointers.push(p);
-            self.turn.steps.push(0);
+            self.steps.push(0);
         }
         k
     }
@@ -298,9 +389,8 @@ impl<'k> Selector<'k> {
         self.halves(Code::VEX_Vextractf128_xmmm128_ymm_imm8, &[r], 1, Some(1))
     }
 
-    /// Accumulators as they are at the start of a turn: accumulator, component, block of its own lanes, register.
-    fn accumulators(&mut self) -> Option<Vec<Vec<Vec<Block>>>> {
-        let mut all = Vec::new();
+    /// Accumulators as they are at the start of a turn; `None` where they are too many.
+    fn start_accumulators(&mut self) -> Option<()> {
         for a in &self.row.stage.accumulators {
             let mut components = Vec::new();
             if let Place::Lanes { .. } = a.place {
@@ -309,8 +399,7 @@ impl<'k> Selector<'k> {
                     for _ in 0..a.lane_count() / self.block {
                         let registers: Block = (0..count(lane))
                             .map(|_| {
-                                let k = self.frame.accumulators;
-                                self.frame.accumulators += 1;
+                                let k = self.turn.accumulators.len() as u32;
                                 let r = self.register(Definition::Accumulator(k));
                                 self.turn.accumulators.push((r, r));
                                 r
@@ -321,164 +410,28 @@ impl<'k> Selector<'k> {
                     components.push(column);
                 }
             }
-            all.push(components);
+            self.accumulators.push(components);
         }
-        (self.turn.accumulators.len() as i64 <= self.width.accumulators()).then_some(all)
+        self.frame.accumulators = self.turn.accumulators.len() as u32;
+        (self.turn.accumulators.len() as i64 <= self.width.accumulators()).then_some(())
     }
 
-    fn block(&mut self, block: i64, accumulators: &mut [Vec<Vec<Block>>]) -> Option<()> {
-        let values = self.values(block)?;
-        self.stores(block, &values)?;
-        for (a, now) in self.row.stage.accumulators.iter().zip(accumulators) {
-            self.fold((a, now), block, &values)?;
-        }
-        Some(())
-    }
-
-    /// What differs along the row, for a block.
-    fn values(&mut self, block: i64) -> Option<HashMap<NodeId, Block>> {
-        let row = self.row;
-        let body = &row.stage.body;
-        let first = block * self.block;
-        let mut values: HashMap<NodeId, Block> = HashMap::new();
-        for id in row.varying() {
-            let node = body.node(id);
-            self.turn.mark(body.source(id));
-            let v = match &node.op {
-                Op::Load(_, mem, _) => match row.loads.get(&id)?.walk.stride()? {
-                    1 => self.load(Pointer::Load(id), *mem, first)?,
-                    stride => self.load_strided(Pointer::Load(id), *mem, block, stride)?,
-                },
-                Op::Row(row) => self.load(Pointer::Row(*row), Mem::of(self.nest.rows[*row as usize].lane), first)?,
-                Op::Index(ix) => {
-                    let stride = row.stride(ix, row.stage.vector.axis)?;
-                    self.index(id, node.lane, stride, block)?
+    /// What is the same along the row, as operations take it.
+    pub(super) fn same(&mut self, lane: Lane, what: Uniform) -> Block {
+        let r = match self.uniforms.get(&what) {
+            Some(&r) => r,
+            None => {
+                let next = self.frame.uniforms.len() as u32;
+                let home = *self.homes.entry(what.clone()).or_insert(next);
+                if home == next {
+                    self.frame.uniforms.push(what.clone());
                 }
-                op => {
-                    let args: Vec<Block> = node.args.iter().map(|&a| self.argument(body, &values, a)).collect();
-                    let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
-                    self.node(op, &args, &from, node.lane)?
-                }
-            };
-            values.insert(id, v);
-        }
-        Some(values)
-    }
-
-    /// Stores a block to buffers and row buffers.
-    fn stores(&mut self, block: i64, values: &HashMap<NodeId, Block>) -> Option<()> {
-        let (row, stage) = (self.row, self.row.stage);
-        let body = &stage.body;
-        let first = block * self.block;
-        let mut interleaved = None;
-        for (number, (s, access)) in stage.stores.iter().zip(&row.stores).enumerate() {
-            let Some(access) = access.as_ref().filter(|_| interleaved != Some(number)) else { continue };
-            let p = Pointer::Store(number);
-            self.turn.mark(body.source(s.value));
-            let v = self.argument(body, values, s.value);
-            match access.walk.stride()? {
-                1 => self.store(p, s.mem, first, &v)?,
-                2 if s.mem == Mem::of(body.lane(s.value))
-                    && let Some(other) = partner(&stage.stores, number) =>
-                {
-                    let w = self.argument(body, values, other.value);
-                    self.store_interleaved(p, s.mem, block, [&v, &w])?;
-                    interleaved = Some(number + 1);
-                }
-                stride => self.store_strided(p, s.mem, block, stride, &v)?,
+                let r = self.register(Definition::Uniform(home));
+                self.uniforms.insert(what, r);
+                r
             }
-        }
-        for (row, node) in &stage.row_stores {
-            self.turn.mark(body.source(*node));
-            let v = self.argument(body, values, *node);
-            self.store(Pointer::Row(*row), Mem::of(self.nest.rows[*row as usize].lane), first, &v)?;
-        }
-        Some(())
-    }
-
-    /// Takes a block into a reduction.
-    fn fold(
-        &mut self,
-        (a, now): (&Accumulator, &mut Vec<Vec<Block>>),
-        block: i64,
-        values: &HashMap<NodeId, Block>,
-    ) -> Option<()> {
-        let body = &self.row.stage.body;
-        let first = block * self.block;
-        let round = a.lane_count() / self.block;
-        self.turn.mark(a.roots.first().and_then(|&root| a.combine.source(root)));
-        let new = a.values.iter().map(|&n| self.argument(body, values, n));
-        match &a.place {
-            Place::Lanes { .. } => {
-                // One of fewer lanes than the turn has elements goes round them more than once.
-                let at = (block % round) as usize;
-                let args: Vec<Block> = now.iter().map(|c| c[at].clone()).chain(new).collect();
-                for (component, v) in now.iter_mut().zip(self.combine(a, &args)?) {
-                    component[at] = v;
-                }
-            }
-            Place::Row { rows } => {
-                let new: Vec<Block> = new.collect();
-                let lanes: Vec<Lane> = a.roots.iter().map(|&r| a.combine.lane(r)).collect();
-                if lanes.iter().any(|l| l.is_mask()) {
-                    return None;
-                }
-                let mut args: Vec<Block> = Vec::new();
-                for (&row, &lane) in rows.iter().zip(&lanes) {
-                    args.push(self.load(Pointer::Row(row), Mem::of(lane), first)?);
-                }
-                args.extend(new);
-                let out = self.combine(a, &args)?;
-                for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
-                    self.store(Pointer::Row(row), Mem::of(lane), first, &v)?;
-                }
-            }
-        }
-        Some(())
-    }
-
-    fn combine(&mut self, a: &Accumulator, args: &[Block]) -> Option<Vec<Block>> {
-        let needed = a.combine.needed(a.roots.iter().copied());
-        let mut values: HashMap<NodeId, Block> = HashMap::new();
-        for (i, node) in a.combine.nodes().iter().enumerate().filter(|(i, _)| needed[*i]) {
-            let v = match &node.op {
-                Op::Arg(n) => args.get(*n as usize)?.clone(),
-                Op::Const(bits) => {
-                    let r = self.constant(node.lane, *bits);
-                    vec![self.as_operand(node.lane, r); count(node.lane)]
-                }
-                op => {
-                    let inputs: Vec<Block> = node.args.iter().map(|x| values.get(x).cloned()).collect::<Option<_>>()?;
-                    let from: Vec<Lane> = node.args.iter().map(|&x| a.combine.lane(x)).collect();
-                    self.node(op, &inputs, &from, node.lane)?
-                }
-            };
-            values.insert(NodeId(i as u32), v);
-        }
-        a.roots.iter().map(|r| values.get(r).cloned()).collect()
-    }
-
-    /// A node's registers: computed, or in memory where it is the same along the row.
-    pub(super) fn argument(&mut self, body: &Body, values: &HashMap<NodeId, Block>, id: NodeId) -> Block {
-        if let Some(v) = values.get(&id) {
-            return v.clone();
-        }
-        let lane = body.lane(id);
-        let r = match &body.node(id).op {
-            Op::Const(bits) => self.constant(lane, *bits),
-            _ => self.uniform(id),
         };
         vec![self.as_operand(lane, r); count(lane)]
-    }
-
-    fn uniform(&mut self, id: NodeId) -> Reg {
-        if let Some(&r) = self.uniforms.get(&id) {
-            return r;
-        }
-        let r = self.register(Definition::Uniform(self.frame.uniforms.len() as u32));
-        self.frame.uniforms.push(id);
-        self.uniforms.insert(id, r);
-        r
     }
 
     /// Memory of the row, `first` elements from the turn's first one and as many registers.
@@ -488,19 +441,49 @@ impl<'k> Selector<'k> {
         Some(Access { pointer, scale: mem.bytes() as u32, displacement: i32::try_from(bytes).ok()? })
     }
 
+    /// How many elements of register `k` of the block at hand there are.
+    pub(super) fn live_in(&self, lane: Lane, k: i64) -> i64 {
+        let each = self.block / count(lane) as i64;
+        (self.live - k * each).clamp(0, each)
+    }
+
+    /// Whether the block at hand has all its elements.
+    pub(super) fn is_whole(&self) -> bool {
+        self.live == self.block
+    }
+
+    /// The mask of the elements of register `k` that there are; none where it has all.
+    pub(super) fn mask_of(&mut self, lane: Lane, k: i64) -> Option<Reg> {
+        if self.is_whole() || self.live_in(lane, k) == self.block / count(lane) as i64 {
+            return None;
+        }
+        let live = self.live_in(lane, k) as u64;
+        let ones = |e: u64, bits: u32| if e < live { u64::MAX >> (64 - bits) } else { 0 };
+        let r = match lane.bits() {
+            64 => self.elements(|k| ones(k, 64)),
+            _ => self.elements(|k| ones(2 * k, 32) | ones(2 * k + 1, 32) << 32),
+        };
+        Some(self.as_operand(lane.mask(), r))
+    }
+
     /// A block whose elements lie side by side, from `first` on.
     pub(super) fn load(&mut self, p: Pointer, mem: Mem, first: i64) -> Option<Block> {
-        let code = load_code(mem);
-        (0..count(mem.lane()) as i64)
-            .map(|half| {
-                let from = self.access(p, mem, first, half)?;
-                Some(self.load_at(code, from, false))
+        let (code, lane) = (load_code(mem), mem.lane());
+        (0..count(lane) as i64)
+            .map(|k| {
+                if self.live_in(lane, k) == 0 {
+                    return Some(self.constant(lane, 0));
+                }
+                let (from, mask) = (self.access(p, mem, first, k)?, self.mask_of(lane, k));
+                let to = self.register(Definition::Computed);
+                self.turn.insts.push(Inst::Load { code, to, from, half: false, mask });
+                Some(to)
             })
             .collect()
     }
 
     /// Stores a block to elements side by side, from `first` on.
-    pub(super) fn store(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
+    pub(super) fn store_block(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
         // Values of narrow memory forms are in range, so that what a pack or a cut does beyond it never shows.
         let narrow = matches!(mem, Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16);
@@ -518,31 +501,36 @@ impl<'k> Selector<'k> {
                     _ => (VEX_Vmovups_xmmm128_xmm, vec![r], true),
                 }
             }
+            (Mem::I64 | Mem::F64, _) => (VEX_Vmovupd_ymmm256_ymm, v.to_vec(), false),
             _ => (VEX_Vmovups_ymmm256_ymm, v.to_vec(), false),
         };
-        for (k, &from) in v.iter().enumerate() {
-            let to = self.access(p, mem, first, k as i64)?;
-            self.turn.insts.push(Inst::Store { code, to, from, half, imm: None });
+        for (k, &from) in (0..).zip(&v) {
+            if self.live_in(mem.lane(), k) > 0 {
+                let (to, mask) = (self.access(p, mem, first, k)?, self.mask_of(mem.lane(), k));
+                self.turn.insts.push(Inst::Store { code, to, from, half, imm: None, mask });
+            }
         }
         Some(())
     }
 
-    /// `base + stride * index` along the row; the uniform of an index node is its value at element 0.
-    fn index(&mut self, id: NodeId, lane: Lane, stride: i64, block: i64) -> Option<Block> {
+    /// An index that is linear along the row: its value at element 0, and `stride` from each element to the next.
+    pub(super) fn linear(&mut self, ix: &Ix, lane: Lane, stride: i64) -> Option<Block> {
         let wide = lane == Lane::I64;
-        let start = match self.starts.get(&id) {
+        let key = (ix.clone(), lane);
+        let start = match self.starts.get(&key) {
             Some(&start) => start,
             None => {
-                let base = self.uniform(id);
+                let first = self.row.start(ix);
+                let base = self.same(lane, Uniform::Index(first, lane))[0];
                 let spread = self.register(Definition::Computed);
                 let stride = i32::try_from(stride).ok()?;
                 self.turn.insts.push(Inst::Spread { to: spread, stride, wide });
                 let start = self.each(&Op::IAdd, wide, spread, base)?;
-                self.starts.insert(id, start);
+                self.starts.insert(key, start);
                 start
             }
         };
-        let (first, each) = (block * self.block, self.block / count(lane) as i64);
+        let (first, each) = (self.first(), self.block / count(lane) as i64);
         (0..count(lane) as i64)
             .map(|half| {
                 let at = |e: u64| stride.wrapping_mul(first + half * each + e as i64) as u64;
@@ -554,5 +542,10 @@ impl<'k> Selector<'k> {
                 self.each(&Op::IAdd, wide, start, offsets)
             })
             .collect()
+    }
+
+    /// The first element of the block at hand, from the turn's.
+    pub(super) fn first(&self) -> i64 {
+        self.now * self.block
     }
 }

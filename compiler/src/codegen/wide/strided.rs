@@ -3,7 +3,7 @@
 //! Nothing is read that the row does not have, and nothing is written.
 
 use super::Reg;
-use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code};
+use super::select::{Access, Block, Definition, Each, Inst, Pointer, Selector, load_code};
 use crate::codegen::rows::Width;
 use crate::kernel::body::{Lane, Mem};
 use iced_x86::Code;
@@ -16,7 +16,7 @@ impl Selector<'_> {
     fn walking(&mut self, p: Pointer, mem: Mem, stride: i64, e: i64) -> Option<Access> {
         let step = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
         let pointer = self.pointer(p);
-        *self.turn.steps.get_mut(pointer as usize)? = step;
+        *self.steps.get_mut(pointer as usize)? = step;
         let displacement = i32::try_from(i64::from(step).checked_mul(e)?).ok()?;
         Some(Access { pointer, scale: 0, displacement })
     }
@@ -34,8 +34,7 @@ impl Selector<'_> {
         let whole = mem == Mem::of(mem.lane());
         let each = self.block * 32 / i64::from(mem.lane().bits());
         match stride {
-            0 => None,
-            -1 => (0..self.block / each)
+            -1 if self.is_whole() => (0..self.block / each)
                 .map(|k| {
                     let from = self.walking(p, mem, stride, first + (k + 1) * each - 1)?;
                     let code = if mem.lane().bits() == 32 { load_code(mem) } else { VEX_Vmovups_ymm_ymmm256 };
@@ -43,14 +42,14 @@ impl Selector<'_> {
                     Some(self.reversed(mem, v))
                 })
                 .collect(),
-            2 if whole => {
+            2 if whole && self.is_whole() => {
                 let last = self.row.wide_turn(self.width) - each;
                 let registers = self.block / each;
                 let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
                 (0..registers).map(&mut one).collect()
             }
             _ if self.width == Width::W256 => self.load_elements(p, mem, first, stride),
-            _ => None,
+            _ => (0..self.block / each).map(|k| self.load_apart(p, mem, (first, k), stride)).collect(),
         }
     }
 
@@ -139,13 +138,32 @@ impl Selector<'_> {
         }
     }
 
+    /// Register `k` of a block of elements that lie apart.
+    fn load_apart(&mut self, p: Pointer, mem: Mem, (first, k): (i64, i64), stride: i64) -> Option<Reg> {
+        let each = self.block * 32 / i64::from(mem.lane().bits());
+        let from = self.walking(p, mem, stride, first + k * each)?;
+        if mem != Mem::of(mem.lane()) {
+            let stride = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
+            return Some(self.one_by_one(Each::Load { mem, from, stride: Some(stride) }, mem.lane(), k, &[]));
+        }
+        let at = |e: u64| stride.wrapping_mul(e as i64) as u64;
+        let index = match mem.lane().bits() {
+            64 => self.elements(at),
+            _ => {
+                i32::try_from(stride.checked_mul(self.block)?).ok()?;
+                self.elements(|k| (at(2 * k) & 0xffff_ffff) | at(2 * k + 1) << 32)
+            }
+        };
+        Some(self.gathered(mem, from, k, index))
+    }
+
     /// Two halves as one register.
     fn joined(&mut self, low: Reg, high: Reg) -> Reg {
         self.halves(Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, &[low, high], 0b100, Some(1))
     }
 
     fn store_at(&mut self, code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>) {
-        self.turn.insts.push(Inst::Store { code, to, from, half, imm });
+        self.turn.insts.push(Inst::Store { code, to, from, half, imm, mask: None });
     }
 
     /// Stores a block to a row with a stride other than 1.
@@ -157,8 +175,7 @@ impl Selector<'_> {
             let each = self.block / v.len() as i64;
             let begin = first + k * each;
             match stride {
-                0 => return None,
-                -1 if whole => {
+                -1 if whole && self.is_whole() => {
                     let reversed = self.reversed(mem, r);
                     let to = self.walking(p, mem, stride, begin + each - 1)?;
                     self.store_at(VEX_Vmovups_ymmm256_ymm, to, reversed, false, None);
@@ -173,7 +190,11 @@ impl Selector<'_> {
                         }
                     }
                 }
-                _ => return None,
+                _ => {
+                    let to = self.walking(p, mem, stride, begin)?;
+                    let stride = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
+                    self.each_stored(Each::Store { mem, to, stride: Some(stride) }, k, vec![r]);
+                }
             }
         }
         Some(())

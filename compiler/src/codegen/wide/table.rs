@@ -153,6 +153,8 @@ pub(super) fn widened(code: Code) -> Option<Code> {
         VEX_Vextractf128_xmmm128_ymm_imm8 => EVEX_Vextractf64x4_ymmm256_k1z_zmm_imm8,
         VEX_Vinsertf128_ymm_ymm_xmmm128_imm8 => EVEX_Vinsertf64x4_zmm_k1z_zmm_ymmm256_imm8,
         VEX_Vmovups_ymm_ymmm256 => EVEX_Vmovups_zmm_k1z_zmmm512,
+        VEX_Vmovupd_ymm_ymmm256 => EVEX_Vmovupd_zmm_k1z_zmmm512,
+        VEX_Vmovupd_ymmm256_ymm => EVEX_Vmovupd_zmmm512_k1z_zmm,
         VEX_Vmovups_ymmm256_ymm => EVEX_Vmovups_zmmm512_k1z_zmm,
         VEX_Vblendvps_ymm_ymm_ymmm256_ymm => EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32,
         VEX_Vblendvpd_ymm_ymm_ymmm256_ymm => EVEX_Vblendmpd_zmm_k1z_zmm_zmmm512b64,

@@ -4,10 +4,11 @@
 //! the sequential axis, and each block along the vector axis, what is contiguous along the former is loaded as rows of a square and
 //! transposed.
 
-use super::select::{Access, Block, Pointer, Selector, Turn, count, load_code};
-use super::{Frame, Reg};
+use super::Reg;
+use super::select::{Access, Block, Pointer, Selected, Selector, count, load_code};
 use crate::codegen::rows::{RowLoop, Width};
-use crate::kernel::body::{Lane, Mem, NodeId, Op};
+use crate::codegen::vector::{Leaves, Partial, Row, Step, Storing, Values, elements};
+use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Loop, Nest, Stage};
 use iced_x86::Code;
@@ -30,17 +31,42 @@ pub fn tile_of(stage: &Stage) -> Option<Loop> {
 }
 
 /// The whole tile as one turn; the plan is along both its axes. `None` where some part has no form here, or nothing changes places.
-pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Option<(Turn, Frame)> {
+///
+/// # Errors
+/// What the traversal of the body misses, a fault of ours.
+pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Result<Selected, String> {
     let stage = row.stage;
-    let inner = tile_of(stage)?;
-    let mut s = Selector::new(nest, row, Width::W256, fma);
-    let strides =
-        |ix: &Ix| -> Option<(i64, i64)> { Some((row.stride(ix, inner.axis)?, row.stride(ix, stage.vector.axis)?)) };
+    let Some(inner) = tile_of(stage) else { return Ok(None) };
+    let Some(group) = group_of(row, inner) else { return Ok(None) };
+    let selector = Selector::new(nest, row, Width::W256, fma);
+    let mut square = Square { selector, inner, group, first: 0, block: 0, at: 0, turned: HashMap::new() };
+    for first in (0..inner.extent).step_by(group as usize) {
+        for block in 0..stage.vector.extent / BLOCK {
+            square.turned.clear();
+            for at in 0..group {
+                (square.first, square.block, square.at) = (first, block, at);
+                if elements(&mut square, row).is_none() {
+                    return square.selector.fault.map_or(Ok(None), Err);
+                }
+            }
+        }
+    }
+    let mut selector = square.selector;
+    Ok(selector.end().and_then(|turn| selector.finish(Some(turn), None)))
+}
+
+/// Elements from one to the next along the sequential axis and along the vector axis.
+fn strides(row: &RowLoop<'_>, inner: Loop, ix: &Ix) -> Option<(i64, i64)> {
+    Some((row.stride(ix, inner.axis)?, row.stride(ix, row.stage.vector.axis)?))
+}
+
+/// How many elements of what changes places a register has; `None` where nothing does, or not all alike.
+fn group_of(row: &RowLoop<'_>, inner: Loop) -> Option<i64> {
     let crossing: Vec<Mem> = row
         .loads
         .keys()
-        .filter_map(|&id| match &stage.body.node(id).op {
-            Op::Load(_, mem, ix) => Some((*mem, strides(ix))),
+        .filter_map(|&id| match &row.stage.body.node(id).op {
+            Op::Load(_, mem, ix) => Some((*mem, strides(row, inner, ix))),
             _ => None,
         })
         .filter(|(_, strides)| strides.is_some_and(|(along, across)| along == 1 && across != 1))
@@ -48,70 +74,98 @@ pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Option<(Turn,
         .collect();
     let group = BLOCK / count(crossing.first()?.lane()) as i64;
     let alike = |mem: &Mem| *mem == Mem::of(mem.lane()) && BLOCK / count(mem.lane()) as i64 == group;
-    if !crossing.iter().all(alike) {
-        return None;
+    crossing.iter().all(alike).then_some(group)
+}
+
+/// A block along the vector axis, for one of a group of elements along the other.
+struct Square<'k> {
+    selector: Selector<'k>,
+    inner: Loop,
+    /// How many elements the group has, the first of it, and which of it is at hand.
+    group: i64,
+    first: i64,
+    at: i64,
+    /// The number of the block.
+    block: i64,
+    /// Of what changes places, a block for each element of the group.
+    turned: HashMap<NodeId, Vec<Block>>,
+}
+
+impl<'k> Leaves for Square<'k> {
+    type Isa = Selector<'k>;
+
+    fn isa(&mut self) -> &mut Selector<'k> {
+        &mut self.selector
     }
-    for first in (0..inner.extent).step_by(group as usize) {
-        for block in 0..stage.vector.extent / BLOCK {
-            s.square(&strides, (first, group), block)?;
+
+    fn shape(&self) {}
+
+    fn leaf(&mut self, body: &Body, id: NodeId, _: &Values<Block>) -> Option<Block> {
+        let Op::Load(_, mem, ix) = &body.node(id).op else { return None };
+        let (element, begin) = (self.first + self.at, self.block * BLOCK);
+        match strides(self.selector.row, self.inner, ix)? {
+            (along, 1) => self.selector.load(Pointer::Load(id), *mem, element * along + begin),
+            (along, 0) => self.selector.broadcast(Pointer::Load(id), *mem, element * along),
+            (1, across) => {
+                let rows = match self.turned.entry(id) {
+                    Entry::Occupied(rows) => rows.into_mut(),
+                    Entry::Vacant(none) => {
+                        let (group, block) = ((self.first, self.group), (self.block, across));
+                        none.insert(self.selector.turned((id, *mem), group, block)?)
+                    }
+                };
+                rows.get(self.at as usize).cloned()
+            }
+            _ => None,
         }
     }
-    s.finish()
+}
+
+impl Row for Square<'_> {
+    fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Block> {
+        self.selector.uniform(body, id)
+    }
+
+    fn store(&mut self, s: Storing<'_, Block>, _: &Values<Block>) -> Option<bool> {
+        let store = self.selector.row.stage.stores.get(s.number)?;
+        let (along, 1) = strides(self.selector.row, self.inner, &store.index)? else { return None };
+        let element = (self.first + self.at) * along + self.block * BLOCK;
+        self.selector.store_block(Pointer::Store(s.number), store.mem, element, s.value)?;
+        Some(false)
+    }
+
+    // A tile has no row buffers and folds nothing.
+
+    fn row(&mut self, _: u32) -> Option<Block> {
+        None
+    }
+
+    fn set_row(&mut self, _: u32, _: &Block) -> Option<()> {
+        None
+    }
+
+    fn steps(&self, _: usize) -> Vec<Step> {
+        Vec::new()
+    }
+
+    fn taken(&mut self, _: Step, _: Lane, _: &Block) -> Option<Block> {
+        None
+    }
+
+    fn partial(&mut self, _: usize, _: Step) -> Option<Partial<Block>> {
+        None
+    }
+
+    fn set_partial(&mut self, _: usize, _: Step, _: Vec<Block>) -> Option<()> {
+        None
+    }
+
+    fn shape_of(&self, _: Step) {}
 }
 
 impl Selector<'_> {
-    /// The elements of a block along the vector axis, for each of a group along the other.
-    fn square(
-        &mut self,
-        strides: &impl Fn(&Ix) -> Option<(i64, i64)>,
-        (first, group): (i64, i64),
-        block: i64,
-    ) -> Option<()> {
-        let (row, stage) = (self.row, self.row.stage);
-        let body = &stage.body;
-        // Of what changes places, a block for each element of the group.
-        let mut turned: HashMap<NodeId, Vec<Block>> = HashMap::new();
-        for at in 0..group {
-            let mut values: HashMap<NodeId, Block> = HashMap::new();
-            for id in row.varying() {
-                let node = body.node(id);
-                self.turn.mark(body.source(id));
-                let v = match &node.op {
-                    Op::Load(_, mem, ix) => match strides(ix)? {
-                        (along, 1) => self.load(Pointer::Load(id), *mem, (first + at) * along + block * BLOCK)?,
-                        (along, 0) => self.same(Pointer::Load(id), *mem, (first + at) * along)?,
-                        (1, across) => {
-                            let rows = match turned.entry(id) {
-                                Entry::Occupied(rows) => rows.into_mut(),
-                                Entry::Vacant(none) => {
-                                    none.insert(self.turned((id, *mem), (first, group), (block, across))?)
-                                }
-                            };
-                            rows.get(at as usize)?.clone()
-                        }
-                        _ => return None,
-                    },
-                    Op::Index(_) | Op::Row(_) => return None,
-                    op => {
-                        let args: Vec<Block> = node.args.iter().map(|&a| self.argument(body, &values, a)).collect();
-                        let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
-                        self.node(op, &args, &from, node.lane)?
-                    }
-                };
-                values.insert(id, v);
-            }
-            for (number, s) in stage.stores.iter().enumerate() {
-                let (along, 1) = strides(&s.index)? else { return None };
-                self.turn.mark(body.source(s.value));
-                let v = self.argument(body, &values, s.value);
-                self.store(Pointer::Store(number), s.mem, (first + at) * along + block * BLOCK, &v)?;
-            }
-        }
-        Some(())
-    }
-
     /// An element in every place of a block.
-    fn same(&mut self, p: Pointer, mem: Mem, element: i64) -> Option<Block> {
+    fn broadcast(&mut self, p: Pointer, mem: Mem, element: i64) -> Option<Block> {
         let code = match mem {
             Mem::I32 | Mem::F32 => Code::VEX_Vbroadcastss_ymm_m32,
             Mem::I64 | Mem::F64 => Code::VEX_Vbroadcastsd_ymm_m64,

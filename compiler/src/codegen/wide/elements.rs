@@ -1,0 +1,156 @@
+//! The elements of a block in the traversal of [`vector`](crate::codegen::vector): which instructions are selected for what it asks.
+
+use super::select::{Block, Each, Pointer, Selector, Uniform, count};
+use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
+use crate::hlo::InstructionId;
+use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
+use crate::kernel::ir::{Accumulator, Store};
+
+impl Isa for Selector<'_> {
+    type Value = Block;
+    type Shape = ();
+
+    fn mark(&mut self, source: Option<InstructionId>) {
+        self.turn.mark(source);
+    }
+
+    fn constant(&mut self, (): (), lane: Lane, bits: u64) -> Block {
+        let r = Selector::constant(self, lane, bits);
+        vec![self.as_operand(lane, r); count(lane)]
+    }
+
+    fn operation(&mut self, op: &Op, args: &[Block], from: &[Lane], to: Lane) -> Option<Block> {
+        self.node(op, args, from, to)
+    }
+
+    fn by_elements(&mut self, op: &Op, args: &[Block], from: &[Lane], _: Lane) -> Option<Block> {
+        let (signed, remainder) = match op {
+            Op::SDiv => (true, false),
+            Op::UDiv => (false, false),
+            Op::SRem => (true, true),
+            Op::URem => (false, true),
+            _ => return None,
+        };
+        let ([a, b], [Lane::I64, Lane::I64]) = (args, from) else { return None };
+        let what = Each::Divide { signed, remainder };
+        let pairs = (0..).zip(a.iter().zip(b));
+        Some(pairs.map(|(k, (&a, &b))| self.one_by_one(what, Lane::I64, k, &[a, b])).collect())
+    }
+
+    fn fault(&mut self, what: String) {
+        self.fault.get_or_insert(what);
+    }
+}
+
+impl Leaves for Selector<'_> {
+    type Isa = Self;
+
+    fn isa(&mut self) -> &mut Self {
+        self
+    }
+
+    fn shape(&self) {}
+
+    fn leaf(&mut self, body: &Body, id: NodeId, values: &Values<Block>) -> Option<Block> {
+        let node = body.node(id);
+        match &node.op {
+            Op::Load(_, mem, ix) => match self.row.loads.get(&id)?.walk.stride() {
+                Some(1) => self.load(Pointer::Load(id), *mem, self.first()),
+                Some(stride) => self.load_strided(Pointer::Load(id), *mem, self.now, stride),
+                None => self.gather(self.row.loads.get(&id)?, ix, values),
+            },
+            Op::Row(number) => self.row(*number),
+            Op::Index(ix) => match self.row.stride(ix, self.row.stage.vector.axis) {
+                Some(stride) => self.linear(ix, node.lane, stride),
+                None => {
+                    let v = self.indices(ix, values)?;
+                    Some(if node.lane == Lane::I64 { v } else { vec![self.narrow(&v)] })
+                }
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Row for Selector<'_> {
+    fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Block> {
+        Some(self.same(body.lane(id), Uniform::Node(id)))
+    }
+
+    fn store(&mut self, s: Storing<'_, Block>, values: &Values<Block>) -> Option<bool> {
+        let (p, mem, stores) = (Pointer::Store(s.number), s.access.mem, &self.row.stage.stores);
+        match (s.access.walk.stride(), s.next) {
+            (Some(1), _) => self.store_block(p, mem, self.first(), s.value)?,
+            (Some(2), Some(next)) if self.is_whole() && mem == Mem::of(s.lane) && fills(stores, s.number) => {
+                self.store_interleaved(p, mem, self.now, [s.value, next])?;
+                return Some(true);
+            }
+            (Some(stride), _) => self.store_strided(p, mem, self.now, stride, s.value)?,
+            (None, _) => self.scatter(s.access, s.value, values)?,
+        }
+        Some(false)
+    }
+
+    fn row(&mut self, number: u32) -> Option<Block> {
+        self.load(Pointer::Row(number), Mem::of(self.nest.rows.get(number as usize)?.lane), self.first())
+    }
+
+    fn set_row(&mut self, number: u32, value: &Block) -> Option<()> {
+        let mem = Mem::of(self.nest.rows.get(number as usize)?.lane);
+        self.store_block(Pointer::Row(number), mem, self.first(), value)
+    }
+
+    fn steps(&self, _: usize) -> Vec<Step> {
+        vec![Step::All]
+    }
+
+    fn taken(&mut self, _: Step, _: Lane, value: &Block) -> Option<Block> {
+        Some(value.clone())
+    }
+
+    fn partial(&mut self, reduction: usize, _: Step) -> Option<Partial<Block>> {
+        let a = self.row.stage.accumulators.get(reduction)?;
+        let at = self.own_block(a);
+        let now: Vec<Block> =
+            self.accumulators.get(reduction)?.iter().map(|c| c.get(at).cloned()).collect::<Option<_>>()?;
+        let now = now.into_iter().zip(a.lanes()).map(|(v, lane)| v.iter().map(|&r| self.as_mask(lane, r)).collect());
+        Some(Partial::Running(now.collect()))
+    }
+
+    fn set_partial(&mut self, reduction: usize, _: Step, new: Vec<Block>) -> Option<()> {
+        let a = self.row.stage.accumulators.get(reduction)?;
+        let at = self.own_block(a);
+        for (k, (v, lane)) in new.into_iter().zip(a.lanes()).enumerate() {
+            let mut v: Block = v.iter().map(|&r| self.as_register(lane, r)).collect();
+            if !self.is_whole() {
+                // What is no element changes no lane.
+                let before = self.accumulators.get(reduction)?.get(k)?.get(at)?.clone();
+                for (half, (r, before)) in (0..).zip(v.iter_mut().zip(before)) {
+                    *r = match (self.live_in(lane, half), self.mask_of(lane, half)) {
+                        (0, _) => before,
+                        (_, Some(mask)) => self.blend(lane.bits() == 64, mask, *r, before),
+                        (_, None) => *r,
+                    };
+                }
+            }
+            *self.accumulators.get_mut(reduction)?.get_mut(k)?.get_mut(at)? = v;
+        }
+        Some(())
+    }
+
+    fn shape_of(&self, _: Step) {}
+}
+
+/// Whether the store behind a store of every second element fills the gaps.
+fn fills(stores: &[Store], number: usize) -> bool {
+    let (Some(first), Some(next)) = (stores.get(number), stores.get(number + 1)) else { return false };
+    (next.buffer, next.mem) == (first.buffer, first.mem) && next.index == first.index.offset(1)
+}
+
+impl Selector<'_> {
+    /// Which block of an accumulator's own lanes the block at hand enters: one of fewer lanes than the turn has elements goes round
+    /// them more than once.
+    fn own_block(&self, a: &Accumulator) -> usize {
+        (self.now % (a.lane_count() / self.block)) as usize
+    }
+}

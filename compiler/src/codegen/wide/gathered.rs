@@ -1,0 +1,178 @@
+//! Elements that are found one by one: indices that are no line along the row, loads and stores by them, and what has no vector form.
+//!
+//! Nothing is read but the elements themselves, so narrow ones go through the general registers.
+
+use super::Reg;
+use super::select::{Access, Block, Definition, Each, Inst, Pointer, Selector, Uniform};
+use crate::codegen::rows;
+use crate::codegen::vector::{Values, operation};
+use crate::kernel::body::{Lane, Mem, Op};
+use crate::kernel::index::{Atom, Ix};
+use iced_x86::Code;
+
+/// What an index is divided by a positive number.
+struct Floor {
+    /// The index, made non-negative by adding a multiple of the divisor.
+    index: Block,
+    /// Its quotients.
+    quotients: Block,
+    /// The largest of them.
+    most: i64,
+    /// What the quotients of the index itself have more.
+    shift: i64,
+}
+
+impl Selector<'_> {
+    /// An index in 64-bit lanes, which may hang on what differs along the row in any way.
+    pub(super) fn indices(&mut self, ix: &Ix, values: &Values<Block>) -> Option<Block> {
+        let axis = self.row.stage.vector.axis;
+        if let Some(stride) = self.row.stride(ix, axis) {
+            return if stride == 0 {
+                Some(self.same(Lane::I64, Uniform::Index(self.row.start(ix), Lane::I64)))
+            } else {
+                self.linear(ix, Lane::I64, stride)
+            };
+        }
+        // What is linear goes by together, each other term by itself.
+        let term = |(atom, c): &(Atom, i64)| Ix { constant: 0, terms: vec![(atom.clone(), *c)] };
+        let (linear, other): (Vec<_>, Vec<_>) =
+            ix.terms.iter().partition(|t| self.row.stride(&term(t), axis).is_some());
+        let linear = Ix { constant: ix.constant, terms: linear.into_iter().cloned().collect() };
+        let mut sum = match linear.as_constant() {
+            Some(0) => None,
+            _ => Some(self.indices(&linear, values)?),
+        };
+        for (atom, c) in other {
+            let (v, range) = match atom {
+                Atom::Axis(..) => return None,
+                Atom::Value(node, low, high) => (values.get(*node)?.clone(), (*low, *high)),
+                Atom::Div(x, n) => {
+                    let Floor { quotients, shift, most, .. } = self.floor(x, *n, values)?;
+                    let shifted = match shift {
+                        0 => quotients,
+                        _ => {
+                            let by = self.constant(Lane::I64, shift as u64);
+                            self.pairwise(&Op::IAdd, &quotients, &[by; 2])?
+                        }
+                    };
+                    (shifted, (shift, shift.checked_add(most)?))
+                }
+                Atom::Mod(x, n) => {
+                    let Floor { index, quotients, most, .. } = self.floor(x, *n, values)?;
+                    let whole = self.times(quotients, (0, most), *n)?;
+                    (self.pairwise(&Op::ISub, &index, &whole)?, (0, n - 1))
+                }
+            };
+            let v = self.times(v, range, *c)?;
+            sum = Some(match sum {
+                Some(sum) => self.pairwise(&Op::IAdd, &sum, &v)?,
+                None => v,
+            });
+        }
+        sum
+    }
+
+    fn pairwise(&mut self, op: &Op, a: &[Reg], b: &[Reg]) -> Option<Block> {
+        a.iter().zip(b).map(|(&a, &b)| self.each(op, true, a, b)).collect()
+    }
+
+    /// A block of 64-bit lanes in a range, times a constant.
+    fn times(&mut self, v: Block, (low, high): (i64, i64), by: i64) -> Option<Block> {
+        if by == 1 {
+            return Some(v);
+        }
+        let words = 0..=i64::from(u32::MAX);
+        let factor = self.constant(Lane::I64, by as u64);
+        if words.contains(&low) && words.contains(&high) && words.contains(&by) {
+            return Some(v.iter().map(|&v| self.plain(Code::VEX_Vpmuludq_ymm_ymm_ymmm256, &[v, factor])).collect());
+        }
+        operation(self, &Op::IMul, &[v, vec![factor; 2]], &[Lane::I64; 2], Lane::I64)
+    }
+
+    /// An index divided by a positive number, toward minus infinity.
+    fn floor(&mut self, x: &Ix, n: i64, values: &Values<Block>) -> Option<Floor> {
+        let (low, high) = x.range();
+        let shift = if low < 0 { low.div_euclid(n) } else { 0 };
+        let added = shift.checked_mul(n)?.checked_neg()?;
+        let index = self.indices(&x.offset(added), values)?;
+        let largest = high.checked_add(added)?;
+        let bits = 64 - (n - 1).leading_zeros();
+        let quotients = if n & (n - 1) == 0 {
+            index.iter().map(|&v| self.with_imm(Code::VEX_Vpsrlq_ymm_ymm_imm8, &[v], bits as u8)).collect()
+        } else if largest < 1 << 31 && n < 1 << 31 {
+            // x * m >> (31 + bits) is the quotient of every x below 2^31 where m = ceil(2^(31 + bits) / n), which is below 2^32.
+            let m = self.constant(Lane::I64, (1u64 << (31 + bits)) / n as u64 + 1);
+            index
+                .iter()
+                .map(|&v| {
+                    let product = self.plain(Code::VEX_Vpmuludq_ymm_ymm_ymmm256, &[v, m]);
+                    self.with_imm(Code::VEX_Vpsrlq_ymm_ymm_imm8, &[product], 31 + bits as u8)
+                })
+                .collect()
+        } else {
+            let n = self.constant(Lane::I64, n as u64);
+            operation(self, &Op::UDiv, &[index.clone(), vec![n; 2]], &[Lane::I64; 2], Lane::I64)?
+        };
+        Some(Floor { index, quotients, most: largest / n, shift })
+    }
+
+    /// The indices of an access, in lanes as wide as its elements': of 32 bits where all are that small.
+    fn places(&mut self, lane: Lane, ix: &Ix, values: &Values<Block>) -> Option<Block> {
+        let indices = self.indices(ix, values)?;
+        if lane.bits() == 64 {
+            return Some(indices);
+        }
+        let (low, high) = ix.range();
+        (i32::try_from(low).is_ok() && i32::try_from(high).is_ok()).then(|| vec![self.narrow(&indices)])
+    }
+
+    /// Where element 0 of a whole buffer lies.
+    fn base(&mut self, buffer: u32) -> Access {
+        Access { pointer: self.pointer(Pointer::Base(buffer)), scale: 0, displacement: 0 }
+    }
+
+    /// A block of elements, each at an index of its own.
+    pub(super) fn gather(&mut self, access: &rows::Access, ix: &Ix, values: &Values<Block>) -> Option<Block> {
+        let places = self.places(access.mem.lane(), ix, values)?;
+        let from = self.base(access.buffer);
+        Some((0..).zip(places).map(|(k, index)| self.gathered(access.mem, from, k, index)).collect())
+    }
+
+    /// Register `k` of a block of elements, each so many from `from` as the index says.
+    pub(super) fn gathered(&mut self, mem: Mem, from: Access, k: i64, index: Reg) -> Reg {
+        if mem != Mem::of(mem.lane()) {
+            return self.one_by_one(Each::Load { mem, from, stride: None }, mem.lane(), k, &[index]);
+        }
+        let live = self.live_in(mem.lane(), k) as u8;
+        let to = self.register(Definition::Computed);
+        self.turn.insts.push(Inst::Gather { to, index, from, wide: mem.lane().bits() == 64, live });
+        to
+    }
+
+    /// Stores a block, each element at an index of its own.
+    pub(super) fn scatter(&mut self, access: &rows::Access, v: &Block, values: &Values<Block>) -> Option<()> {
+        let places = self.places(access.mem.lane(), &access.start, values)?;
+        let to = self.base(access.buffer);
+        for (k, (&r, &index)) in (0..).zip(v.iter().zip(&places)) {
+            self.each_stored(Each::Store { mem: access.mem, to, stride: None }, k, vec![r, index]);
+        }
+        Some(())
+    }
+
+    /// Register `k` of a block of such lanes, of what has no form but that of single elements.
+    pub(super) fn one_by_one(&mut self, what: Each, lane: Lane, k: i64, from: &[Reg]) -> Reg {
+        let (to, live) = (self.register(Definition::Computed), self.live_in(lane, k) as u8);
+        self.turn.insts.push(Inst::Each { what, to: Some(to), from: from.to_vec(), live });
+        to
+    }
+
+    /// Stores of register `k` of a block that go one by one.
+    pub(super) fn each_stored(&mut self, what: Each, k: i64, from: Vec<Reg>) {
+        let lane = match what {
+            Each::Load { mem, .. } | Each::Store { mem, .. } => mem.lane(),
+            Each::Divide { .. } => Lane::I64,
+        };
+        let live = self.live_in(lane, k) as u8;
+        self.turn.insts.push(Inst::Each { what, to: None, from, live });
+    }
+}
