@@ -12,7 +12,9 @@ use super::vector::Isa;
 use crate::hlo::InstructionId;
 use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, Op};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{Endianness, InstBuilder, InstructionData, MemFlagsData, Type, Value, ValueDef, types};
+use cranelift_codegen::ir::{
+    Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, Value, ValueDef, types,
+};
 use cranelift_frontend::FunctionBuilder;
 
 /// The value of a node.
@@ -358,8 +360,12 @@ impl Lanes<'_, '_> {
                 }
                 s.b.ins().bitselect(mask, a[1], a[2])
             }),
+            Op::Bitcast if scalar => {
+                let ty = scalar_type(to);
+                self.each(args, &mut |s, a| s.float_bits(ty, a[0]).unwrap_or_else(|| s.cast(ty, a[0])))
+            }
             Op::Bitcast => {
-                let ty = if scalar { scalar_type(to) } else { vector_type(to) };
+                let ty = vector_type(to);
                 self.each(args, &mut |s, a| s.cast(ty, a[0]))
             }
             Op::MaskToInt if scalar => {
@@ -440,6 +446,31 @@ impl Lanes<'_, '_> {
         let far = self.node(&Op::FCmp(too_far), &[rounded, exact], &[lane, lane], lane.mask());
         let stepped = self.node(back, &[rounded, one], &[lane, lane], lane);
         self.node(&Op::Select, &[far, stepped, rounded], &[lane.mask(), lane, lane], lane)
+    }
+
+    /// What is a float's bits and something, as a float again, is done on the float: signs are put on results, and the way to a general
+    /// register and back is longer than the rest of it. Where the machine has such instructions for scalar floats.
+    fn float_bits(&mut self, ty: Type, v: Value) -> Option<Value> {
+        if !self.target.is_x86() || !ty.is_float() {
+            return None;
+        }
+        let dfg = &self.b.func.dfg;
+        let made = |v: Value| dfg.value_def(v).inst().map(|inst| &dfg.insts[inst]);
+        let float = |v: Value| match made(v) {
+            Some(InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. }) => {
+                (dfg.value_type(*arg) == ty).then_some(*arg)
+            }
+            _ => None,
+        };
+        let Some(&InstructionData::Binary { opcode, args: [a, b] }) = made(v) else { return None };
+        let (float, other) = float(a).map(|x| (x, b)).or_else(|| float(b).map(|x| (x, a)))?;
+        let other = self.cast(ty, other);
+        match opcode {
+            Opcode::Bxor => Some(self.b.ins().bxor(float, other)),
+            Opcode::Band => Some(self.b.ins().band(float, other)),
+            Opcode::Bor => Some(self.b.ins().bor(float, other)),
+            _ => None,
+        }
     }
 
     /// Whether `mask` is «`x` is NaN».
