@@ -14,7 +14,7 @@ const INDEX: Register = Register::RSI;
 const END: Register = Register::RDX;
 const SCRATCH: Register = Register::RAX;
 
-/// Registers of pointers; those from [`FIRST_SAVED`] belong to the caller.
+/// Registers of pointers; those from [`FIRST_SAVED`] belong to the caller. Pointers beyond them stay in the frame.
 const POINTERS: [Register; 10] = [
     Register::RCX,
     Register::R8,
@@ -40,12 +40,12 @@ pub(super) struct Parts<'a> {
 }
 
 /// `fn(frame, begin, end)`: turns of so many `elements` from `begin` to `end`, at least one where there is a loop; then what is left.
-/// `None` where there are more pointers than registers for them.
+/// `None` where elements lie too far apart.
 ///
 /// # Errors
 /// [`crate::Error::Internal`] where the encoder refuses an instruction.
 pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Result<Option<Assembled>> {
-    let Some(pointers) = POINTERS.get(..frame.pointers.len()) else { return Ok(None) };
+    let pointers = POINTERS.get(..frame.pointers.len()).unwrap_or(&POINTERS);
     let Ok(elements) = i32::try_from(elements) else { return Ok(None) };
     let saved = pointers.get(FIRST_SAVED..).unwrap_or_default();
     let mut out = Assembler::default();
@@ -57,11 +57,15 @@ pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Resul
     }
     // Those that walk begin at the first element of the first turn.
     let mut walking = Vec::new();
-    for (&r, &step) in pointers.iter().zip(parts.steps).filter(|(_, step)| **step != 0) {
+    for (k, &step) in (0..).zip(parts.steps).filter(|(_, step)| **step != 0) {
         let Some(each) = step.checked_mul(elements) else { return Ok(None) };
-        walking.push((r, each));
+        let place = pointers.get(k as usize).copied().ok_or(memory(FRAME, i64::from(frame.pointer(k))));
+        walking.push((place, each));
         out.put(Instruction::with3(Code::Imul_r64_rm64_imm32, SCRATCH, INDEX, step));
-        out.put(Instruction::with2(Code::Add_r64_rm64, r, SCRATCH));
+        out.put(match place {
+            Ok(r) => Instruction::with2(Code::Add_r64_rm64, r, SCRATCH),
+            Err(kept) => Instruction::with2(Code::Add_rm64_r64, kept, SCRATCH),
+        });
     }
     if let Some((turn, allocated)) = parts.whole {
         let pool = pool(&mut out, turn);
@@ -70,8 +74,11 @@ pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Resul
         }
         let head = out.here();
         body(&mut out, (turn, allocated), frame, pointers, &pool)?;
-        for (r, each) in walking {
-            out.put(Instruction::with2(Code::Add_rm64_imm32, r, each));
+        for (place, each) in walking {
+            out.put(match place {
+                Ok(r) => Instruction::with2(Code::Add_rm64_imm32, r, each),
+                Err(kept) => Instruction::with2(Code::Add_rm64_imm32, kept, each),
+            });
         }
         out.put(Instruction::with2(Code::Add_rm64_imm32, INDEX, elements));
         out.put(Instruction::with2(Code::Cmp_rm64_r64, INDEX, END));
@@ -160,7 +167,7 @@ fn push(
                     }
                     Operand::Frame(offset) => set_memory(&mut i, n, memory(FRAME, i64::from(offset))),
                     Operand::Row(Access { pointer, scale, displacement }) => {
-                        let pointer = *pointers.get(pointer as usize).ok_or_else(|| missing("pointer"))?;
+                        let pointer = base(out, (pointers, frame), pointer, SCRATCH)?;
                         let place = match scale {
                             0 => memory(pointer, i64::from(displacement)),
                             _ => indexed(pointer, INDEX, scale, i64::from(displacement)),
@@ -198,10 +205,16 @@ fn push(
             }
         }
         Step::Gather { to, index, wanted, from, wide, live } => {
-            let pointer = *pointers.get(from.pointer as usize).ok_or_else(|| missing("pointer"))?;
+            if width == Width::W512 {
+                out.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, (1i32 << live) - 1));
+            }
             let (to, index, wanted) =
                 (vector(width, *to, false), vector(width, *index, false), vector(width, *wanted, false));
             let scale = if *wide { 8 } else { 4 };
+            if width == Width::W512 {
+                out.put(Instruction::with2(Code::VEX_Kmovw_kr_r32, wanted, Register::EAX));
+            }
+            let pointer = base(out, (pointers, frame), from.pointer, SCRATCH)?;
             let place = indexed(pointer, index, scale, i64::from(from.displacement));
             // Of the result, nothing is kept that was there before.
             match width {
@@ -215,8 +228,6 @@ fn push(
                 Width::W512 => {
                     let code =
                         if *wide { Code::EVEX_Vgatherqpd_zmm_k1_vm64z } else { Code::EVEX_Vgatherdps_zmm_k1_vm32z };
-                    out.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, (1i32 << live) - 1));
-                    out.put(Instruction::with2(Code::VEX_Kmovw_kr_r32, wanted, Register::EAX));
                     out.put(Instruction::with3(Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, to, to, to));
                     out.put(Instruction::with2(code, to, place).map(|mut i| {
                         i.set_op_mask(wanted);
@@ -246,7 +257,7 @@ fn each(
     for (k, &r) in from.iter().enumerate() {
         out.put(Instruction::with2(store, at(k, 0), vector(width, r, false)));
     }
-    let kept = [(END, 0)];
+    let kept = [(END, 0), (INDEX, 8)];
     for (register, byte) in kept {
         out.put(Instruction::with2(Code::Mov_rm64_r64, memory(FRAME, i64::from(frame.kept() + byte)), register));
     }
@@ -268,10 +279,10 @@ fn each(
         }
         Each::Load { mem, from: Access { pointer, scale, displacement }, stride }
         | Each::Store { mem, to: Access { pointer, scale, displacement }, stride } => {
-            let pointer = *pointers
-                .get(pointer as usize)
-                .filter(|_| scale == 0)
-                .ok_or_else(|| Error::Internal("a row loop has no such pointer".to_owned()))?;
+            if scale != 0 {
+                return Err(Error::Internal("elements one by one are not found by the index of the row".to_owned()));
+            }
+            let pointer = base(out, (pointers, frame), pointer, INDEX)?;
             let lane = mem.lane().bits() / 8;
             let indices = if matches!(what, Each::Load { .. }) { 0 } else { 1 };
             for (e, byte) in (0..i64::from(live)).zip((0..width.bytes()).step_by(lane as usize)) {
@@ -334,6 +345,23 @@ fn element_store(mem: Mem) -> (Code, Register) {
         Mem::I32 | Mem::F32 => (Code::Mov_rm32_r32, Register::EDX),
         Mem::I64 | Mem::F64 => (Code::Mov_rm64_r64, Register::RDX),
     }
+}
+
+/// The register of a pointer; one that lies in the frame is loaded.
+fn base(
+    out: &mut Assembler,
+    (pointers, frame): (&[Register], &Frame),
+    pointer: u32,
+    into: Register,
+) -> Result<Register> {
+    if let Some(&r) = pointers.get(pointer as usize) {
+        return Ok(r);
+    }
+    if pointer as usize >= frame.pointers.len() {
+        return Err(Error::Internal("a row loop has no such pointer".to_owned()));
+    }
+    out.put(Instruction::with2(Code::Mov_r64_rm64, into, memory(FRAME, i64::from(frame.pointer(pointer)))));
+    Ok(into)
 }
 
 /// Makes operand `n` memory.
