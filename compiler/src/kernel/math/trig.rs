@@ -3,7 +3,7 @@
 //! Reduction: the argument is multiplied by 1 / (2 pi) and whole turns are dropped. Of a large argument every bit is a
 //! multiple of some power of two, so that the leading bits of 1 / (2 pi) give whole turns only: a window of the
 //! number's bits, chosen by the argument's exponent, is enough. For `F32` the product is taken in `F64`, where the
-//! argument has half the bits of a significand, and four windows of two constants cover all exponents. For `F64` a
+//! argument has half the bits of a significand, and five windows of two constants cover all exponents. For `F64` a
 //! table of 53-bit pieces is looked up by a tree of selects, and sums carry their rounding errors along.
 
 use super::super::body::{Body, FloatCond, IntCond, Lane, NodeId, Op, Variant};
@@ -34,12 +34,14 @@ const COS_F64: &[f64] = &[
 const TAN_SIN: &[f64] = SIN_F32;
 const TAN_COS: &[f64] = &[1.0, -0.5, 0.041666653007268906, -0.0013887584209442139, 2.44565999309998e-05];
 
-/// 1 / (2 pi) without its leading 0, 28, 54 and 80 bits, each as a sum of two; and where the windows begin.
-const WINDOWS: [(f64, f64, f64); 4] = [
-    (0.0, 0.15915494309189532, 1.791623727803767e-17),
-    (2251799813685248.0, 2.6953480182640007e-09, 2.777357035829201e-25),
-    (1.5111572745182865e23, 1.7916237278037667e-17, 2.5454160968749273e-33),
-    (1.0141204801825835e31, 6.913260098594338e-25, 7.859136888729011e-41),
+/// 1 / (2 pi) without its leading 0, 23, 44, 65 and 86 bits, each as a sum of two; and where the windows begin. No product is
+/// as large as 2^46 quarter turns, so that the second of the two adds less than a hundredth of one.
+const WINDOWS: [(f64, f64, f64); 5] = [
+    (0.0, 0.15915494309189535, -9.839338337591243e-18),
+    (70368744177664.0, 5.112412189826888e-08, 1.5185066224124615e-24),
+    (1.4757395258967641e+20, 3.6261410673097966e-15, -1.3304005198798648e-31),
+    (3.094850098213451e+26, 2.6901432026846873e-20, -4.225483619501883e-37),
+    (6.490371073168535e+32, 6.317065088957875e-27, -3.297606234835828e-43),
 ];
 
 /// 1 / (2 pi) in pieces of 53 bits, each an integer.
@@ -106,15 +108,13 @@ fn reduce_single(fx: &mut Fx<'_>, size: NodeId) -> Reduced {
     let anchor = w.c(anchor);
     let four = w.c(4.0);
     let (shifted, part) = match w.v {
-        // No window's product reaches 2^51, so that its nearest integer is there, and what is left is rounded once. Of the largest, what
-        // the low part adds may be an eighth: whole quarters are taken a second time.
+        // No window's product reaches 2^51, so that its nearest integer is there, and what is left is rounded once. The little that the
+        // low part adds may leave the angle as much beyond an eighth of a turn, where the polynomials still hold.
         Variant::Fma => {
             let quarters = w.b.fma(wide, high, anchor);
             let minus = w.sub(anchor, quarters);
             let part = w.b.fma(wide, high, minus);
-            let part = w.b.fma(wide, low, part);
-            let more = w.b.nearest(part);
-            (w.add(quarters, more), w.sub(part, more))
+            (quarters, w.b.fma(wide, low, part))
         }
         Variant::NoFma => {
             // The argument has 24 bits: products with halves of the constant are exact.
