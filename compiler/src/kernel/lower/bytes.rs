@@ -25,11 +25,6 @@ const WORD: i64 = 4;
 /// What is offset by 128, in each byte of a word.
 const OFFSET: u32 = 0x8080_8080;
 
-/// Whether such products are sums of products of bytes, and no more of a sum is wanted than its low 32 bits.
-pub(super) fn multiplies(operands: [ElementType; 2], out: ElementType) -> bool {
-    operands.into_iter().all(|ty| ty.is_integer() && ty.bits() == 8) && out.is_integer() && out.bits() <= 32
-}
-
 /// A side of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
@@ -187,22 +182,21 @@ impl Lowerer<'_> {
         let (whole, rest) = (packing.k.extent / WORD, packing.k.extent % WORD);
         let together = |packing: &Packing, word: &Ix, bytes: i64| {
             let mut body = packing.body();
-            let mut all = None;
-            for byte in 0..bytes {
+            let load = |body: &mut Body, byte: i64| {
                 let at = packing.at_byte(&side.bytes.index, &word.scale(WORD).offset(byte));
-                let one = body.push(Op::Load(side.bytes.buffer, Mem::U8, at), &[], Mem::U8.lane());
-                all = Some(match all {
-                    None => one,
-                    Some(before) => {
-                        let high = body.shl_imm(one, 8 * byte as u8);
-                        body.or(before, high)
-                    }
-                });
+                body.push(Op::Load(side.bytes.buffer, Mem::U8, at), &[], Mem::U8.lane())
+            };
+            let mut all = load(&mut body, 0);
+            for byte in 1..bytes {
+                let one = load(&mut body, byte);
+                let high = body.shl_imm(one, 8 * byte as u8);
+                all = body.or(all, high);
             }
-            let word = all.unwrap_or_else(|| body.i32(0));
-            // What fills the last word stays zero.
-            let word = if side.offset { offset_word(&mut body, word, OFFSET >> (8 * (WORD - bytes))) } else { word };
-            (body, word)
+            if side.offset {
+                // What fills the last word stays zero.
+                all = offset_word(&mut body, all, OFFSET >> (8 * (WORD - bytes)));
+            }
+            (body, all)
         };
         if whole > 0 {
             let words = if rest == 0 { packing.words } else { self.new_loop(whole) };
@@ -230,8 +224,8 @@ impl Lowerer<'_> {
         let (ones, one) = (self.scratch_buffer(ElementType::S32, 1), self.new_loop(1));
         let mut body = packing.body();
         let word = body.i32(0x0101_0101);
-        let (stage_loops, place) = ((&[][..], one), Ix::constant(0));
-        packing.store_once(stage_loops, body, (ones, Mem::I32, place.clone(), word));
+        let place = Ix::constant(0);
+        packing.store_once((&[], one), body, (ones, Mem::I32, place.clone(), word));
         let ones = Panel { buffer: ones, index: place };
         let (m, n, lhs, rhs) = match offset {
             Side::Left => (one, across, ones, other.clone()),
@@ -293,8 +287,7 @@ impl Packing {
 
     /// A phase that stores a value for each batch and each point of the loops, the last of which is the row.
     fn store(&mut self, (loops, row): (&[Loop], Loop), body: Body, store: (u32, Mem, Ix, NodeId)) {
-        let batch = self.batch.clone();
-        let parallel: Vec<Loop> = batch.iter().chain(loops).copied().collect();
+        let parallel: Vec<Loop> = self.batch.iter().chain(loops).copied().collect();
         self.store_once((&parallel, row), body, store);
     }
 

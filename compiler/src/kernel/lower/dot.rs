@@ -2,10 +2,11 @@
 //!
 //! Products of floats, and of integers whose sums are exact in a float, become a [`Contraction`] in f32 or f64, which the emitter
 //! blocks and tiles; operands of another type are converted into scratch before, which costs less than a step of the product.
-//! Products of bytes have a form of their own where the machine has ([`super::bytes`]). Other types, and products that are small or have no row, become a reduction in row form: one accumulator for each output column, a
+//! Products of bytes are
+//! summed by fours where the machine does that in one instruction ([`Lowerer::byte_product`]). Other types, and products that are small or have no row, become a reduction in row form: one accumulator for each output column, a
 //! multiply-add each.
 
-use super::{Known, Lowerer, Stage, bytes, internal, lane_in_row, moved_index, unsupported};
+use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, unsupported};
 use crate::error::Result;
 use crate::hlo::resolve;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
@@ -90,7 +91,7 @@ impl Lowerer<'_> {
         let product = |loops: &[Loop]| loops.iter().map(|l| l.extent).product::<i64>();
         let (m, n, k) = (product(&l.m), product(&l.n), product(&l.k));
         let large = m.saturating_mul(n).saturating_mul(k) >= MIN_BLOCKED && m > 1 && n > 1 && k > 0;
-        if large && self.numerics.byte_products && bytes::multiplies([lhs.ty, rhs.ty], out) {
+        if large && self.numerics.byte_products && sums_bytes([lhs.ty, rhs.ty], out) {
             return self.byte_product(id, l, [&lhs, &rhs]);
         }
         if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large) {
@@ -389,7 +390,12 @@ pub(super) fn turns(lhs: &Panel, rhs: &Panel, (m, n, k): (Loop, Loop, Loop)) -> 
     few && along(rhs) && along(lhs) && rhs.index.stride(n.axis).is_some()
 }
 
-/// The type in which the sums of a blocked product are kept: `f32` or `f64` for floats, as the result is computed. Sums of small
+/// Whether a product's sums are of products of bytes, and no more of them is wanted than their low 32 bits.
+fn sums_bytes(operands: [ElementType; 2], out: ElementType) -> bool {
+    operands.into_iter().all(|ty| ty.is_integer() && ty.bits() == 8) && out.is_integer() && out.bits() <= 32
+}
+
+/// The product in which the sums of a blocked contraction are kept: `f32` or `f64` for floats, as the result is computed. Sums of small
 /// integers are exact in either while they fit into its digits; `None` where they may not.
 fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Product> {
     if out.is_float() && operands.into_iter().all(ElementType::is_float) {
