@@ -318,7 +318,8 @@ fn translate(
     module.config.num_partitions = Some(grid.partitions as i64);
     let pass_stats = passes::optimize_with(&mut module, &options.passes, observe)?;
     lap("passes");
-    let numerics = Numerics { variant, strict_rounding: options.strict_rounding };
+    let byte_products = targets.iter().all(|target| target.byte_products().is_some());
+    let numerics = Numerics { variant, strict_rounding: options.strict_rounding, byte_products };
     let schedule = memory::build(&module, numerics)?;
     lap("kernels");
     let assignment = memory::assign(&schedule).map_err(|e| at_largest(e, &module, &schedule))?;

@@ -4,6 +4,7 @@
 mod accuracy;
 mod bindings;
 mod builder_methods;
+mod byte_products;
 mod compositions;
 mod convolutions;
 mod corpus;

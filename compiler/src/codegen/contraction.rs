@@ -30,7 +30,6 @@ use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, ROW_BLOCK, Stage, Store};
 use crate::object::Numbered;
-use brolga_runtime::ElementType;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, Signature, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -99,7 +98,7 @@ fn parts(extent: i64, part: i64) -> i64 {
 impl Plan {
     /// Cuts a contraction.
     pub fn new(c: &Contraction) -> Plan {
-        let mem = if c.ty == ElementType::F64 { Mem::F64 } else { Mem::F32 };
+        let mem = c.product.mem();
         let bytes = mem.bytes();
         let (m, n, k) = (c.m.extent, c.n.extent, c.k.extent);
         let panel = PANEL_BYTES / bytes;
@@ -179,7 +178,7 @@ pub struct Surroundings<'a> {
     pub kernel: &'a Kernel,
     /// The machine.
     pub target: &'a Target,
-    /// The tile function for the type.
+    /// The tile function for the product.
     pub tile: FuncId,
     /// What the kernel comes from.
     pub attribution: Attribution,

@@ -7,6 +7,7 @@ use super::driver::{Around, Driver, Parts, PhaseCode, Shared, Tasks, copies_much
 use super::machine::{Declared, Source, compile_all};
 use super::nest::{WideRows, scratch_bytes};
 use super::phase::phase_function;
+use super::rows::Width;
 use super::target::Target;
 use super::x86::{
     self,
@@ -15,12 +16,11 @@ use super::x86::{
 use super::{sort, tile};
 use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
-use crate::kernel::ir::{Kernel, Phase};
+use crate::kernel::ir::{Kernel, Phase, Product};
 use crate::memory::schedule::{Assignment, KernelId, Schedule};
 use crate::object::{Numbered, ObjectInput};
 use crate::schedule::cost::elements_of_nest;
 use crate::sources::Sources;
-use brolga_runtime::ElementType;
 use brolga_runtime::abi::Services;
 use cranelift_codegen::ir::{Function, Signature, UserFuncName};
 use cranelift_module::FuncId;
@@ -111,8 +111,8 @@ struct Functions<'a> {
     target: &'a Target,
     options: CodegenOptions<'a>,
     list: Vec<Declared>,
-    /// The tile of each type.
-    tiles: HashMap<ElementType, FuncId>,
+    /// The tile of each product.
+    tiles: HashMap<Product, FuncId>,
     phases: HashMap<(KernelId, usize), PhaseCode>,
     per_worker: u64,
     inlined: usize,
@@ -147,29 +147,40 @@ impl<'a> Functions<'a> {
         self.list.push(Declared { id, symbol: self.object.function_name(id), source, attribution });
     }
 
-    /// The tiles that contractions call, one for each type.
+    /// The tiles that contractions call, one for each product.
     fn tiles(&mut self, schedule: &Schedule) -> Result<()> {
-        let mut extents: Vec<(ElementType, Extents)> = Vec::new();
+        let mut extents: Vec<(Product, Extents)> = Vec::new();
         for phase in schedule.kernels.values().flat_map(|kernel| &kernel.phases) {
             let Phase::Contraction(c) = phase else { continue };
             let blocks = Plan::new(c).extents();
-            match extents.iter_mut().find(|(ty, _)| *ty == c.ty) {
+            match extents.iter_mut().find(|(product, _)| *product == c.product) {
                 Some((_, all)) => all.extend(blocks),
-                None => extents.push((c.ty, blocks)),
+                None => extents.push((c.product, blocks)),
             }
         }
-        for (ty, extents) in extents {
-            let form = Form { widest: self.target.has_avx512(), double: ty == ElementType::F64 };
-            let id = self.declare(&format!("tile.{ty}"), &tile::signature())?;
-            let source = if self.target.has_avx2() && self.target.variant == Variant::Fma {
-                Source::Machine(x86::tile::function(form, &extents)?)
-            } else {
-                Source::clif(tile::function(id, ty, self.target))
+        for (product, extents) in extents {
+            let id = self.declare(&format!("tile.{product}"), &tile::signature())?;
+            let source = match self.tile_form(product) {
+                Some(form) => Source::Machine(x86::tile::function(form, &extents)?),
+                None => Source::clif(tile::function(id, product, self.target)),
             };
             self.push(id, source);
-            self.tiles.insert(ty, id);
+            self.tiles.insert(product, id);
         }
         Ok(())
+    }
+
+    /// The registers in which a product's tile is written, where the machine has wider ones than CLIF with an instruction for a
+    /// step.
+    fn tile_form(&self, product: Product) -> Option<Form> {
+        let widest = match product {
+            Product::F32 | Product::F64 => {
+                let fuses = self.target.has_avx2() && self.target.variant == Variant::Fma;
+                fuses.then(|| self.target.has_avx512())
+            }
+            Product::U8S8 | Product::S8U8 => self.target.byte_products().map(|width| width == Width::W512),
+        };
+        widest.map(|widest| Form { widest, product })
     }
 
     /// The function that copies large arrays, where there are some and the machine has a better way than a loop.
@@ -235,8 +246,8 @@ impl<'a> Functions<'a> {
         });
         let function = match phase {
             Phase::Contraction(c) => {
-                let missing = || Error::Internal(format!("there is no tile for {}", c.ty));
-                let tile = self.tiles.get(&c.ty).copied().ok_or_else(missing)?;
+                let missing = || Error::Internal(format!("there is no tile for {}", c.product));
+                let tile = self.tiles.get(&c.product).copied().ok_or_else(missing)?;
                 let around = Surroundings { kernel, target, tile, attribution };
                 contraction::function(id, signature(5, false), c, &around, rows.as_mut())?
             }

@@ -7,7 +7,7 @@
 use super::rows::Width;
 use crate::error::{Error, Result, Site, suggestion};
 use crate::kernel::body::Variant;
-use brolga_runtime::abi::NumericVariant;
+use brolga_runtime::abi::{IsaFeatures, NumericVariant};
 use cranelift_codegen::isa::{self, CallConv, LookupError, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use std::str::FromStr;
@@ -61,6 +61,10 @@ pub enum Leaf {
     First,
     /// `ebx` of leaf 7.
     Seventh,
+    /// `ecx` of leaf 7.
+    SeventhMore,
+    /// `eax` of the second part of leaf 7.
+    SeventhSecond,
     /// `ecx` of leaf 0x8000_0001.
     Extended,
 }
@@ -70,10 +74,10 @@ pub enum Leaf {
 pub struct Feature {
     /// Its name, as `std::is_x86_feature_detected!` spells it.
     pub name: &'static str,
-    /// Cranelift's name of it.
-    flag: &'static str,
-    /// The lowest level that has it.
-    level: u8,
+    /// Cranelift's name of it, where it has one.
+    flag: Option<&'static str>,
+    /// The lowest level that has it; `None` where it stands apart from them.
+    level: Option<u8>,
     /// Where the processor tells of it.
     pub leaf: Leaf,
     /// The bit there.
@@ -81,7 +85,11 @@ pub struct Feature {
 }
 
 const fn feature(name: &'static str, flag: &'static str, level: u8, leaf: Leaf, bit: u32) -> Feature {
-    Feature { name, flag, level, leaf, bit }
+    Feature { name, flag: Some(flag), level: Some(level), leaf, bit }
+}
+
+const fn apart(name: &'static str, leaf: Leaf, bit: u32) -> Feature {
+    Feature { name, flag: None, level: None, leaf, bit }
 }
 
 /// Every feature.
@@ -101,6 +109,8 @@ pub const X86: &[Feature] = &[
     feature("avx512f", "has_avx512f", 4, Leaf::Seventh, 16),
     feature("avx512dq", "has_avx512dq", 4, Leaf::Seventh, 17),
     feature("avx512vl", "has_avx512vl", 4, Leaf::Seventh, 31),
+    apart("avx512vnni", Leaf::SeventhMore, 11),
+    apart("avxvnni", Leaf::SeventhSecond, 4),
 ];
 
 fn target_error(e: impl std::fmt::Display) -> Error {
@@ -132,8 +142,9 @@ impl Target {
         let one = |level: String, features: Vec<&'static str>, variant| -> Result<Target> {
             let mut builder = isa::lookup(triple.clone()).map_err(|e| unsupported(missing(e, &triple)))?;
             for f in X86.iter().filter(|_| triple.architecture == Architecture::X86_64) {
+                let Some(flag) = f.flag else { continue };
                 let on = features.contains(&f.name);
-                builder.set(f.flag, if on { "true" } else { "false" }).map_err(target_error)?;
+                builder.set(flag, if on { "true" } else { "false" }).map_err(target_error)?;
             }
             let isa = builder.finish(flags(&triple)?).map_err(target_error)?;
             Ok(Target { level, isa, variant, features })
@@ -176,6 +187,14 @@ impl Target {
     /// Whether vectors of 512 bits are there, with what 256 bits have.
     pub fn has_avx512(&self) -> bool {
         self.has_avx2() && self.features.contains(&"avx512f")
+    }
+
+    /// The widest registers in which four products of bytes are added to a word by one instruction (`vpdpbusd`).
+    pub fn byte_products(&self) -> Option<Width> {
+        if self.has_avx512() && self.features.contains(&"avx512vnni") {
+            return Some(Width::W512);
+        }
+        (self.has_avx2() && self.features.contains(&"avxvnni")).then_some(Width::W256)
     }
 
     /// The widest registers that rows of loops go by in, if wider than those of CLIF.
@@ -296,7 +315,9 @@ fn x86_levels(options: &TargetOptions) -> Result<Vec<(String, Vec<&'static str>)
     }
     levels.sort_unstable();
     levels.dedup();
-    let features = |level: u8| X86.iter().filter(move |f| f.level <= level).map(|f| f.name).collect();
+    let features = |level: u8| {
+        X86.iter().filter(move |f| f.level.is_some_and(|l| l <= level)).map(|f| f.name).collect()
+    };
     levels.into_iter().map(|level| Ok((format!("v{level}"), apply(options, features(level))?))).collect()
 }
 
@@ -305,7 +326,12 @@ fn native_features() -> Result<Vec<&'static str>> {
     let flags = settings::Flags::new(settings::builder());
     let isa = cranelift_native::builder().map_err(target_error)?.finish(flags).map_err(target_error)?;
     let on: Vec<&str> = isa.isa_flags().iter().filter(|f| f.as_bool() == Some(true)).map(|f| f.name).collect();
-    Ok(X86.iter().filter(|f| on.contains(&f.flag)).map(|f| f.name).collect())
+    let there = IsaFeatures::detect();
+    let has = |f: &&Feature| match f.flag {
+        Some(flag) => on.contains(&flag),
+        None => IsaFeatures::from_name(f.name).is_some_and(|feature| there.contains(feature)),
+    };
+    Ok(X86.iter().filter(has).map(|f| f.name).collect())
 }
 
 fn apply(options: &TargetOptions, mut features: Vec<&'static str>) -> Result<Vec<&'static str>> {

@@ -2,7 +2,7 @@
 //!
 //! **Problem.** `c[m, n] (+)= a[m, k] * b[k, n]` for any extents and strides, with many products in flight and few loads.
 //!
-//! **Invariant.** Every element of `c` is one chain of multiply-adds in ascending `k` that starts from 0, to which what is there is
+//! **Invariant.** Every element of `c` is one chain of multiply-adds ([`Product::step`]) in ascending `k` that starts from 0, to which what is there is
 //! added at the end: the size of a register tile changes no bit of it. Tiles of wider registers
 //! ([`super::x86::tile`]) have the same parameters and give the same bits.
 //!
@@ -15,8 +15,8 @@ use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::target::Target;
 use crate::kernel::body::Variant;
+use crate::kernel::ir::Product;
 use crate::object::Numbered;
-use brolga_runtime::ElementType;
 use cranelift_codegen::ir::{
     AbiParam, Function, InstBuilder, MemFlagsData, Signature, Type, UserFuncName, Value, types,
 };
@@ -35,13 +35,18 @@ pub fn signature() -> Signature {
     s
 }
 
-/// The scalar CLIF type of a contraction.
-pub fn scalar(ty: ElementType) -> Type {
-    if ty == ElementType::F64 { types::F64 } else { types::F32 }
+/// The scalar CLIF type of a product.
+fn scalar(product: Product) -> Type {
+    match product {
+        Product::F32 => types::F32,
+        Product::F64 => types::F64,
+        Product::U8S8 | Product::S8U8 => types::I32,
+    }
 }
 
 struct Tile<'t> {
     target: &'t Target,
+    product: Product,
     ty: Type,
     k: Value,
     /// Strides in bytes.
@@ -52,17 +57,17 @@ struct Tile<'t> {
     accumulate: Value,
 }
 
-/// The tile function of an element type.
-pub fn function(id: FuncId, ty: ElementType, target: &Target) -> Function {
+/// The tile function of a product.
+pub fn function(id: FuncId, product: Product, target: &Target) -> Function {
     let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature());
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let p = enter(&mut b);
-    let ty = scalar(ty);
+    let ty = scalar(product);
     let bytes = i64::from(ty.bytes());
     let mut scale = |v: Value| b.ins().imul_imm_s(v, bytes);
     let (a_row, a_k, b_k, c_row) = (scale(p[2]), scale(p[3]), scale(p[5]), scale(p[7]));
-    let t = Tile { target, ty, k: p[0], a_k, b_k, a_row, c_row, accumulate: p[10] };
+    let t = Tile { target, product, ty, k: p[0], a_k, b_k, a_row, c_row, accumulate: p[10] };
     let (m, n) = (p[8], p[9]);
     let width = if target.has_vectors() { 16 / bytes } else { 1 };
     let mut column = b.ins().iconst(types::I64, 0);
@@ -109,6 +114,29 @@ fn rounds<'b>(
 }
 
 impl Tile<'_> {
+    /// The sum after one more step.
+    fn step(&self, b: &mut FunctionBuilder<'_>, [x, y, sum]: [Value; 3]) -> Value {
+        let signed = match (self.product, self.target.variant) {
+            (Product::F32 | Product::F64, Variant::Fma) => return b.ins().fma(x, y, sum),
+            (Product::F32 | Product::F64, Variant::NoFma) => {
+                let product = b.ins().fmul(x, y);
+                return b.ins().fadd(product, sum);
+            }
+            (Product::U8S8, _) => [false, true],
+            (Product::S8U8, _) => [true, false],
+        };
+        let mut total = sum;
+        for spare in [24, 16, 8, 0] {
+            let [x, y] = [(x, signed[0]), (y, signed[1])].map(|(word, signed)| {
+                let high = b.ins().ishl_imm_u(word, spare);
+                if signed { b.ins().sshr_imm_u(high, 24) } else { b.ins().ushr_imm_u(high, 24) }
+            });
+            let product = b.ins().imul(x, y);
+            total = b.ins().iadd(total, product);
+        }
+        total
+    }
+
     fn micro(&self, b: &mut FunctionBuilder<'_>, rows: usize, vectors: usize, width: i64, [a, bb, c]: [Value; 3]) {
         let ty = if width == 1 { self.ty } else { self.ty.by(width as u32).unwrap_or(self.ty) };
         let bytes = ty.bytes() as i32;
@@ -133,7 +161,11 @@ impl Tile<'_> {
         };
         let sums: Vec<Vec<Variable>> = (0..rows).map(|_| (0..vectors).map(|_| b.declare_var(ty)).collect()).collect();
         let (old, new, head, after) = (b.create_block(), b.create_block(), b.create_block(), b.create_block());
-        let zero = if self.ty == types::F64 { b.ins().f64const(0.0) } else { b.ins().f32const(0.0) };
+        let zero = match self.product {
+            Product::F32 => b.ins().f32const(0.0),
+            Product::F64 => b.ins().f64const(0.0),
+            Product::U8S8 | Product::S8U8 => b.ins().iconst(types::I32, 0),
+        };
         let zero = if width == 1 { zero } else { b.ins().splat(ty, zero) };
         for &sum in sums.iter().flatten() {
             b.def_var(sum, zero);
@@ -153,13 +185,7 @@ impl Tile<'_> {
             let x = if width == 1 { x } else { b.ins().splat(ty, x) };
             for (&sum, &y) in row.iter().zip(&right) {
                 let s = b.use_var(sum);
-                let s = match self.target.variant {
-                    Variant::Fma => b.ins().fma(x, y, s),
-                    Variant::NoFma => {
-                        let product = b.ins().fmul(x, y);
-                        b.ins().fadd(product, s)
-                    }
-                };
+                let s = self.step(b, [x, y, s]);
                 b.def_var(sum, s);
             }
         }
@@ -180,7 +206,10 @@ impl Tile<'_> {
             for (v, &sum) in row.iter().enumerate() {
                 let before = b.ins().load(ty, flags(), base, v as i32 * bytes);
                 let x = b.use_var(sum);
-                let x = b.ins().fadd(x, before);
+                let x = match self.product {
+                    Product::F32 | Product::F64 => b.ins().fadd(x, before),
+                    Product::U8S8 | Product::S8U8 => b.ins().iadd(x, before),
+                };
                 b.def_var(sum, x);
             }
         }

@@ -1,12 +1,13 @@
 //! The kernel IR itself: kernels, phases, nests, stages and their row loops.
 
-use super::body::{Body, Lane, Mem, NodeId};
+use super::body::{Body, Lane, Mem, NodeId, Variant};
 use super::index::{Axis, Ix};
 use super::registers::RegisterLoop;
 use super::sort::Sort;
 use crate::hlo::{ComputationId, InstructionId};
 use brolga_runtime::ElementType;
 use brolga_runtime::abi::{CustomCallAbi, Service};
+use std::fmt;
 
 /// A loop variable with its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,14 +197,76 @@ pub struct Panel {
     pub index: Ix,
 }
 
+/// What a step of a contraction multiplies and adds to the sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Product {
+    /// Two `f32`.
+    F32,
+    /// Two `f64`.
+    F64,
+    /// Two words of four bytes each, `u8` on the left and `s8` on the right: all four products, modulo 2^32.
+    U8S8,
+    /// As [`Product::U8S8`], `s8` on the left and `u8` on the right.
+    S8U8,
+}
+
+impl Product {
+    /// Every product with its name in texts.
+    pub const ALL: [(Product, &str); 4] =
+        [(Product::F32, "f32"), (Product::F64, "f64"), (Product::U8S8, "u8xs8"), (Product::S8U8, "s8xu8")];
+
+    /// How operands and sums lie in memory.
+    pub const fn mem(self) -> Mem {
+        match self {
+            Product::F32 => Mem::F32,
+            Product::F64 => Mem::F64,
+            Product::U8S8 | Product::S8U8 => Mem::I32,
+        }
+    }
+
+    /// A step: `sum` and the product of `x`, on the left, and `y`.
+    pub fn step(self, body: &mut Body, variant: Variant, [x, y, sum]: [NodeId; 3]) -> NodeId {
+        let signed = match self {
+            Product::F32 | Product::F64 => return body.mul_add(variant, x, y, sum),
+            Product::U8S8 => [false, true],
+            Product::S8U8 => [true, false],
+        };
+        let mut total = sum;
+        for spare in [24, 16, 8, 0] {
+            let [x, y] = [(x, signed[0]), (y, signed[1])].map(|(word, signed)| {
+                let high = body.shl_imm(word, spare);
+                if signed { body.ashr_imm(high, 24) } else { body.lshr_imm(high, 24) }
+            });
+            let product = body.imul(x, y);
+            total = body.iadd(total, product);
+        }
+        total
+    }
+
+    /// The sums of two blocks together.
+    pub fn sum(self, body: &mut Body, a: NodeId, b: NodeId) -> NodeId {
+        match self {
+            Product::F32 | Product::F64 => body.fadd(a, b),
+            Product::U8S8 | Product::S8U8 => body.iadd(a, b),
+        }
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Product::ALL.iter().find(|(p, _)| p == self).map_or("", |(_, name)| name))
+    }
+}
+
 /// A blocked matrix product with an epilogue: `out[b, m, n] = epilogue(sum over k of lhs[b, m, k] * rhs[b, k, n])`.
 ///
-/// A sum goes by in blocks of `block` steps of `k`, the last of which may be shorter: each is one chain of fused multiply-adds (two
-/// roundings in the variant without FMA) in ascending `k` that starts from zero, and the blocks are added in ascending order.
+/// A sum goes by in blocks of `block` steps of `k`, the last of which may be shorter: each is one chain of steps
+/// ([`Product::step`]; of floats fused multiply-adds, two roundings in the variant without FMA) in ascending `k` that starts from
+/// zero, and the blocks are added in ascending order.
 #[derive(Clone, Debug)]
 pub struct Contraction {
-    /// Element type of operands and accumulators: `f32` or `f64`.
-    pub ty: ElementType,
+    /// What operands and accumulators are, and how they are multiplied.
+    pub product: Product,
     /// Batch axes.
     pub batch: Vec<Loop>,
     /// Row axis.

@@ -226,7 +226,7 @@ impl Names {
     }
 
     fn contraction(&self, f: &mut Formatter<'_>, c: &Contraction) -> fmt::Result {
-        write!(f, "  phase contraction {}", c.ty)?;
+        write!(f, "  phase contraction {}", c.product)?;
         axes(f, "batch", &c.batch)?;
         for (role, l) in [("m", c.m), ("n", c.n), ("k", c.k)] {
             axes(f, role, &[l])?;

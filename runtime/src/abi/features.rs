@@ -38,6 +38,8 @@ isa_features! {
     AVX512VL 16 "avx512vl";
     AVX512VBMI 17 "avx512vbmi";
     AVX512BITALG 18 "avx512bitalg";
+    AVX512VNNI 19 "avx512vnni";
+    AVXVNNI 20 "avxvnni";
     LSE 32 "lse";
     PAUTH 33 "paca";
     FP16 34 "fp16";
@@ -103,7 +105,8 @@ impl IsaFeatures {
         probe!(is_x86_feature_detected: "sse3" SSE3, "ssse3" SSSE3, "sse4.1" SSE41, "sse4.2" SSE42, "popcnt" POPCNT,
             "avx" AVX, "avx2" AVX2, "fma" FMA, "f16c" F16C, "bmi1" BMI1, "bmi2" BMI2, "lzcnt" LZCNT,
             "cmpxchg16b" CMPXCHG16B, "avx512f" AVX512F, "avx512bw" AVX512BW, "avx512dq" AVX512DQ,
-            "avx512vl" AVX512VL, "avx512vbmi" AVX512VBMI, "avx512bitalg" AVX512BITALG);
+            "avx512vl" AVX512VL, "avx512vbmi" AVX512VBMI, "avx512bitalg" AVX512BITALG,
+            "avx512vnni" AVX512VNNI, "avxvnni" AVXVNNI);
         #[cfg(target_arch = "aarch64")]
         probe!(is_aarch64_feature_detected: "lse" LSE, "paca" PAUTH, "fp16" FP16, "dotprod" DOTPROD);
         found

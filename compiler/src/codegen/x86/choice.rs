@@ -18,6 +18,8 @@ const NONE: i32 = -1;
 /// What is found out: the words of the leaves, and which registers the operating system keeps.
 const FIRST: Register = Register::R10D;
 const SEVENTH: Register = Register::R11D;
+const SEVENTH_MORE: Register = Register::R8D;
+const SEVENTH_SECOND: Register = Register::R9D;
 const EXTENDED: Register = Register::ESI;
 const KEPT: Register = Register::EDI;
 
@@ -31,6 +33,8 @@ const OSXSAVE: u32 = 27;
 pub struct Needs {
     first: u32,
     seventh: u32,
+    seventh_more: u32,
+    seventh_second: u32,
     extended: u32,
     kept: u32,
 }
@@ -49,7 +53,14 @@ impl Needs {
             (false, true) => KEPT_256,
             (false, false) => 0,
         };
-        Needs { first: words(Leaf::First), seventh: words(Leaf::Seventh), extended: words(Leaf::Extended), kept }
+        Needs {
+            first: words(Leaf::First),
+            seventh: words(Leaf::Seventh),
+            seventh_more: words(Leaf::SeventhMore),
+            seventh_second: words(Leaf::SeventhSecond),
+            extended: words(Leaf::Extended),
+            kept,
+        }
     }
 }
 
@@ -77,8 +88,16 @@ pub fn function(levels: &[(Needs, FuncId)], state: DataId) -> Result<Assembled> 
     a.plain(Code::Retnq);
 
     a.bind(detect);
-    // The arguments of the call, and what is the caller's; both conventions pass arguments in these and r8, r9 only.
-    let saved = [Register::RBX, Register::RCX, Register::RDX, Register::RSI, Register::RDI];
+    // The arguments of the call, and what is the caller's; both conventions pass arguments in all but the first of these.
+    let saved = [
+        Register::RBX,
+        Register::RCX,
+        Register::RDX,
+        Register::RSI,
+        Register::RDI,
+        Register::R8,
+        Register::R9,
+    ];
     for r in saved {
         a.put(Instruction::with1(Code::Push_r64, r));
     }
@@ -104,26 +123,31 @@ fn zero(a: &mut Assembler, register: Register) {
     a.put(Instruction::with2(Code::Xor_r32_rm32, register, register));
 }
 
-/// `cpuid`, where the highest leaf that there is reaches so far.
-fn leaf(a: &mut Assembler, group: u32, leaf: u32, found: Register, to: Register) {
+/// `cpuid`, where the highest leaf that there is reaches so far; of a part of a leaf that is not there the processor says zeros.
+fn leaf(a: &mut Assembler, group: u32, (leaf, part): (u32, u32), words: &[(Register, Register)]) {
     let missing = a.label();
-    zero(a, to);
+    for &(_, to) in words {
+        zero(a, to);
+    }
     a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, group));
     a.plain(Code::Cpuid);
     a.put(Instruction::with2(Code::Cmp_rm32_imm32, Register::EAX, leaf));
     a.branch(Code::Jb_rel32_64, Refer::Label(missing));
     a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, leaf));
-    zero(a, Register::ECX);
+    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::ECX, part));
     a.plain(Code::Cpuid);
-    set(a, to, found);
+    for &(found, to) in words {
+        set(a, to, found);
+    }
     a.bind(missing);
 }
 
 /// Finds out what the processor and the operating system have.
 fn look(a: &mut Assembler) {
-    leaf(a, 0, 1, Register::ECX, FIRST);
-    leaf(a, 0, 7, Register::EBX, SEVENTH);
-    leaf(a, 0x8000_0000, 0x8000_0001, Register::ECX, EXTENDED);
+    leaf(a, 0, (1, 0), &[(Register::ECX, FIRST)]);
+    leaf(a, 0, (7, 0), &[(Register::EBX, SEVENTH), (Register::ECX, SEVENTH_MORE)]);
+    leaf(a, 0, (7, 1), &[(Register::EAX, SEVENTH_SECOND)]);
+    leaf(a, 0x8000_0000, (0x8000_0001, 0), &[(Register::ECX, EXTENDED)]);
     zero(a, KEPT);
     let narrow = a.label();
     a.put(Instruction::with2(Code::Test_rm32_imm32, FIRST, 1u32 << OSXSAVE));
@@ -139,7 +163,14 @@ fn number(a: &mut Assembler, levels: &[(Needs, FuncId)]) {
     let done = a.label();
     a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, NONE));
     for (number, (needs, _)) in (1..).zip(levels) {
-        let words = [(FIRST, needs.first), (SEVENTH, needs.seventh), (EXTENDED, needs.extended), (KEPT, needs.kept)];
+        let words = [
+            (FIRST, needs.first),
+            (SEVENTH, needs.seventh),
+            (SEVENTH_MORE, needs.seventh_more),
+            (SEVENTH_SECOND, needs.seventh_second),
+            (EXTENDED, needs.extended),
+            (KEPT, needs.kept),
+        ];
         for (register, mask) in words {
             all_of(a, register, mask, done);
         }
@@ -171,7 +202,8 @@ mod tests {
     use brolga_runtime::{Program, RunError};
 
     /// Bit 16 of `ecx` of leaf 1 is reserved: no processor sets it.
-    const NOBODY: Needs = Needs { first: 1 << 16, seventh: 0, extended: 0, kept: 0 };
+    const NOBODY: Needs =
+        Needs { first: 1 << 16, seventh: 0, seventh_more: 0, seventh_second: 0, extended: 0, kept: 0 };
 
     /// What a program of such levels returns in two calls; level `n` returns 100 + `n`.
     fn statuses(levels: &[Needs]) -> [i32; 2] {
@@ -226,6 +258,6 @@ mod tests {
                 )*
             };
         }
-        each!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "cmpxchg16b" "avx" "avx2" "bmi1" "bmi2" "fma" "lzcnt" "avx512f" "avx512dq" "avx512vl");
+        each!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "cmpxchg16b" "avx" "avx2" "bmi1" "bmi2" "fma" "lzcnt" "avx512f" "avx512dq" "avx512vl" "avx512vnni" "avxvnni");
     }
 }

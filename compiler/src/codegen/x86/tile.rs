@@ -3,8 +3,8 @@
 //! **Problem.** `c[m, n] (+)= a[m, k] * b[k, n]` at the rate of the multipliers: as many sums in registers as there is room
 //! for, few loads, no decision inside.
 //!
-//! **Invariant.** Every element of `c` is one chain of fused multiply-adds in ascending `k` that starts from 0, to which what
-//! is there is added at the end, as in CLIF's tile ([`crate::codegen::tile`], whose parameters it has): neither the registers nor
+//! **Invariant.** Every element of `c` is one chain of fused multiply-adds, or of sums of four products of bytes (`vpdpbusd`,
+//! which wraps), in ascending `k` that starts from 0, to which what is there is added at the end, as in CLIF's tile ([`crate::codegen::tile`], whose parameters it has): neither the registers nor
 //! the cut of rows and columns change a bit of it.
 //!
 //! **Algorithm.** A program knows the extents of all its blocks ([`Extents`]). For each pair, the columns are cut into
@@ -14,6 +14,7 @@
 
 use super::asm::{Assembled, Assembler, Label, Refer, indexed, memory, there};
 use crate::error::Result;
+use crate::kernel::ir::Product;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +26,8 @@ pub type Extents = BTreeSet<(i64, i64)>;
 pub struct Form {
     /// Registers of 512 bits rather than 256.
     pub widest: bool,
-    /// f64 rather than f32.
-    pub double: bool,
+    /// What is multiplied.
+    pub product: Product,
 }
 
 /// The instructions of a form.
@@ -36,14 +37,14 @@ struct Codes {
     masked_load: Code,
     masked_store: Code,
     spread: Code,
-    fma: Code,
+    step: Code,
     add: Code,
     zero: Code,
 }
 
 impl Form {
     fn bytes(self) -> i64 {
-        if self.double { 8 } else { 4 }
+        self.product.mem().bytes()
     }
 
     fn register_bytes(self) -> i64 {
@@ -69,47 +70,70 @@ impl Form {
 
     fn codes(self) -> Codes {
         use Code::*;
-        match (self.widest, self.double) {
-            (false, false) => Codes {
+        match (self.widest, self.product) {
+            (false, Product::F32) => Codes {
                 load: VEX_Vmovups_ymm_ymmm256,
                 store: VEX_Vmovups_ymmm256_ymm,
                 masked_load: VEX_Vmaskmovps_ymm_ymm_m256,
                 masked_store: VEX_Vmaskmovps_m256_ymm_ymm,
                 spread: VEX_Vbroadcastss_ymm_m32,
-                fma: VEX_Vfmadd231ps_ymm_ymm_ymmm256,
+                step: VEX_Vfmadd231ps_ymm_ymm_ymmm256,
                 add: VEX_Vaddps_ymm_ymm_ymmm256,
                 zero: VEX_Vxorps_ymm_ymm_ymmm256,
             },
-            (false, true) => Codes {
+            (false, Product::F64) => Codes {
                 load: VEX_Vmovupd_ymm_ymmm256,
                 store: VEX_Vmovupd_ymmm256_ymm,
                 masked_load: VEX_Vmaskmovpd_ymm_ymm_m256,
                 masked_store: VEX_Vmaskmovpd_m256_ymm_ymm,
                 spread: VEX_Vbroadcastsd_ymm_m64,
-                fma: VEX_Vfmadd231pd_ymm_ymm_ymmm256,
+                step: VEX_Vfmadd231pd_ymm_ymm_ymmm256,
                 add: VEX_Vaddpd_ymm_ymm_ymmm256,
                 zero: VEX_Vxorps_ymm_ymm_ymmm256,
             },
-            (true, false) => Codes {
+            (true, Product::F32) => Codes {
                 load: EVEX_Vmovups_zmm_k1z_zmmm512,
                 store: EVEX_Vmovups_zmmm512_k1z_zmm,
                 masked_load: EVEX_Vmovups_zmm_k1z_zmmm512,
                 masked_store: EVEX_Vmovups_zmmm512_k1z_zmm,
                 spread: EVEX_Vbroadcastss_zmm_k1z_xmmm32,
-                fma: EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
+                step: EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
                 add: EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
             },
-            (true, true) => Codes {
+            (true, Product::F64) => Codes {
                 load: EVEX_Vmovupd_zmm_k1z_zmmm512,
                 store: EVEX_Vmovupd_zmmm512_k1z_zmm,
                 masked_load: EVEX_Vmovupd_zmm_k1z_zmmm512,
                 masked_store: EVEX_Vmovupd_zmmm512_k1z_zmm,
                 spread: EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
-                fma: EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
+                step: EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
                 add: EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
             },
+            // Words are moved as floats are.
+            (_, Product::U8S8 | Product::S8U8) => {
+                let moves = Form { product: Product::F32, ..self }.codes();
+                match self.widest {
+                    false => {
+                        Codes { step: VEX_Vpdpbusd_ymm_ymm_ymmm256, add: VEX_Vpaddd_ymm_ymm_ymmm256, ..moves }
+                    }
+                    true => Codes {
+                        step: EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32,
+                        add: EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
+                        ..moves
+                    },
+                }
+            }
+        }
+    }
+
+    /// Whether a step takes its left operand first, and the right one from a register or memory: of bytes the unsigned ones come
+    /// first.
+    fn left_first(self) -> bool {
+        match self.product {
+            Product::F32 | Product::F64 | Product::U8S8 => true,
+            Product::S8U8 => false,
         }
     }
 
@@ -233,7 +257,7 @@ impl Writer {
         self.fetch(C_PART, parameter(0));
         self.fetch(C_ROW, parameter(1));
         self.fetch(ACCUMULATE, parameter(4));
-        let shift = if self.form.double { 3 } else { 2 };
+        let shift = self.form.bytes().ilog2();
         for stride in [A_ROW, A_K, B_K, C_ROW] {
             self.a.put(Instruction::with2(Code::Shl_rm64_imm8, stride, shift));
         }
@@ -442,14 +466,16 @@ impl Writer {
         self.set(B_NOW, B);
         let head = self.a.here();
         // One row takes the columns from memory, each of which it uses once.
-        let direct = |v: i64| rows == 1 && !(masked && v + 1 == registers);
+        let left_first = self.form.left_first();
+        let direct = |v: i64| left_first && rows == 1 && !(masked && v + 1 == registers);
         let behind = |w: &Self, n: i64| w.vector(rows * registers + n);
         let product = |w: &mut Self, r: i64, v: i64, (left, right): (Register, Register)| {
             let s = sum(w, r, v);
+            let [first, second] = if left_first { [left, right] } else { [right, left] };
             w.a.put(if direct(v) {
-                Instruction::with3(w.codes.fma, s, left, memory(B_NOW, v * width))
+                Instruction::with3(w.codes.step, s, first, memory(B_NOW, v * width))
             } else {
-                Instruction::with3(w.codes.fma, s, left, right)
+                Instruction::with3(w.codes.step, s, first, second)
             });
         };
         if registers <= 2 {
@@ -520,8 +546,8 @@ mod tests {
 
     #[test]
     fn parts_and_strips_cover_a_block_and_fit_the_registers() {
-        for (widest, double) in [(false, false), (false, true), (true, false), (true, true)] {
-            let form = Form { widest, double };
+        for (widest, (product, _)) in [false, true].into_iter().flat_map(|w| Product::ALL.map(|p| (w, p))) {
+            let form = Form { widest, product };
             for m in 1..=100 {
                 for n in 1..=300 {
                     let strips = form.strips(m, n);
@@ -545,7 +571,7 @@ mod tests {
 
     #[test]
     fn all_extents_share_their_subroutines() {
-        let form = Form { widest: true, double: false };
+        let form = Form { widest: true, product: Product::F32 };
         let one = function(form, &[(96, 32)].into()).unwrap().code.len();
         let two = function(form, &[(96, 32), (48, 32)].into()).unwrap().code.len();
         assert!(two < one + one / 4, "{one} {two}");

@@ -24,7 +24,6 @@ use super::index::{Axis, Ix};
 use super::ir::{Contraction, Kernel, Loop, Phase, Role, Stage};
 use super::registers::RegisterLoop;
 use crate::error::{Error, Result, Site};
-use brolga_runtime::ElementType;
 
 /// What kernels share besides their buffers.
 #[derive(Clone, Copy, Debug)]
@@ -227,18 +226,14 @@ fn for_each_point(loops: &[Loop], axes: &mut Axes, visit: &mut dyn FnMut(&mut Ax
 }
 
 fn contraction(c: &Contraction, variant: Variant, memory: &mut Memory) -> Step<()> {
-    let mem = match c.ty {
-        ElementType::F32 => Mem::F32,
-        ElementType::F64 => Mem::F64,
-        other => return Err(format!("a contraction of {other}")),
-    };
+    let mem = c.product.mem();
     let mut chain = Body::new();
     let [a, b, sum] = [0, 1, 2].map(|k| chain.arg(k, mem.lane()));
-    let next = [chain.mul_add(variant, a, b, sum)];
+    let next = [c.product.step(&mut chain, variant, [a, b, sum])];
     let chain = Formula::new(&chain, &next);
     let mut more = Body::new();
     let blocks = [0, 1].map(|k| more.arg(k, mem.lane()));
-    let next = [more.fadd(blocks[0], blocks[1])];
+    let next = [c.product.sum(&mut more, blocks[0], blocks[1])];
     let more = Formula::new(&more, &next);
     let after = |before: Option<u64>, total: u64, memory: &Memory| match before {
         Some(before) => Ok(more.of(&[total, before], memory)?[0]),

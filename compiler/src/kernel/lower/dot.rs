@@ -1,8 +1,9 @@
 //! Contractions.
 //!
 //! Products of floats, and of integers whose sums are exact in a float, become a [`Contraction`] in f32 or f64, which the emitter
-//! blocks and tiles; operands of another type are converted into scratch before, which costs less than a step of the product. Other
-//! types, and products that are small or have no row, become a reduction in row form: one accumulator for each output column, a
+//! blocks and tiles; operands of another type are converted into scratch before, which costs less than a step of the product.
+//! Products of bytes are
+//! summed by fours where the machine does that in one instruction ([`Lowerer::byte_product`]). Other types, and products that are small or have no row, become a reduction in row form: one accumulator for each output column, a
 //! multiply-add each.
 
 use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, unsupported};
@@ -11,7 +12,7 @@ use crate::hlo::resolve;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Ix, delinearize, linearize};
-use crate::kernel::ir::{self, Accumulator, Contraction, Loop, Nest, Panel, Phase, Place, RowBuffer};
+use crate::kernel::ir::{self, Accumulator, Contraction, Loop, Nest, Panel, Phase, Place, Product, RowBuffer};
 use crate::kernel::storage;
 use brolga_runtime::{ArrayShape, ElementType};
 
@@ -28,6 +29,21 @@ pub(super) struct Loops {
     pub rhs: Vec<Ix>,
     /// The index of the result.
     pub out: Vec<Ix>,
+}
+
+/// The loops of a contraction as one axis each; where a side has several dimensions, each is taken from its axis again.
+pub(super) struct Fused {
+    pub m: Loop,
+    pub n: Loop,
+    pub k: Loop,
+    parts: Vec<(Loop, Ix)>,
+}
+
+impl Fused {
+    /// An index in the loops of the contraction, in these.
+    pub(super) fn of(&self, index: &Ix) -> Ix {
+        index.substitute(&|axis| self.parts.iter().find(|(l, _)| l.axis == axis).map(|(_, part)| part.clone()))
+    }
 }
 
 impl Lowerer<'_> {
@@ -75,8 +91,11 @@ impl Lowerer<'_> {
         let product = |loops: &[Loop]| loops.iter().map(|l| l.extent).product::<i64>();
         let (m, n, k) = (product(&l.m), product(&l.n), product(&l.k));
         let large = m.saturating_mul(n).saturating_mul(k) >= MIN_BLOCKED && m > 1 && n > 1 && k > 0;
-        if let Some(ty) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large) {
-            return self.blocked(id, l, ty, [&lhs, &rhs]);
+        if large && self.numerics.byte_products && sums_bytes([lhs.ty, rhs.ty], out) {
+            return self.byte_product(id, l, [&lhs, &rhs]);
+        }
+        if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large) {
+            return self.blocked(id, l, product, [&lhs, &rhs]);
         }
         // A product with one row or column reads the other operand, the matrix, once and along memory: where its rows are contracted,
         // each is one sum, the matrix on the left; where its columns are, a row of sums takes one row of it after another, the matrix
@@ -205,25 +224,17 @@ impl Lowerer<'_> {
         &mut self,
         id: InstructionId,
         l: Loops,
-        ty: ElementType,
+        product: Product,
         operands: [&ArrayShape; 2],
     ) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
-        // One axis each for rows, columns and the contracted dimension; several dimensions are taken apart again.
-        let fuse = |this: &mut Self, loops: &[Loop]| -> (Loop, Vec<Ix>) {
-            if let [one] = loops {
-                return (*one, vec![one.ix()]);
-            }
-            let dims: Vec<i64> = loops.iter().map(|x| x.extent).collect();
-            let whole = this.new_loop(dims.iter().product());
-            (whole, delinearize(&whole.ix(), &dims))
+        let ty = match product {
+            Product::F32 => ElementType::F32,
+            Product::F64 => ElementType::F64,
+            Product::U8S8 | Product::S8U8 => return Err(internal(inst, "bytes are no elements of a product")),
         };
-        let (m, m_parts) = fuse(self, &l.m);
-        let (n, n_parts) = fuse(self, &l.n);
-        let (k, k_parts) = fuse(self, &l.k);
-        let old: Vec<Loop> = l.m.iter().chain(&l.n).chain(&l.k).copied().collect();
-        let new: Vec<Ix> = m_parts.into_iter().chain(n_parts).chain(k_parts).collect();
-        let replace = |axis| old.iter().position(|x| x.axis == axis).map(|i| new[i].clone());
+        let fused = self.fused(&l);
+        let (m, n, k) = (fused.m, fused.n, fused.k);
         let (mut phases, mut panels) = (Vec::new(), Vec::new());
         for ((&operand, index), shape) in inst.operands.iter().zip([&l.lhs, &l.rhs]).zip(operands) {
             let (buffer, offset) = if shape.ty == ty {
@@ -234,7 +245,7 @@ impl Lowerer<'_> {
                 phases.push(phase);
                 (buffer, linearize(index, &shape.dims))
             };
-            panels.push(Panel { buffer, index: offset.substitute(&replace) });
+            panels.push(Panel { buffer, index: fused.of(&offset) });
         }
         let (rhs_panel, lhs_panel) = (panels.pop(), panels.pop());
         let (Some(lhs), Some(rhs)) = (lhs_panel, rhs_panel) else { return Err(internal(inst, "no operands")) };
@@ -242,13 +253,64 @@ impl Lowerer<'_> {
             Opcode::Dot if turns(&lhs, &rhs, (m, n, k)) => (n, m, rhs, lhs),
             _ => (m, n, lhs, rhs),
         };
-        let own_dims = self.leaf_shape((id, 0))?.dims.clone();
-        let offset = linearize(&l.out, &own_dims).substitute(&replace);
-        let mut stage = Stage::default();
-        let sum = stage.body.push(Op::Arg(0), &[], storage::compute_lane(ty));
-        let sum = finished(&mut stage.body, self.leaf_shape((id, 0))?.ty, sum);
+        let mut epilogue = Body::new();
+        let sum = epilogue.arg(0, product.mem().lane());
+        let (epilogue, stores) = self.epilogue_of(id, (&l, &fused), (epilogue, sum))?;
+        // What the operand alone says, not where fusion found it: sums do not depend on that.
+        let block = match inst.opcode {
+            Opcode::Convolution => {
+                let base = fused.of(&linearize(&l.lhs, &operands[0].dims));
+                Contraction::block_of_windows(&base, m, k)
+            }
+            _ => Contraction::whole_block(k),
+        };
+        let contraction = Contraction {
+            product,
+            batch: l.batch,
+            m,
+            n,
+            k,
+            block,
+            lhs,
+            rhs,
+            epilogue,
+            stores,
+            partial: None,
+            source: Some(id),
+        };
+        phases.push(Phase::Contraction(Box::new(contraction)));
+        Ok(phases)
+    }
+
+    /// One axis each for rows, columns and the contracted dimension.
+    pub(super) fn fused(&mut self, l: &Loops) -> Fused {
+        let mut fuse = |loops: &[Loop]| -> (Loop, Vec<Ix>) {
+            if let [one] = loops {
+                return (*one, vec![one.ix()]);
+            }
+            let dims: Vec<i64> = loops.iter().map(|x| x.extent).collect();
+            let whole = self.new_loop(dims.iter().product());
+            (whole, delinearize(&whole.ix(), &dims))
+        };
+        let ((m, m_parts), (n, n_parts), (k, k_parts)) = (fuse(&l.m), fuse(&l.n), fuse(&l.k));
+        let old = l.m.iter().chain(&l.n).chain(&l.k).copied();
+        let parts = old.zip(m_parts.into_iter().chain(n_parts).chain(k_parts)).collect();
+        Fused { m, n, k, parts }
+    }
+
+    /// What happens to finished sums, of which `sum` is one in the epilogue so far, and where they are stored.
+    pub(super) fn epilogue_of(
+        &mut self,
+        id: InstructionId,
+        (l, fused): (&Loops, &Fused),
+        (epilogue, sum): (Body, NodeId),
+    ) -> Result<(Body, Vec<ir::Store>)> {
+        let own = self.leaf_shape((id, 0))?;
+        let offset = fused.of(&linearize(&l.out, &own.dims));
+        let mut stage = Stage { body: epilogue, ..Stage::default() };
+        let sum = finished(&mut stage.body, own.ty, sum);
         // The sum is known at its own index, whatever form the epilogue's walk gives it.
-        let own_index = delinearize(&offset, &own_dims);
+        let own_index = delinearize(&offset, &own.dims);
         stage.memo.insert((((id, 0), 0), own_index), sum);
         let mut stores = Vec::new();
         for number in 0..self.outputs.len() {
@@ -259,30 +321,7 @@ impl Lowerer<'_> {
             let place = self.placed(number, offset.clone())?;
             stores.extend(self.store(&mut stage.body, number as u32, &value, place)?);
         }
-        // What the operand alone says, not where fusion found it: sums do not depend on that.
-        let block = match inst.opcode {
-            Opcode::Convolution => {
-                let base = linearize(&l.lhs, &operands[0].dims).substitute(&replace);
-                Contraction::block_of_windows(&base, m, k)
-            }
-            _ => Contraction::whole_block(k),
-        };
-        let contraction = Contraction {
-            ty,
-            batch: l.batch,
-            m,
-            n,
-            k,
-            block,
-            lhs,
-            rhs,
-            epilogue: stage.body,
-            stores,
-            partial: None,
-            source: Some(id),
-        };
-        phases.push(Phase::Contraction(Box::new(contraction)));
-        Ok(phases)
+        Ok((stage.body, stores))
     }
 
     /// A phase that writes an operand, in another type, to scratch; the number of that buffer.
@@ -311,7 +350,7 @@ impl Lowerer<'_> {
     }
 
     /// Follows an operand through movement to the buffer that it is a view of.
-    fn through_views(
+    pub(super) fn through_views(
         &mut self,
         leaf: crate::hlo::Leaf,
         index: Vec<Ix>,
@@ -345,17 +384,22 @@ const FEW_ROWS: i64 = 16;
 /// Whether a product of few rows is computed as its transpose: where the right operand, which is nearly all that there is to read,
 /// has its steps and not its columns side by side, packing it would take longer than the product. No bit depends on it: a product
 /// of two elements commutes, and the chain of an element stays.
-fn turns(lhs: &Panel, rhs: &Panel, (m, n, k): (Loop, Loop, Loop)) -> bool {
+pub(super) fn turns(lhs: &Panel, rhs: &Panel, (m, n, k): (Loop, Loop, Loop)) -> bool {
     let few = m.extent <= FEW_ROWS && n.extent > FEW_ROWS;
     let along = |panel: &Panel| panel.index.stride(k.axis) == Some(1);
     few && along(rhs) && along(lhs) && rhs.index.stride(n.axis).is_some()
 }
 
-/// The type in which the sums of a blocked product are kept: `f32` or `f64` for floats, as the result is computed. Sums of small
+/// Whether a product's sums are of products of bytes, and no more of them is wanted than their low 32 bits.
+fn sums_bytes(operands: [ElementType; 2], out: ElementType) -> bool {
+    operands.into_iter().all(|ty| ty.is_integer() && ty.bits() == 8) && out.is_integer() && out.bits() <= 32
+}
+
+/// The product in which the sums of a blocked contraction are kept: `f32` or `f64` for floats, as the result is computed. Sums of small
 /// integers are exact in either while they fit into its digits; `None` where they may not.
-fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<ElementType> {
+fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Product> {
     if out.is_float() && operands.into_iter().all(ElementType::is_float) {
-        return Some(if storage::compute_lane(out) == Lane::F64 { ElementType::F64 } else { ElementType::F32 });
+        return Some(float_product(out));
     }
     let most = |ty: ElementType| {
         let small = ty.is_integer() && ty.bits() <= 16;
@@ -365,9 +409,14 @@ fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Ele
     let sum = a?.checked_mul(b?)?.checked_mul(k)?;
     let exact_in = |digits: u32| out.is_integer() && sum <= 1 << digits;
     if exact_in(f32::MANTISSA_DIGITS) {
-        return Some(ElementType::F32);
+        return Some(Product::F32);
     }
-    exact_in(f64::MANTISSA_DIGITS).then_some(ElementType::F64)
+    exact_in(f64::MANTISSA_DIGITS).then_some(Product::F64)
+}
+
+/// The product in which sums of floats of that type are kept.
+pub(super) fn float_product(out: ElementType) -> Product {
+    if storage::compute_lane(out) == Lane::F64 { Product::F64 } else { Product::F32 }
 }
 
 /// A finished sum as a value of the result's type: floats are rounded, exact integers wrap.
@@ -382,6 +431,7 @@ fn finished(body: &mut Body, out: ElementType, sum: NodeId) -> NodeId {
             body.convert(Op::SExt, narrow, Lane::I64)
         }
         (Lane::F32, _) => body.convert(Op::FToS, sum, Lane::I32),
+        (Lane::I32, Lane::I32) => sum,
         (_, Lane::I64) => body.convert(Op::FToS, sum, Lane::I64),
         _ => {
             let wide = body.convert(Op::FToS, sum, Lane::I64);

@@ -11,6 +11,7 @@
 //! kinds of groups differ only in which loops they set up: [`rows`], [`reduce`], [`dot`], [`movement`].
 
 mod bitcast;
+mod bytes;
 mod call;
 mod commute;
 mod dot;
@@ -36,13 +37,15 @@ use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar, Shape};
 use std::collections::{HashMap, HashSet};
 
-/// Choices that change the numbers a kernel computes.
+/// Choices that change the numbers a kernel computes, and what the machine has that changes how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numerics {
     /// With or without FMA in polynomials and multiply-add chains.
     pub variant: Variant,
     /// Round 16-bit and 8-bit floats after every operation rather than when they are stored.
     pub strict_rounding: bool,
+    /// Whether products of bytes are summed by fours ([`Product::U8S8`](super::ir::Product)): the numbers are the same.
+    pub byte_products: bool,
 }
 
 /// A lowered group.

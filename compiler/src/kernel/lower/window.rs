@@ -4,7 +4,7 @@
 //! Where a window may reach past the operand, or between its elements where the base is dilated, the index is clamped
 //! and the value replaced by the one that changes nothing.
 
-use super::dot::{Loops, MIN_BLOCKED};
+use super::dot::{Loops, MIN_BLOCKED, float_product};
 use super::scatter::{both, is_zero};
 use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
 use crate::error::Result;
@@ -96,7 +96,7 @@ impl Lowerer<'_> {
             && (lhs.ty, rhs.ty) == (out.ty, out.ty)
             && let Some(product) = self.convolution_product(&labels, &window, groups, (&lhs, &rhs, &out))
         {
-            return self.blocked(id, product, out.ty, [&lhs, &rhs]);
+            return self.blocked(id, product, float_product(out.ty), [&lhs, &rhs]);
         }
         let outputs: Vec<Loop> = out.dims.iter().map(|&d| self.new_loop(d)).collect();
         let mut windows: Vec<Loop> = window.iter().map(|w| self.new_loop(w.size)).collect();

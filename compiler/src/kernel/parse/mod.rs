@@ -16,7 +16,7 @@ mod tests;
 use super::body::{Body, Lane, Mem, NodeId};
 use super::index::Axis;
 use super::ir::{
-    Accumulator, Buffer, Contraction, Kernel, Loop, Nest, Panel, Phase, Place, Role, RowBuffer, Stage, Store,
+    Accumulator, Buffer, Contraction, Kernel, Loop, Nest, Panel, Phase, Place, Product, Role, RowBuffer, Stage, Store,
 };
 use super::registers::{RegisterLoop, StateArray};
 use super::sort::{Sort, SortKey, SortOperand};
@@ -348,8 +348,9 @@ impl<'a> Reader<'a> {
 
     fn contraction(&mut self, head: &str) -> Read<Contraction> {
         let mut c = Cursor::new(head);
-        let ty = c.until(" ");
-        let ty = ty.parse().map_err(|_| format!("'{ty}' is no element type"))?;
+        let name = c.until(" ");
+        let product = Product::ALL.iter().find(|(_, n)| *n == name).map(|(product, _)| *product);
+        let product = product.ok_or_else(|| format!("'{name}' is no product"))?;
         let batch = self.loops(&mut c, "batch")?;
         let m = self.one_loop(&mut c, "m")?;
         let n = self.one_loop(&mut c, "n")?;
@@ -373,11 +374,11 @@ impl<'a> Reader<'a> {
             None => None,
         };
         self.expect("epilogue (sum)")?;
-        let lane = super::storage::compute_lane(ty);
-        let args = HashMap::from([("sum".to_owned(), (0, lane))]);
+        let args = HashMap::from([("sum".to_owned(), (0, product.mem().lane()))]);
         let mut epilogue = self.body(&args, None)?;
         let (stores, _) = self.stores(&mut epilogue, &args, None)?;
-        Ok(Contraction { ty, batch, m, n, k, block, lhs, rhs, epilogue: epilogue.body, stores, partial, source: None })
+        let epilogue = epilogue.body;
+        Ok(Contraction { product, batch, m, n, k, block, lhs, rhs, epilogue, stores, partial, source: None })
     }
 
     fn sort(&mut self, head: &str) -> Read<Sort> {

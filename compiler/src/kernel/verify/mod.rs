@@ -23,7 +23,6 @@ use super::ir::{Accumulator, Contraction, Kernel, Loop, Nest, Phase, Place, Role
 use super::registers::RegisterLoop;
 use super::sort::Sort;
 use crate::error::{Error, Result};
-use brolga_runtime::ElementType;
 use nodes::{Leaves, check_body};
 use std::collections::HashSet;
 
@@ -262,11 +261,7 @@ impl State<'_> {
     }
 
     fn contraction(&mut self, c: &Contraction) -> Check<()> {
-        let mem = match c.ty {
-            ElementType::F32 => Mem::F32,
-            ElementType::F64 => Mem::F64,
-            other => return broken("kernel.contraction", format!("a contraction of {other}")),
-        };
+        let mem = c.product.mem();
         let scope_with = |loops: &[Loop]| scope_of([&c.batch[..], loops]);
         scope_with(&[c.m, c.n, c.k])?;
         require((1..=c.k.extent).contains(&c.block), "kernel.contraction", || {

@@ -1,0 +1,312 @@
+//! Products of bytes, summed by fours.
+//!
+//! **Problem.** Machines add four products of bytes to a word in one instruction, which wants the four bytes side by side, and those
+//! of one side unsigned, those of the other signed. Operands have any signs, and their bytes lie in any order.
+//!
+//! **Invariant.** A sum is right modulo 2^32 for any number of steps; bytes that fill a last word are zeros and add nothing.
+//!
+//! **Algorithm.** Bytes of one sign on both sides: those of the side with fewer are offset by 128, which changes the sign of their
+//! type and is one exclusive or, and 128 times the sums of the other side make up for it: the same product, with ones for the offset
+//! side. A side whose bytes lie side by side along the contracted axis is read where it lies, or in a copy where it is offset or
+//! its words are not aligned; the right side, whose columns the tile wants next to each other, is transposed word by word. Of other
+//! sides four rows are put together. What is written is a phase of its own before the product.
+
+use super::dot::{Fused, Loops, turns};
+use super::{Lowerer, internal};
+use crate::error::Result;
+use crate::hlo::InstructionId;
+use crate::kernel::body::{Body, Mem, NodeId, Op};
+use crate::kernel::index::{Ix, linearize};
+use crate::kernel::ir::{self, Contraction, Loop, Nest, Panel, Phase, Product};
+use brolga_runtime::{ArrayShape, ElementType};
+
+/// Bytes of a word.
+const WORD: i64 = 4;
+/// What is offset by 128, in each byte of a word.
+const OFFSET: u32 = 0x8080_8080;
+
+/// A side of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// The bytes of a side.
+struct Operand {
+    bytes: Panel,
+    signed: bool,
+    /// Its rows or columns.
+    across: Loop,
+    /// Whether they are offset by 128.
+    offset: bool,
+}
+
+/// What is put together for a product.
+struct Packing {
+    id: InstructionId,
+    batch: Vec<Loop>,
+    /// The contracted axis, in bytes and in words.
+    k: Loop,
+    words: Loop,
+    phases: Vec<Phase>,
+}
+
+impl Lowerer<'_> {
+    /// A product of bytes, as one of words.
+    pub(super) fn byte_product(
+        &mut self,
+        id: InstructionId,
+        l: Loops,
+        operands: [&ArrayShape; 2],
+    ) -> Result<Vec<Phase>> {
+        let inst = self.inst(id);
+        let fused = self.fused(&l);
+        let Fused { m, n, k, .. } = fused;
+        let mut side = |number: usize, index: &[Ix], across: Loop| -> Result<Operand> {
+            let operand = inst.operands.get(number).ok_or_else(|| internal(inst, "no operands"))?;
+            let (leaf, offset) = self.through_views((*operand, 0), index.to_vec(), &operands[number].dims)?;
+            let bytes = Panel { buffer: self.input(leaf)?, index: fused.of(&offset) };
+            Ok(Operand { bytes, signed: operands[number].ty.is_signed_integer(), across, offset: false })
+        };
+        let (mut left, mut right) = (side(0, &l.lhs, m)?, side(1, &l.rhs, n)?);
+        if turns(&left.bytes, &right.bytes, (m, n, k)) {
+            std::mem::swap(&mut left, &mut right);
+        }
+        let offset = (left.signed == right.signed).then_some({
+            if left.across.extent <= right.across.extent { Side::Left } else { Side::Right }
+        });
+        left.offset = offset == Some(Side::Left);
+        right.offset = offset == Some(Side::Right);
+        // An offset turns the sign of its side.
+        let product = if left.signed == left.offset { Product::U8S8 } else { Product::S8U8 };
+        let words = self.new_loop((k.extent + WORD - 1) / WORD);
+        let mut packing = Packing { id, batch: l.batch.clone(), k, words, phases: Vec::new() };
+        let lhs = self.left_words(&mut packing, &left);
+        let rhs = self.right_words(&mut packing, &right);
+        let mut epilogue = Body::new();
+        epilogue.set_source(Some(id));
+        let mut sum = epilogue.arg(0, product.mem().lane());
+        if let Some(offset) = offset {
+            let both_signed = left.signed;
+            let (other, across) = match offset {
+                Side::Left => (&rhs, right.across),
+                Side::Right => (&lhs, left.across),
+            };
+            let sums = self.offset_sums(&mut packing, product, (offset, other, across), both_signed);
+            let more = epilogue.push(Op::Load(sums.buffer, Mem::I32, sums.index), &[], Mem::I32.lane());
+            sum = epilogue.iadd(sum, more);
+        }
+        let (epilogue, stores) = self.epilogue_of(id, (&l, &fused), (epilogue, sum))?;
+        let contraction = Contraction {
+            product,
+            batch: l.batch,
+            m: left.across,
+            n: right.across,
+            k: words,
+            block: Contraction::whole_block(words),
+            lhs,
+            rhs,
+            epilogue,
+            stores,
+            partial: None,
+            source: Some(id),
+        };
+        packing.phases.push(Phase::Contraction(Box::new(contraction)));
+        Ok(packing.phases)
+    }
+
+    /// The words of the left side, in any order that the tile can walk.
+    fn left_words(&mut self, packing: &mut Packing, left: &Operand) -> Panel {
+        if packing.is_along(&left.bytes) {
+            self.words_along(packing, left, left.offset)
+        } else {
+            self.words_of_rows(packing, left)
+        }
+    }
+
+    /// The words of the right side, its columns next to each other.
+    fn right_words(&mut self, packing: &mut Packing, right: &Operand) -> Panel {
+        if !packing.is_along(&right.bytes) {
+            return self.words_of_rows(packing, right);
+        }
+        let from = self.words_along(packing, right, false);
+        let (buffer, index) = self.room_for_words(packing, &[packing.words, right.across]);
+        let mut body = packing.body();
+        let mut word = body.push(Op::Load(from.buffer, Mem::I32, from.index), &[], Mem::I32.lane());
+        if right.offset {
+            word = offset_word(&mut body, word, OFFSET);
+        }
+        packing.store((&[packing.words], right.across), body, (buffer, Mem::I32, index.clone(), word));
+        Panel { buffer, index }
+    }
+
+    /// Words of bytes that lie side by side along the contracted axis: where they are, or a copy.
+    fn words_along(&mut self, packing: &mut Packing, side: &Operand, offset: bool) -> Panel {
+        let Panel { buffer, index } = side.bytes.clone();
+        let at = packing.at_byte(&index, &packing.words.ix().scale(WORD));
+        let here = at.div(WORD);
+        let aligned = packing.k.extent % WORD == 0
+            && at.rem(WORD).as_constant() == Some(0)
+            && here.stride(packing.words.axis) == Some(1);
+        if aligned && !offset {
+            return Panel { buffer, index: here };
+        }
+        let (to, words) = self.room_for_words(packing, &[side.across, packing.words]);
+        let mut body = packing.body();
+        if aligned {
+            let word = body.push(Op::Load(buffer, Mem::I32, here), &[], Mem::I32.lane());
+            let word = offset_word(&mut body, word, OFFSET);
+            packing.store((&[side.across], packing.words), body, (to, Mem::I32, words.clone(), word));
+            return Panel { buffer: to, index: words };
+        }
+        let first = words.substitute(&|axis| (axis == packing.words.axis).then(Ix::default)).scale(WORD);
+        let mut byte = body.push(Op::Load(buffer, Mem::U8, index), &[], Mem::U8.lane());
+        if offset {
+            byte = offset_word(&mut body, byte, 0x80);
+        }
+        packing.store((&[side.across], packing.k), body, (to, Mem::U8, first.add(&packing.k.ix()), byte));
+        let filling = packing.words.extent * WORD - packing.k.extent;
+        if filling > 0 {
+            let (rest, mut body) = (self.new_loop(filling), packing.body());
+            let zero = body.i32(0);
+            let place = first.offset(packing.k.extent).add(&rest.ix());
+            packing.store((&[side.across], rest), body, (to, Mem::U8, place, zero));
+        }
+        Panel { buffer: to, index: words }
+    }
+
+    /// Words of bytes that lie otherwise: of four rows.
+    fn words_of_rows(&mut self, packing: &mut Packing, side: &Operand) -> Panel {
+        let (buffer, index) = self.room_for_words(packing, &[packing.words, side.across]);
+        let (whole, rest) = (packing.k.extent / WORD, packing.k.extent % WORD);
+        let together = |packing: &Packing, word: &Ix, bytes: i64| {
+            let mut body = packing.body();
+            let load = |body: &mut Body, byte: i64| {
+                let at = packing.at_byte(&side.bytes.index, &word.scale(WORD).offset(byte));
+                body.push(Op::Load(side.bytes.buffer, Mem::U8, at), &[], Mem::U8.lane())
+            };
+            let mut all = load(&mut body, 0);
+            for byte in 1..bytes {
+                let one = load(&mut body, byte);
+                let high = body.shl_imm(one, 8 * byte as u8);
+                all = body.or(all, high);
+            }
+            if side.offset {
+                // What fills the last word stays zero.
+                all = offset_word(&mut body, all, OFFSET >> (8 * (WORD - bytes)));
+            }
+            (body, all)
+        };
+        if whole > 0 {
+            let words = if rest == 0 { packing.words } else { self.new_loop(whole) };
+            let place = index.substitute(&|axis| (axis == packing.words.axis).then(|| words.ix()));
+            let (body, word) = together(packing, &words.ix(), WORD);
+            packing.store((&[words], side.across), body, (buffer, Mem::I32, place, word));
+        }
+        if rest > 0 {
+            let last = Ix::constant(whole);
+            let place = index.substitute(&|axis| (axis == packing.words.axis).then(|| last.clone()));
+            let (body, word) = together(packing, &last, rest);
+            packing.store((&[], side.across), body, (buffer, Mem::I32, place, word));
+        }
+        Panel { buffer, index }
+    }
+
+    /// 128 times the sums of the bytes of the side that is not offset, with the sign that makes up for the offset.
+    fn offset_sums(
+        &mut self,
+        packing: &mut Packing,
+        product: Product,
+        (offset, other, across): (Side, &Panel, Loop),
+        both_signed: bool,
+    ) -> Panel {
+        let (ones, one) = (self.scratch_buffer(ElementType::S32, 1), self.new_loop(1));
+        let mut body = packing.body();
+        let word = body.i32(0x0101_0101);
+        let place = Ix::constant(0);
+        packing.store_once((&[], one), body, (ones, Mem::I32, place.clone(), word));
+        let ones = Panel { buffer: ones, index: place };
+        let (m, n, lhs, rhs) = match offset {
+            Side::Left => (one, across, ones, other.clone()),
+            Side::Right => (across, one, other.clone(), ones),
+        };
+        let (buffer, index) = self.room_for_words(packing, &[across]);
+        let mut epilogue = packing.body();
+        let sum = epilogue.arg(0, product.mem().lane());
+        let mut sum = epilogue.shl_imm(sum, 7);
+        if both_signed {
+            let zero = epilogue.i32(0);
+            sum = epilogue.isub(zero, sum);
+        }
+        let contraction = Contraction {
+            product,
+            batch: packing.batch.clone(),
+            m,
+            n,
+            k: packing.words,
+            block: Contraction::whole_block(packing.words),
+            lhs,
+            rhs,
+            epilogue,
+            stores: vec![ir::Store { buffer, mem: Mem::I32, index: index.clone(), value: sum }],
+            partial: None,
+            source: Some(packing.id),
+        };
+        packing.phases.push(Phase::Contraction(Box::new(contraction)));
+        Panel { buffer, index }
+    }
+
+    /// A scratch buffer of words for each batch and each point of `loops`, and where the words of a point lie.
+    fn room_for_words(&mut self, packing: &Packing, loops: &[Loop]) -> (u32, Ix) {
+        let all: Vec<Loop> = packing.batch.iter().chain(loops).copied().collect();
+        let dims: Vec<i64> = all.iter().map(|l| l.extent).collect();
+        let index: Vec<Ix> = all.iter().map(Loop::ix).collect();
+        let elements = dims.iter().product::<i64>().max(0) as usize;
+        (self.scratch_buffer(ElementType::S32, elements), linearize(&index, &dims))
+    }
+}
+
+impl Packing {
+    /// Whether bytes lie side by side along the contracted axis.
+    fn is_along(&self, bytes: &Panel) -> bool {
+        bytes.index.stride(self.k.axis) == Some(1)
+    }
+
+    /// The index of a byte at another step.
+    fn at_byte(&self, index: &Ix, step: &Ix) -> Ix {
+        index.substitute(&|axis| (axis == self.k.axis).then(|| step.clone()))
+    }
+
+    /// An empty body of what belongs to the product.
+    fn body(&self) -> Body {
+        let mut body = Body::new();
+        body.set_source(Some(self.id));
+        body
+    }
+
+    /// A phase that stores a value for each batch and each point of the loops, the last of which is the row.
+    fn store(&mut self, (loops, row): (&[Loop], Loop), body: Body, store: (u32, Mem, Ix, NodeId)) {
+        let parallel: Vec<Loop> = self.batch.iter().chain(loops).copied().collect();
+        self.store_once((&parallel, row), body, store);
+    }
+
+    /// As [`Packing::store`], without batches.
+    fn store_once(
+        &mut self,
+        (parallel, vector): (&[Loop], Loop),
+        body: Body,
+        (buffer, mem, index, value): (u32, Mem, Ix, NodeId),
+    ) {
+        let stores = vec![ir::Store { buffer, mem, index, value }];
+        let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
+        let stage = ir::Stage { sequential, vector, body, accumulators, stores, row_stores };
+        self.phases.push(Phase::Nest(Nest { parallel: parallel.to_vec(), rows: Vec::new(), stages: vec![stage] }));
+    }
+}
+
+/// Bytes of a word offset by 128, those that `which` names.
+fn offset_word(body: &mut Body, word: NodeId, which: u32) -> NodeId {
+    let which = body.i32(which as i32);
+    body.xor(word, which)
+}

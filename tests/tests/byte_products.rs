@@ -1,0 +1,210 @@
+//! Products of bytes, summed by fours: the sums are those of the interpreter for all pairs of signs, orders of dimensions and
+//! lengths, modulo 2^32, on every target that this machine can run which has an instruction for them.
+#![allow(clippy::unwrap_used)]
+#![cfg(target_arch = "x86_64")]
+
+use brolga_compiler::codegen::target::TargetOptions;
+use brolga_compiler::hlo::Module;
+use brolga_compiler::kernel::body::Variant;
+use brolga_compiler::kernel::interp::Machine;
+use brolga_compiler::{CompileOptions, compile, interp, memory, shape, text};
+use brolga_runtime::abi::IsaFeatures;
+use brolga_runtime::{ArrayLiteral, Literal, Program};
+
+const SIGNS: [(&str, &str); 4] = [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8", "u8")];
+const INSTRUCTION: &str = "vpdpbusd";
+
+fn target(cpu: &str, features: &[&str]) -> TargetOptions {
+    let features = features.iter().map(|f| (*f).to_owned()).collect();
+    TargetOptions { cpu: Some(cpu.to_owned()), features, ..TargetOptions::default() }
+}
+
+/// Targets with the instruction, of those that this machine can run: the widths that it has it in, and the machine itself.
+fn targets() -> Vec<TargetOptions> {
+    let (there, widest) = (IsaFeatures::detect(), IsaFeatures::AVX512F.union(IsaFeatures::AVX512DQ));
+    let mut targets = Vec::new();
+    if there.contains(IsaFeatures::AVXVNNI.union(IsaFeatures::AVX2)) {
+        targets.push(target("x86-64-v3", &["+avxvnni"]));
+    }
+    if there.contains(IsaFeatures::AVX512VNNI.union(IsaFeatures::AVX512VL).union(widest)) {
+        targets.push(target("x86-64-v4", &["+avx512vnni"]));
+    }
+    if targets.is_empty() {
+        eprintln!("SKIPPED: this machine has neither avxvnni nor avx512vnni");
+    } else {
+        targets.push(TargetOptions::native());
+    }
+    targets
+}
+
+fn parsed(source: &str) -> Module {
+    let module = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    module
+}
+
+/// What the bytes of a test are: the same everywhere, or any.
+#[derive(Clone, Copy, Debug)]
+enum Bytes {
+    Same(u8),
+    Any,
+}
+
+/// Runs a program of byte parameters on every target; with `kernels` its kernels are interpreted too.
+fn check(source: &str, bytes: [Bytes; 2], kernels: bool) {
+    let module = parsed(source);
+    let entry = module.entry();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut inputs = Vec::new();
+    for (&p, bytes) in entry.parameters().iter().zip(bytes.into_iter().chain([Bytes::Any; 2])) {
+        let mut array = ArrayLiteral::zeros(entry.instructions[p].shape.as_array().unwrap());
+        for byte in array.bytes_mut() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = match bytes {
+                Bytes::Same(byte) => byte,
+                Bytes::Any => (state >> 40) as u8,
+            };
+        }
+        inputs.push(array);
+    }
+    let arguments: Vec<Literal> = inputs.iter().cloned().map(Literal::Array).collect();
+    let want = interp::run(&module, &arguments, &interp::Options::default()).unwrap();
+    let want = want.arrays();
+    for target in targets() {
+        let options = CompileOptions { target: target.clone(), keep_texts: true, ..CompileOptions::default() };
+        let artifact = compile(&module, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        assert!(artifact.asm.contains(INSTRUCTION), "{target:?}\n{source}");
+        let program = Program::from_object(&artifact.object).unwrap();
+        let got = program.run(&inputs.iter().collect::<Vec<_>>()).unwrap();
+        for (got, want) in got.iter().zip(&want) {
+            let same = got.bytes() == want.bytes();
+            assert!(same, "{target:?} {bytes:?}\n{source}\n{}", artifact.schedule);
+        }
+        if kernels {
+            let machine = Machine { variant: Variant::Fma, random: [0, 0], budget: 1 << 24 };
+            let raw: Vec<&[u8]> = inputs.iter().map(ArrayLiteral::bytes).collect();
+            let got = memory::run::run(&artifact.schedule, machine, &raw).unwrap_or_else(|e| panic!("{e}\n{source}"));
+            assert!(got.iter().zip(&want).all(|(got, want)| *got == want.bytes()), "{}", artifact.schedule);
+        }
+    }
+}
+
+/// `l` by `r` of `m`, `n` and `k`, the contracted dimension first or last of each, in `batch` batches where that is not 0.
+fn product((l, r, out): (&str, &str, &str), [batch, m, n, k]: [usize; 4], first: [bool; 2]) -> String {
+    let (outer, dims) = if batch == 0 { (String::new(), 0) } else { (format!("{batch},"), 1) };
+    let shape = |across: usize, first: bool| if first { format!("{k},{across}") } else { format!("{across},{k}") };
+    let batches = if batch == 0 { "" } else { ", lhs_batch_dims={0}, rhs_batch_dims={0}" };
+    let [lhs, rhs] = first.map(|first| dims + usize::from(!first));
+    let (a, b) = (shape(m, first[0]), shape(n, first[1]));
+    format!(
+        "HloModule m\n\nENTRY e {{\n  a = {l}[{outer}{a}] parameter(0)\n  b = {r}[{outer}{b}] parameter(1)\n  \
+         ROOT c = {out}[{outer}{m},{n}] dot(a, b), lhs_contracting_dims={{{lhs}}}, rhs_contracting_dims={{{rhs}}}{batches}\n}}\n"
+    )
+}
+
+#[test]
+fn lengths_of_sums() {
+    for (l, r) in SIGNS {
+        for (k, m, n) in
+            [(1, 50, 90), (2, 33, 67), (3, 40, 37), (4, 32, 33), (5, 29, 31), (64, 17, 16), (67, 7, 40), (130, 100, 2)]
+        {
+            for first in [[false, true], [true, false], [true, true], [false, false]] {
+                check(&product((l, r, "s32"), [0, m, n, k], first), [Bytes::Any; 2], true);
+            }
+        }
+        for k in [1030, 4096 + 3] {
+            check(&product((l, r, "s32"), [0, 14, 18, k], [false, true]), [Bytes::Any; 2], false);
+        }
+    }
+}
+
+#[test]
+fn extremes() {
+    for (l, r) in SIGNS {
+        for a in [0x00, 0x7f, 0x80, 0xff] {
+            for b in [0x00, 0x7f, 0x80, 0xff] {
+                let bytes = [Bytes::Same(a), Bytes::Same(b)];
+                check(&product((l, r, "s32"), [0, 13, 35, 43], [false, true]), bytes, false);
+            }
+        }
+    }
+}
+
+/// 40000 products of 255 by 255 pass 2^31, 70000 pass 2^32.
+#[test]
+fn sums_wrap() {
+    for k in [40_000, 70_000] {
+        for out in ["s32", "u32", "s16", "u8"] {
+            check(&product(("u8", "u8", out), [0, 2, 5, k], [false, true]), [Bytes::Same(0xff); 2], false);
+        }
+    }
+    for out in ["s32", "u32", "s16", "u16", "s8", "u8"] {
+        for (l, r) in SIGNS {
+            check(&product((l, r, out), [0, 20, 21, 50], [false, true]), [Bytes::Any; 2], true);
+        }
+    }
+}
+
+#[test]
+fn batches_few_rows_and_tiles() {
+    for (l, r) in SIGNS {
+        for first in [[false, true], [true, false], [false, false]] {
+            check(&product((l, r, "s32"), [3, 19, 34, 21], first), [Bytes::Any; 2], true);
+            // Few rows or columns; turned where the steps of both lie side by side.
+            check(&product((l, r, "s32"), [0, 3, 40, 68], first), [Bytes::Any; 2], true);
+            check(&product((l, r, "s32"), [2, 40, 3, 70], first), [Bytes::Any; 2], true);
+        }
+        check(&product((l, r, "s32"), [0, 200, 300, 516], [false, true]), [Bytes::Any; 2], false);
+        check(&product((l, r, "s32"), [0, 130, 1000, 600], [false, true]), [Bytes::Any; 2], false);
+    }
+}
+
+#[test]
+fn several_dimensions_views_and_epilogues() {
+    for (l, r) in SIGNS {
+        let several = format!(
+            "HloModule s\n\nENTRY e {{\n  a = {l}[5,6,4,9] parameter(0)\n  b = {r}[9,7,4,5] parameter(1)\n  \
+             ROOT c = s32[5,6,7,5] dot(a, b), lhs_contracting_dims={{3,2}}, rhs_contracting_dims={{0,2}}\n}}\n"
+        );
+        check(&several, [Bytes::Any; 2], true);
+        // A slice that begins in the midst of a word, and a transpose.
+        let views = format!(
+            "HloModule v\n\nENTRY e {{\n  a = {l}[20,34] parameter(0)\n  b = {r}[18,4,8] parameter(1)\n  \
+             x = {l}[20,32] slice(a), slice={{[0:20],[1:33]}}\n  t = {r}[4,8,18] transpose(b), dimensions={{1,2,0}}\n  \
+             y = {r}[32,18] reshape(t)\n  \
+             ROOT c = s32[20,18] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n}}\n"
+        );
+        check(&views, [Bytes::Any; 2], true);
+        let scaled = format!(
+            "HloModule q\n\nENTRY e {{\n  a = {l}[40,24] parameter(0)\n  b = {r}[24,33] parameter(1)\n  \
+             z = s8[33] parameter(2)\n  d = s32[40,33] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n  \
+             w = s32[33] convert(z)\n  bias = s32[40,33] broadcast(w), dimensions={{1}}\n  s = s32[40,33] add(d, bias)\n  \
+             f = f32[40,33] convert(s)\n  ROOT o = (f32[40,33], s32[40,33]) tuple(f, s)\n}}\n"
+        );
+        check(&scaled, [Bytes::Any; 2], true);
+    }
+}
+
+#[test]
+fn targets_without_the_instruction_do_not_have_it() {
+    let module = parsed(&product(("u8", "s8", "s32"), [0, 40, 40, 40], [false, true]));
+    let asm = |target: TargetOptions| {
+        let options = CompileOptions { target, keep_texts: true, ..CompileOptions::default() };
+        compile(&module, &options).unwrap().asm
+    };
+    // One level of two: all of them have the instruction, or none.
+    let partly = target("x86-64-v3,x86-64-v4", &["+avx512vnni"]);
+    // Nor where the wide registers for it are not there.
+    let narrow = target("x86-64-v3", &["+avx512vnni"]);
+    let plain = [TargetOptions::default(), target("x86-64-v3", &[]), target("x86-64-v4", &[]), partly, narrow];
+    for target in plain {
+        assert!(!asm(target.clone()).contains(INSTRUCTION), "{target:?}");
+    }
+    let with = asm(target("x86-64-v3", &["+avxvnni"]));
+    assert!(with.contains(INSTRUCTION) && !with.contains("zmm"));
+    let widest = asm(target("x86-64-v4", &["+avx512vnni"]));
+    assert!(widest.lines().any(|line| line.contains(INSTRUCTION) && line.contains("zmm")));
+    let both = asm(target("x86-64-v3,x86-64-v4", &["+avx512vnni", "+avxvnni"]));
+    assert!(both.lines().any(|line| line.contains(INSTRUCTION) && line.contains("zmm")));
+    assert!(both.lines().any(|line| line.contains(INSTRUCTION) && line.contains("ymm")));
+}
