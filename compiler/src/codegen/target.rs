@@ -315,9 +315,8 @@ fn x86_levels(options: &TargetOptions) -> Result<Vec<(String, Vec<&'static str>)
     }
     levels.sort_unstable();
     levels.dedup();
-    let features = |level: u8| {
-        X86.iter().filter(move |f| f.level.is_some_and(|l| l <= level)).map(|f| f.name).collect()
-    };
+    let features =
+        |level: u8| X86.iter().filter(move |f| f.level.is_some_and(|l| l <= level)).map(|f| f.name).collect();
     levels.into_iter().map(|level| Ok((format!("v{level}"), apply(options, features(level))?))).collect()
 }
 

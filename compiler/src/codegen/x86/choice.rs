@@ -89,15 +89,7 @@ pub fn function(levels: &[(Needs, FuncId)], state: DataId) -> Result<Assembled> 
 
     a.bind(detect);
     // The arguments of the call, and what is the caller's; both conventions pass arguments in all but the first of these.
-    let saved = [
-        Register::RBX,
-        Register::RCX,
-        Register::RDX,
-        Register::RSI,
-        Register::RDI,
-        Register::R8,
-        Register::R9,
-    ];
+    let saved = [Register::RBX, Register::RCX, Register::RDX, Register::RSI, Register::RDI, Register::R8, Register::R9];
     for r in saved {
         a.put(Instruction::with1(Code::Push_r64, r));
     }

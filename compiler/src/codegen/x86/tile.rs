@@ -115,9 +115,7 @@ impl Form {
             (_, Product::U8S8 | Product::S8U8) => {
                 let moves = Form { product: Product::F32, ..self }.codes();
                 match self.widest {
-                    false => {
-                        Codes { step: VEX_Vpdpbusd_ymm_ymm_ymmm256, add: VEX_Vpaddd_ymm_ymm_ymmm256, ..moves }
-                    }
+                    false => Codes { step: VEX_Vpdpbusd_ymm_ymm_ymmm256, add: VEX_Vpaddd_ymm_ymm_ymmm256, ..moves },
                     true => Codes {
                         step: EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32,
                         add: EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
