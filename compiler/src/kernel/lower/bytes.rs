@@ -73,8 +73,11 @@ impl Lowerer<'_> {
         if turns(&left.bytes, &right.bytes, (m, n, k)) {
             std::mem::swap(&mut left, &mut right);
         }
-        let offset = (left.signed == right.signed)
-            .then_some({ if left.across.extent <= right.across.extent { Side::Left } else { Side::Right } });
+        let offset = (left.signed == right.signed).then_some(if left.across.extent <= right.across.extent {
+            Side::Left
+        } else {
+            Side::Right
+        });
         left.offset = offset == Some(Side::Left);
         right.offset = offset == Some(Side::Right);
         // An offset turns the sign of its side.
