@@ -349,7 +349,7 @@ impl<'k> RowLoop<'k> {
         blocks * block
     }
 
-    /// The widths that the row may go by in, up to that given, the one with the fewest blocks first.
+    /// The widths that the row may go by in, up to that given, the one that promises most first.
     pub fn widths(&self, widest: Width) -> &'static [Width] {
         let blocks = |width: Width| {
             let turn = self.wide_turn(width);
@@ -358,9 +358,18 @@ impl<'k> RowLoop<'k> {
             wide / width.block() + i64::from(wide % width.block() != 0) + (n - wide) / BLOCK + (n - wide) % BLOCK
         };
         match widest {
+            Width::W512 if self.is_apart() && self.stage.vector.extent >= SHORT_ROW * self.wide_turn(Width::W256) => {
+                &[Width::W256, Width::W512]
+            }
             Width::W512 if blocks(Width::W512) < blocks(Width::W256) => &[Width::W512, Width::W256],
             Width::W512 | Width::W256 => &[Width::W256],
         }
+    }
+
+    /// Whether elements are put together one by one, at which a wider register gains nothing: between them lies more than one other.
+    fn is_apart(&self) -> bool {
+        let apart = |a: &Access| a.walk.stride().is_some_and(|stride| stride.unsigned_abs() > 2);
+        self.loads.values().chain(self.stores.iter().flatten()).any(apart)
     }
 
     /// Registers in a turn: light bodies are unrolled to hide the loop's own work.

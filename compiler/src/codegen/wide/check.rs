@@ -387,7 +387,7 @@ mod tests {
         turn.insts.push(Inst::Gather { to: gathered, index: sum, from, wide: false, live: 8 });
         let what = Each::Divide { signed: true, remainder: false };
         turn.insts.push(Inst::Each { what, to: Some(divided), from: vec![gathered, products[0]], live: 3 });
-        let what = Each::Store { mem: Mem::U8, to: from, stride: None };
+        let what = Each::Store { mem: Mem::U8, to: from };
         turn.insts.push(Inst::Each { what, to: None, from: vec![divided, gathered], live: 5 });
         if let Some(to) = mask {
             let code = Code::EVEX_Vpmovd2m_kr_zmm;

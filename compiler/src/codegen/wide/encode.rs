@@ -2,6 +2,7 @@
 
 use super::allocate::{Allocated, Operand, Step};
 use super::select::{Access, Each, Turn};
+use super::table::of_quarters;
 use super::{FIRST_MASK, Frame};
 use crate::codegen::rows::Width;
 use crate::codegen::x86::asm::{Assembled, Assembler, Refer, indexed, memory, there};
@@ -155,6 +156,9 @@ fn push(
             i.set_code(*code);
             for (n, operand) in (0u32..).zip(operands) {
                 match *operand {
+                    Operand::Register { number, half } if half && of_quarters(*code) => {
+                        i.set_op_register(n, vector(Width::W256, number, true));
+                    }
                     Operand::Register { number, half } => i.set_op_register(n, vector(width, number, half)),
                     Operand::Chooser(number) => i.set_op_mask(vector(width, number, false)),
                     Operand::Zeroing(number) => {
@@ -277,23 +281,18 @@ fn each(
                 out.put(Instruction::with2(Code::Mov_rm64_r64, at(result, byte), wanted));
             }
         }
-        Each::Load { mem, from: Access { pointer, scale, displacement }, stride }
-        | Each::Store { mem, to: Access { pointer, scale, displacement }, stride } => {
+        Each::Load { mem, from: Access { pointer, scale, displacement } }
+        | Each::Store { mem, to: Access { pointer, scale, displacement } } => {
             if scale != 0 {
                 return Err(Error::Internal("elements one by one are not found by the index of the row".to_owned()));
             }
             let pointer = base(out, (pointers, frame), pointer, INDEX)?;
             let lane = mem.lane().bits() / 8;
             let indices = if matches!(what, Each::Load { .. }) { 0 } else { 1 };
-            for (e, byte) in (0..i64::from(live)).zip((0..width.bytes()).step_by(lane as usize)) {
-                let place = match stride {
-                    Some(stride) => memory(pointer, i64::from(displacement) + e * i64::from(stride)),
-                    None => {
-                        let code = if lane == 8 { Code::Mov_r64_rm64 } else { Code::Movsxd_r64_rm32 };
-                        out.put(Instruction::with2(code, SCRATCH, at(indices, byte)));
-                        indexed(pointer, SCRATCH, mem.bytes() as u32, i64::from(displacement))
-                    }
-                };
+            for byte in (0..width.bytes()).step_by(lane as usize).take(usize::from(live)) {
+                let code = if lane == 8 { Code::Mov_r64_rm64 } else { Code::Movsxd_r64_rm32 };
+                out.put(Instruction::with2(code, SCRATCH, at(indices, byte)));
+                let place = indexed(pointer, SCRATCH, mem.bytes() as u32, i64::from(displacement));
                 if let Each::Load { .. } = what {
                     let (code, register) = element_load(mem);
                     out.put(Instruction::with2(code, register, place));

@@ -141,7 +141,7 @@ impl Selector<'_> {
     /// Register `k` of a block of elements, each so many from `from` as the index says.
     pub(super) fn gathered(&mut self, mem: Mem, from: Access, k: i64, index: Reg) -> Reg {
         if mem != Mem::of(mem.lane()) {
-            return self.one_by_one(Each::Load { mem, from, stride: None }, mem.lane(), k, &[index]);
+            return self.one_by_one(Each::Load { mem, from }, mem.lane(), k, &[index]);
         }
         let live = self.live_in(mem.lane(), k) as u8;
         let to = self.register(Definition::Computed);
@@ -154,7 +154,7 @@ impl Selector<'_> {
         let places = self.places(access.mem.lane(), &access.start, values)?;
         let to = self.base(access.buffer);
         for (k, (&r, &index)) in (0..).zip(v.iter().zip(&places)) {
-            self.each_stored(Each::Store { mem: access.mem, to, stride: None }, k, vec![r, index]);
+            self.each_stored(Each::Store { mem: access.mem, to }, k, vec![r, index]);
         }
         Some(())
     }

@@ -73,10 +73,10 @@ pub(super) enum Inst {
 pub(super) enum Each {
     /// The quotient or the remainder of 64-bit lanes.
     Divide { signed: bool, remainder: bool },
-    /// Elements of memory, by their indices (the operand) or so many elements from one to the next.
-    Load { mem: Mem, from: Access, stride: Option<i32> },
+    /// Elements of memory, by their indices (the operand).
+    Load { mem: Mem, from: Access },
     /// Stores of the first operand's elements, likewise.
-    Store { mem: Mem, to: Access, stride: Option<i32> },
+    Store { mem: Mem, to: Access },
 }
 
 /// Where a virtual register's value comes from.

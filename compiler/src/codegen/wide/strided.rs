@@ -3,7 +3,7 @@
 //! Nothing is read that the row does not have, and nothing is written.
 
 use super::Reg;
-use super::select::{Access, Block, Definition, Each, Inst, Pointer, Selector, load_code};
+use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code};
 use crate::codegen::rows::Width;
 use crate::kernel::body::{Lane, Mem};
 use iced_x86::Code;
@@ -49,6 +49,7 @@ impl Selector<'_> {
                 (0..registers).map(&mut one).collect()
             }
             _ if self.width == Width::W256 => self.load_elements(p, mem, first, stride),
+            _ if mem.bytes() < 4 => Some(vec![self.load_narrow(p, mem, first, stride)?]),
             _ => (0..self.block / each).map(|k| self.load_apart(p, mem, (first, k), stride)).collect(),
         }
     }
@@ -99,16 +100,7 @@ impl Selector<'_> {
     fn load_elements(&mut self, p: Pointer, mem: Mem, first: i64, stride: i64) -> Option<Block> {
         use Code::*;
         match mem {
-            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => {
-                let byte = mem.bytes() == 1;
-                let code = if byte { VEX_Vpinsrb_xmm_xmm_r32m8_imm8 } else { VEX_Vpinsrw_xmm_xmm_r32m16_imm8 };
-                let mut v = self.constant(Lane::I32, 0);
-                for e in 0..self.block {
-                    let from = self.walking(p, mem, stride, first + e)?;
-                    v = self.insert(code, v, from, Some(e as u8));
-                }
-                Some(vec![self.halves(load_code(mem), &[v], 0b10, None)])
-            }
+            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => Some(vec![self.load_narrow(p, mem, first, stride)?]),
             Mem::I32 | Mem::F32 => {
                 let mut halves = [0, QUARTER].into_iter().map(|half| {
                     let from = self.walking(p, mem, stride, first + half)?;
@@ -138,14 +130,35 @@ impl Selector<'_> {
         }
     }
 
+    /// A block of integers of 8 or 16 bits, put side by side one by one and then widened.
+    fn load_narrow(&mut self, p: Pointer, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
+        use Code::*;
+        let code = match (mem.bytes(), self.width) {
+            (1, Width::W256) => VEX_Vpinsrb_xmm_xmm_r32m8_imm8,
+            (1, Width::W512) => EVEX_Vpinsrb_xmm_xmm_r32m8_imm8,
+            (_, Width::W256) => VEX_Vpinsrw_xmm_xmm_r32m16_imm8,
+            (_, Width::W512) => EVEX_Vpinsrw_xmm_xmm_r32m16_imm8,
+        };
+        let each = (16 / mem.bytes()).min(self.block);
+        let mut both = None;
+        for (part, e) in (0..).zip((0..self.live).step_by(each as usize)) {
+            let mut v = self.constant(Lane::I32, 0);
+            for k in e..self.live.min(e + each) {
+                let from = self.walking(p, mem, stride, first + k)?;
+                v = self.insert(code, v, from, Some((k - e) as u8));
+            }
+            both = Some(match both {
+                None => v,
+                Some(low) => self.halves(EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8, &[low, v], 0b100, Some(part)),
+            });
+        }
+        Some(self.halves(load_code(mem), &[both?], 0b10, None))
+    }
+
     /// Register `k` of a block of elements that lie apart.
     fn load_apart(&mut self, p: Pointer, mem: Mem, (first, k): (i64, i64), stride: i64) -> Option<Reg> {
         let each = self.block * 32 / i64::from(mem.lane().bits());
         let from = self.walking(p, mem, stride, first + k * each)?;
-        if mem != Mem::of(mem.lane()) {
-            let stride = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
-            return Some(self.one_by_one(Each::Load { mem, from, stride: Some(stride) }, mem.lane(), k, &[]));
-        }
         let at = |e: u64| stride.wrapping_mul(e as i64) as u64;
         let index = match mem.lane().bits() {
             64 => self.elements(at),
@@ -180,21 +193,28 @@ impl Selector<'_> {
                     let to = self.walking(p, mem, stride, begin + each - 1)?;
                     self.store_at(VEX_Vmovups_ymmm256_ymm, to, reversed, false, None);
                 }
-                _ if self.width == Width::W256 => {
-                    let upper = self.upper(r);
-                    for (half, from) in (0..).zip([r, upper]) {
-                        for e in 0..each / 2 {
-                            let to = self.walking(p, mem, stride, begin + half * each / 2 + e)?;
-                            let (code, imm) = element_store(mem, e as u8);
-                            self.store_at(code, to, from, true, imm);
-                        }
-                    }
+                _ => self.store_apart((p, mem), (begin, self.live_in(mem.lane(), k)), stride, r)?,
+            }
+        }
+        Some(())
+    }
+
+    /// Stores as many elements of a register as are `live`, the first of them at element `begin` of the turn: out of its quarters
+    /// or halves of 128 bits, one by one.
+    fn store_apart(&mut self, (p, mem): (Pointer, Mem), (begin, live): (i64, i64), stride: i64, r: Reg) -> Option<()> {
+        let each = QUARTER * 32 / i64::from(mem.lane().bits());
+        for part in 0..(live + each - 1) / each {
+            let from = match (part, self.width) {
+                (0, _) => r,
+                (_, Width::W256) => self.upper(r),
+                (_, Width::W512) => {
+                    self.halves(Code::EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8, &[r], 1, Some(part as u8))
                 }
-                _ => {
-                    let to = self.walking(p, mem, stride, begin)?;
-                    let stride = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
-                    self.each_stored(Each::Store { mem, to, stride: Some(stride) }, k, vec![r]);
-                }
+            };
+            for e in part * each..live.min((part + 1) * each) {
+                let to = self.walking(p, mem, stride, begin + e)?;
+                let (code, imm) = element_store(mem, (e - part * each) as u8, self.width);
+                self.store_at(code, to, from, true, imm);
             }
         }
         Some(())
@@ -233,16 +253,20 @@ impl Selector<'_> {
     }
 }
 
-/// The instruction that stores element `e` of the low half of a register.
-fn element_store(mem: Mem, e: u8) -> (Code, Option<u8>) {
+/// The instruction that stores element `e` of the lowest 128 bits of a register.
+fn element_store(mem: Mem, e: u8, width: Width) -> (Code, Option<u8>) {
     use Code::*;
-    match (mem, e) {
-        (Mem::I32 | Mem::F32, 0) => (VEX_Vmovss_m32_xmm, None),
-        (Mem::I32 | Mem::F32, e) => (VEX_Vextractps_rm32_xmm_imm8, Some(e)),
-        (Mem::I64 | Mem::F64, 0) => (VEX_Vmovlpd_m64_xmm, None),
-        (Mem::I64 | Mem::F64, _) => (VEX_Vmovhpd_m64_xmm, None),
+    let (code, code_of_512, imm) = match (mem, e) {
+        (Mem::I32 | Mem::F32, 0) => (VEX_Vmovss_m32_xmm, EVEX_Vmovss_m32_k1_xmm, None),
+        (Mem::I32 | Mem::F32, e) => (VEX_Vextractps_rm32_xmm_imm8, EVEX_Vextractps_rm32_xmm_imm8, Some(e)),
+        (Mem::I64 | Mem::F64, 0) => (VEX_Vmovlpd_m64_xmm, EVEX_Vmovlpd_m64_xmm, None),
+        (Mem::I64 | Mem::F64, _) => (VEX_Vmovhpd_m64_xmm, EVEX_Vmovhpd_m64_xmm, None),
         // Narrow integers are carried in 32 bits.
-        (Mem::S8 | Mem::U8, e) => (VEX_Vpextrb_r32m8_xmm_imm8, Some(4 * e)),
-        (Mem::S16 | Mem::U16, e) => (VEX_Vpextrw_r32m16_xmm_imm8, Some(2 * e)),
+        (Mem::S8 | Mem::U8, e) => (VEX_Vpextrb_r32m8_xmm_imm8, EVEX_Vpextrb_r32m8_xmm_imm8, Some(4 * e)),
+        (Mem::S16 | Mem::U16, e) => (VEX_Vpextrw_r32m16_xmm_imm8, EVEX_Vpextrw_r32m16_xmm_imm8, Some(2 * e)),
+    };
+    match width {
+        Width::W256 => (code, imm),
+        Width::W512 => (code_of_512, imm),
     }
 }

@@ -196,6 +196,28 @@ pub(super) fn widened(code: Code) -> Option<Code> {
         | EVEX_Vpmovdw_ymmm256_k1z_zmm
         | EVEX_Vpermq_zmm_k1z_zmm_zmmm512b64
         | EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8 => code,
+        _ if of_quarters(code) => code,
         _ => return None,
     })
+}
+
+/// Whether what an instruction of a row of 512 bits takes of a register, where it does not take the whole, is its lowest 128 bits
+/// instead of 256.
+pub(super) fn of_quarters(code: Code) -> bool {
+    use Code::*;
+    matches!(
+        code,
+        EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8
+            | EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8
+            | EVEX_Vpinsrb_xmm_xmm_r32m8_imm8
+            | EVEX_Vpinsrw_xmm_xmm_r32m16_imm8
+            | EVEX_Vpmovsxbd_zmm_k1z_xmmm128
+            | EVEX_Vpmovzxbd_zmm_k1z_xmmm128
+            | EVEX_Vmovss_m32_k1_xmm
+            | EVEX_Vextractps_rm32_xmm_imm8
+            | EVEX_Vmovlpd_m64_xmm
+            | EVEX_Vmovhpd_m64_xmm
+            | EVEX_Vpextrb_r32m8_xmm_imm8
+            | EVEX_Vpextrw_r32m16_xmm_imm8
+    )
 }
