@@ -348,7 +348,7 @@ impl Emitter<'_, '_, '_> {
         self.axes.insert(c.n.axis, column);
         let last = self.b.ins().icmp_imm_s(IntCC::Equal, block, blocks - 1);
         if plan.pack_rhs {
-            self.pack_right((first, end), (column, columns));
+            self.pack_right((first, end), column);
         }
         self.count(row, row_end, plan.rows, &mut |this, r| {
             let left = this.b.ins().isub(row_end, r);
@@ -417,15 +417,15 @@ impl Emitter<'_, '_, '_> {
         self.b.ins().call(self.tile, &arguments);
     }
 
-    /// A nest that copies elements: a row loop of `extent` elements for each point of `parallel`.
-    fn copy_nest(&self, buffer: u32, from: &Ix, to: Ix, parallel: Loop, axis: Axis, extent: i64) -> Nest {
+    /// A nest that copies elements: a row loop of `extent` elements for each point of `parallel` and `inner`.
+    fn copy_nest(&self, buffer: u32, [from, to]: [Ix; 2], (parallel, inner): (Loop, Option<Loop>), row: Loop) -> Nest {
         let mut body = Body::new();
         let mem = self.plan.mem;
-        let value = body.push(Op::Load(buffer, mem, from.clone()), &[], mem.lane());
+        let value = body.push(Op::Load(buffer, mem, from), &[], mem.lane());
         let destination = self.bases.len() as u32;
         let stage = Stage {
-            sequential: Vec::new(),
-            vector: Loop { axis, extent },
+            sequential: inner.into_iter().collect(),
+            vector: row,
             body,
             accumulators: Vec::new(),
             stores: vec![Store { buffer: destination, mem, index: to, value }],
@@ -440,36 +440,31 @@ impl Emitter<'_, '_, '_> {
         self.nest(nest, &bases, range);
     }
 
-    /// Packs `k` from `first` to `end` of a strip: panels one after another, the columns of a panel side by side.
-    fn pack_right(&mut self, (first, end): (Value, Value), (column, columns): (Value, Value)) {
+    /// Packs `k` from `first` to `end` of a strip: panels one after another, the columns of a panel side by side. What is read goes
+    /// by row, for rows lie far apart.
+    fn pack_right(&mut self, (first, end): (Value, Value), column: Value) {
         let plan = self.plan.clone();
-        let bytes = plan.mem.bytes();
         let c = self.c;
-        let panels = parts(plan.n, plan.panel);
-        let panel_end = self.b.ins().iadd(column, columns);
-        self.count(column, panel_end, plan.panel, &mut |this, j| {
-            let panel_number = this.iconst(plan.panel);
-            let number = this.b.ins().udiv(j, panel_number);
-            this.axes.insert(PANEL_AXIS, number);
-            let local = this.b.ins().isub(j, column);
-            let start = this.element(this.scratch[1], local, plan.steps * bytes);
-            // The nest counts `k` from the start of the operand.
-            let before = this.b.ins().imul_imm_s(first, -plan.panel * plan.mem.bytes());
-            let destination = this.b.ins().iadd(start, before);
-            let whole = this.b.ins().icmp_imm_s(IntCC::SignedLessThanOrEqual, j, plan.n - plan.panel);
-            let mut form = |this: &mut Self, full: bool| {
-                let width = if full { plan.panel } else { plan.n % plan.panel };
-                let column = Ix::axis(COLUMN_AXIS, width);
-                let at = Ix::axis(PANEL_AXIS, panels).scale(plan.panel).add(&column);
+        let strips = parts(plan.n, plan.strip);
+        // The nest counts `k` from the start of the operand.
+        let before = self.b.ins().imul_imm_s(first, -plan.panel * plan.mem.bytes());
+        let destination = self.b.ins().iadd(self.scratch[1], before);
+        let last = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThan, column, plan.n - plan.strip - 1);
+        self.forms(plan.n % plan.strip == 0, last, &mut |this, is_last| {
+            let columns = if is_last { plan.n - (strips - 1) * plan.strip } else { plan.strip };
+            let (panels, rest) = (columns / plan.panel, columns % plan.panel);
+            for (begin, panels, width) in [(0, panels, plan.panel), (panels, rest.min(1), rest)] {
+                if panels == 0 {
+                    continue;
+                }
+                let inner = Loop { axis: PANEL_AXIS, extent: panels };
+                let row = Loop { axis: COLUMN_AXIS, extent: width };
+                let panel = inner.ix().offset(begin);
+                let at = Ix::axis(STRIP_AXIS, strips).scale(plan.strip).add(&panel.scale(plan.panel)).add(&row.ix());
                 let from = c.rhs.index.substitute(&|a| (a == c.n.axis).then(|| at.clone()));
-                let to = c.k.ix().scale(plan.panel).add(&column);
-                let nest = this.copy_nest(c.rhs.buffer, &from, to, c.k, COLUMN_AXIS, width);
+                let to = panel.scale(plan.panel * plan.steps).add(&c.k.ix().scale(plan.panel)).add(&row.ix());
+                let nest = this.copy_nest(c.rhs.buffer, [from, to], (c.k, (panels > 1).then_some(inner)), row);
                 this.copy(&nest, destination, (first, end));
-            };
-            if plan.n < plan.panel {
-                form(this, false);
-            } else {
-                this.forms(plan.n % plan.panel == 0, whole, &mut form);
             }
         });
     }
@@ -489,7 +484,8 @@ impl Emitter<'_, '_, '_> {
             let at = Ix::axis(BLOCK_AXIS, blocks).scale(plan.steps).add(&step);
             let from = c.lhs.index.substitute(&|a| (a == c.k.axis).then(|| at.clone()));
             let to = c.m.ix().scale(plan.steps).add(&step);
-            let nest = this.copy_nest(c.lhs.buffer, &from, to, c.m, COLUMN_AXIS, extent);
+            let steps = Loop { axis: COLUMN_AXIS, extent };
+            let nest = this.copy_nest(c.lhs.buffer, [from, to], (c.m, None), steps);
             this.copy(&nest, destination, (row, row_end));
         });
     }

@@ -187,7 +187,6 @@ const A_K: Register = Register::RCX;
 const B: Register = Register::R8;
 const B_K: Register = Register::R9;
 const C_ROW: Register = Register::RBP;
-const ACCUMULATE: Register = Register::R15;
 // Where the rows of a part start.
 const A_PART: Register = Register::R12;
 const C_PART: Register = Register::RBX;
@@ -195,6 +194,9 @@ const C_PART: Register = Register::RBX;
 const A_ROWS: [Register; 4] = [Register::RSI, Register::R11, Register::R13, Register::R14];
 const B_NOW: Register = Register::R10;
 const LEFT: Register = Register::RAX;
+// What is asked for ahead, and the steps to the end of a line; the latter in a parameter's place, which is fetched again.
+const AHEAD: Register = Register::R15;
+const IN_LINE: Register = C_ROW;
 
 const SAVED: [Register; 6] = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
 
@@ -207,6 +209,11 @@ const C_STRIP: i64 = 24;
 const MASK: i64 = 32;
 /// Parameters on the stack: `c`, its row stride, `m`, `n`, `accumulate`.
 const PARAMETERS: i64 = FRAME as i64 + 8 * SAVED.len() as i64 + 8;
+const C_ROW_PARAMETER: i64 = 1;
+const ACCUMULATE_PARAMETER: i64 = 4;
+
+/// Parts of fewer rows ask for nothing ahead: what they read of `a` is little.
+const ROWS_AHEAD: i64 = 4;
 
 /// The mask of 256-bit forms, where it stays in a register.
 const MASK_REGISTER: Register = Register::YMM15;
@@ -253,8 +260,7 @@ impl Writer {
         let inside = self.a.frame();
         let parameter = |n: i64| memory(Register::RSP, PARAMETERS + 8 * n);
         self.fetch(C_PART, parameter(0));
-        self.fetch(C_ROW, parameter(1));
-        self.fetch(ACCUMULATE, parameter(4));
+        self.fetch(C_ROW, parameter(C_ROW_PARAMETER));
         let shift = self.form.bytes().ilog2();
         for stride in [A_ROW, A_K, B_K, C_ROW] {
             self.a.put(Instruction::with2(Code::Shl_rm64_imm8, stride, shift));
@@ -440,6 +446,48 @@ impl Writer {
         }
     }
 
+    /// A parameter on the stack, as a subroutine finds it.
+    fn parameter_inside(n: i64) -> MemoryOperand {
+        // Its return address lies above the frame.
+        memory(Register::RSP, PARAMETERS + 8 + 8 * n)
+    }
+
+    /// Runs `step` for each step of the block. On the way it asks for the rows of `a` of the next part, a line of each while this
+    /// part goes by a line of its own: rows lie far apart, and what the machine's prefetchers know of one part says nothing of the
+    /// next.
+    fn steps(&mut self, rows: i64, step: &mut dyn FnMut(&mut Self)) {
+        self.set(LEFT, K);
+        self.set(B_NOW, B);
+        if rows < ROWS_AHEAD {
+            let head = self.a.here();
+            step(self);
+            self.a.put(Instruction::with1(Code::Dec_rm64, LEFT));
+            self.a.branch(Code::Jne_rel32_64, Refer::Label(head));
+            return;
+        }
+        let line = 64 / self.form.bytes() as i32;
+        self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, AHEAD, A_ROW, rows as i32));
+        self.add(AHEAD, A_PART);
+        let lines = self.a.here();
+        self.a.put(Instruction::with2(Code::Mov_rm64_imm32, IN_LINE, line));
+        self.a.put(Instruction::with2(Code::Cmp_r64_rm64, LEFT, IN_LINE));
+        self.a.put(Instruction::with2(Code::Cmovb_r64_rm64, IN_LINE, LEFT));
+        self.a.put(Instruction::with2(Code::Sub_r64_rm64, LEFT, IN_LINE));
+        let head = self.a.here();
+        step(self);
+        self.a.put(Instruction::with1(Code::Prefetcht1_m8, memory(AHEAD, 0)));
+        self.add(AHEAD, A_ROW);
+        self.a.put(Instruction::with1(Code::Dec_rm64, IN_LINE));
+        self.a.branch(Code::Jne_rel32_64, Refer::Label(head));
+        // Back to the first row, a line further.
+        self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, IN_LINE, A_ROW, -line));
+        self.a.put(Instruction::with2(Code::Lea_r64_m, AHEAD, indexed(AHEAD, IN_LINE, 1, 64)));
+        self.a.put(Instruction::with2(Code::Test_rm64_r64, LEFT, LEFT));
+        self.a.branch(Code::Jne_rel32_64, Refer::Label(lines));
+        self.fetch(C_ROW, Self::parameter_inside(C_ROW_PARAMETER));
+        self.a.put(Instruction::with2(Code::Shl_rm64_imm8, C_ROW, self.form.bytes().ilog2()));
+    }
+
     /// The sums of a part lie in the first registers, row by row. Behind them come those of `b` and one of `a`, where there
     /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`.
     fn micro(&mut self, micro: Micro) {
@@ -460,9 +508,6 @@ impl Writer {
             self.a.put(Instruction::with3(self.codes.zero, s, s, s));
         }
         self.prefetch_sums(micro);
-        self.set(LEFT, K);
-        self.set(B_NOW, B);
-        let head = self.a.here();
         // One row takes the columns from memory, each of which it uses once.
         let left_first = self.form.left_first();
         let direct = |v: i64| left_first && rows == 1 && !(masked && v + 1 == registers);
@@ -476,41 +521,42 @@ impl Writer {
                 Instruction::with3(w.codes.step, s, first, second)
             });
         };
-        if registers <= 2 {
-            let (left, right) = (behind(self, registers), |w: &Self, v: i64| behind(w, v));
-            for v in (0..registers).filter(|&v| !direct(v)) {
-                self.load(micro, v, right(self, v), memory(B_NOW, v * width));
-            }
-            for r in 0..rows {
-                self.spread(r, left);
-                for v in 0..registers {
-                    let operands = (left, right(self, v));
-                    product(self, r, v, operands);
-                }
-            }
-        } else {
-            let right = behind(self, rows);
-            for r in 0..rows {
-                self.spread(r, behind(self, r));
-            }
-            for v in 0..registers {
-                if !direct(v) {
-                    self.load(micro, v, right, memory(B_NOW, v * width));
+        self.steps(rows, &mut |w| {
+            if registers <= 2 {
+                let (left, right) = (behind(w, registers), |w: &Self, v: i64| behind(w, v));
+                for v in (0..registers).filter(|&v| !direct(v)) {
+                    w.load(micro, v, right(w, v), memory(B_NOW, v * width));
                 }
                 for r in 0..rows {
-                    let left = behind(self, r);
-                    product(self, r, v, (left, right));
+                    w.spread(r, left);
+                    for v in 0..registers {
+                        let operands = (left, right(w, v));
+                        product(w, r, v, operands);
+                    }
+                }
+            } else {
+                let right = behind(w, rows);
+                for r in 0..rows {
+                    w.spread(r, behind(w, r));
+                }
+                for v in 0..registers {
+                    if !direct(v) {
+                        w.load(micro, v, right, memory(B_NOW, v * width));
+                    }
+                    for r in 0..rows {
+                        let left = behind(w, r);
+                        product(w, r, v, (left, right));
+                    }
                 }
             }
-        }
-        for &pointer in A_ROWS.iter().take(groups) {
-            self.add(pointer, A_K);
-        }
-        self.add(B_NOW, B_K);
-        self.a.put(Instruction::with1(Code::Dec_rm64, LEFT));
-        self.a.branch(Code::Jne_rel32_64, Refer::Label(head));
+            for &pointer in A_ROWS.iter().take(groups) {
+                w.add(pointer, A_K);
+            }
+            w.add(B_NOW, B_K);
+        });
         let fresh = self.a.label();
-        self.a.put(Instruction::with2(Code::Test_rm64_r64, ACCUMULATE, ACCUMULATE));
+        let accumulate = Self::parameter_inside(ACCUMULATE_PARAMETER);
+        self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, accumulate, 0));
         self.a.branch(Code::Je_rel32_64, Refer::Label(fresh));
         self.set(LEFT, C_PART);
         for r in 0..rows {
