@@ -24,7 +24,7 @@ use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
 use super::tile;
-use super::x86::tile::Extents;
+use super::x86::tile::{Apart, Block, Blocks};
 use crate::error::Result;
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
@@ -42,10 +42,12 @@ const PANEL_BYTES: i64 = 128;
 const ROW_GROUP: i64 = 1024;
 /// Columns of a strip, where there are strips.
 const STRIP: i64 = 256;
+/// Points that are enough for the strips of a packed operand to be twice as wide: the left one is then read half as often.
+const ENOUGH_POINTS: i64 = 8;
 /// A right operand is packed where it is at least this large, in bytes, ...
 const PACK_BYTES: i64 = 1 << 19;
 /// ... and serves at least this many rows.
-const PACK_ROWS: i64 = 96;
+const PACK_ROWS: i64 = 192;
 
 /// Axes of the nests made here are numbered from these on.
 const PANEL_AXIS: Axis = Axis(1 << 24);
@@ -70,6 +72,8 @@ pub struct Plan {
     /// Strides of the left operand along rows and steps, within a block.
     lhs: (i64, i64),
     pack_rhs: bool,
+    /// Elements from one row of the right operand to the next.
+    rhs_row: i64,
     sums: Sums,
     /// Columns of a panel.
     panel: i64,
@@ -117,6 +121,7 @@ impl Plan {
         let walks = unit(c.rhs.index.stride(c.n.axis), n) && c.rhs.index.stride(c.k.axis).is_some();
         let large = k.saturating_mul(n).saturating_mul(bytes) >= PACK_BYTES && m >= PACK_ROWS;
         let pack_rhs = !walks || large;
+        let rhs_row = if pack_rhs { panel } else { c.rhs.index.stride(c.k.axis).unwrap_or(panel) };
         let holds = |s: &Store| {
             let mut values = false;
             s.index.for_each_value(&mut |_| values = true);
@@ -128,22 +133,31 @@ impl Plan {
             None => Sums::Scratch,
         };
         let strips = pack_rhs || sums == Sums::Scratch || m < 4 * ROW_BLOCK;
-        let strip = if strips && n > STRIP { cut(n, STRIP, panel) } else { n };
         // Of one panel, packing is little work: the rows of the left operand are read to their ends before the next ones.
         let most_rows = if n <= panel { rows } else { ROW_GROUP };
         let group = if pack_rhs { parts(m.min(most_rows), rows) * rows } else { rows };
         let batch = c.batch.iter().map(|l| l.extent).product();
+        let points = |strip: i64| parts(m, group).saturating_mul(parts(n, strip)).saturating_mul(batch);
+        let most = if pack_rhs && points(2 * STRIP) >= ENOUGH_POINTS { 2 * STRIP } else { STRIP };
+        let strip = if strips && n > most { cut(n, most, panel) } else { n };
         let lhs = lhs.unwrap_or_default();
-        Plan { mem, pack_lhs, lhs, pack_rhs, sums, panel, strip, group, rows, steps, batch, m, n, k }
+        Plan { mem, pack_lhs, lhs, pack_rhs, rhs_row, sums, panel, strip, group, rows, steps, batch, m, n, k }
     }
 
-    /// Rows and columns of the blocks that go through the tile.
-    pub fn extents(&self) -> Extents {
+    /// Elements from one row of the left operand to the next.
+    fn lhs_row(&self) -> i64 {
+        if self.pack_lhs { self.steps } else { self.lhs.0 }
+    }
+
+    /// The blocks that go through the tile.
+    pub fn blocks(&self) -> Blocks {
         // Groups are whole blocks of rows, strips whole panels; the last of each may be shorter.
         let sizes = |extent: i64, part: i64| [part, extent % part].into_iter().filter(move |&s| 0 < s && s <= extent);
         let width = if self.pack_rhs { self.panel } else { self.strip };
+        let bytes = |elements: i64| elements.saturating_mul(self.mem.bytes());
+        let apart = Apart::of(bytes(self.lhs_row()), bytes(self.rhs_row));
         sizes(self.m, self.rows.min(self.m))
-            .flat_map(|rows| sizes(self.n, width.min(self.n)).map(move |columns| (rows, columns)))
+            .flat_map(|rows| sizes(self.n, width.min(self.n)).map(move |columns| Block { rows, columns, apart }))
             .collect()
     }
 
@@ -358,10 +372,10 @@ impl Emitter<'_, '_, '_> {
             this.axes.insert(c.m.axis, r);
             let lhs = if plan.pack_lhs {
                 this.pack_left((r, rows_end), last);
-                Walk { start: this.scratch[0], row: plan.steps, along: 1 }
+                Walk { start: this.scratch[0], row: plan.lhs_row(), along: 1 }
             } else {
                 let start = this.address(c.lhs.buffer, &c.lhs.index);
-                Walk { start, row: plan.lhs.0, along: plan.lhs.1 }
+                Walk { start, row: plan.lhs_row(), along: plan.lhs.1 }
             };
             let sums = match plan.sums {
                 Sums::Store(i) => {
@@ -382,13 +396,13 @@ impl Emitter<'_, '_, '_> {
                     let panel = this.iconst(plan.panel);
                     let n = this.b.ins().smin(panel, left);
                     let start = this.element(this.scratch[1], j, plan.steps * bytes);
-                    let rhs = Walk { start, row: plan.panel, along: 1 };
+                    let rhs = Walk { start, row: plan.rhs_row, along: 1 };
                     let at = this.element(sums.start, j, bytes);
                     this.tile(steps, lhs, rhs, Walk { start: at, ..sums }, rows, n, block);
                 });
             } else {
                 let start = this.address(c.rhs.buffer, &c.rhs.index);
-                let rhs = Walk { start, row: this.stride(&c.rhs.index, c.k.axis), along: 1 };
+                let rhs = Walk { start, row: plan.rhs_row, along: 1 };
                 this.tile(steps, lhs, rhs, sums, rows, columns, block);
             }
             if this.epilogue_stores().is_empty() {

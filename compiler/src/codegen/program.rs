@@ -11,7 +11,7 @@ use super::rows::Width;
 use super::target::Target;
 use super::x86::{
     self,
-    tile::{Extents, Form},
+    tile::{Blocks, Form},
 };
 use super::{sort, tile};
 use crate::error::{Error, Result};
@@ -149,19 +149,19 @@ impl<'a> Functions<'a> {
 
     /// The tiles that contractions call, one for each product.
     fn tiles(&mut self, schedule: &Schedule) -> Result<()> {
-        let mut extents: Vec<(Product, Extents)> = Vec::new();
+        let mut all: Vec<(Product, Blocks)> = Vec::new();
         for phase in schedule.kernels.values().flat_map(|kernel| &kernel.phases) {
             let Phase::Contraction(c) = phase else { continue };
-            let blocks = Plan::new(c).extents();
-            match extents.iter_mut().find(|(product, _)| *product == c.product) {
-                Some((_, all)) => all.extend(blocks),
-                None => extents.push((c.product, blocks)),
+            let blocks = Plan::new(c).blocks();
+            match all.iter_mut().find(|(product, _)| *product == c.product) {
+                Some((_, known)) => known.extend(blocks),
+                None => all.push((c.product, blocks)),
             }
         }
-        for (product, extents) in extents {
+        for (product, blocks) in all {
             let id = self.declare(&format!("tile.{product}"), &tile::signature())?;
             let source = match self.tile_form(product) {
-                Some(form) => Source::Machine(x86::tile::function(form, &extents)?),
+                Some(form) => Source::Machine(x86::tile::function(form, &blocks)?),
                 None => Source::clif(tile::function(id, product, self.target)),
             };
             self.push(id, source);

@@ -4,7 +4,7 @@
 
 use super::Plan;
 use crate::codegen::target::TargetOptions;
-use crate::codegen::x86::tile::Extents;
+use crate::codegen::x86::tile::{Apart, Block, Blocks};
 use crate::driver::{CompileOptions, compile};
 use crate::interp;
 use crate::kernel::body::Variant;
@@ -230,7 +230,7 @@ fn epilogues() {
 
 /// The blocks that the loops of a plan go through are those that its tile is made for.
 #[test]
-fn extents_are_those_of_the_loops() {
+fn blocks_are_those_of_the_loops() {
     for (m, n, k) in SHAPES.into_iter().chain([(130, 500, 300), (1200, 1000, 700), (96, 512, 2000), (2000, 40, 8)]) {
         let module = text::parse(&plain("f32", m, n, k)).unwrap();
         let numerics = Numerics { variant: Variant::Fma, ..Numerics::default() };
@@ -241,16 +241,19 @@ fn extents_are_those_of_the_loops() {
             let plan = Plan::new(c);
             let steps =
                 |from: i64, to: i64, step: i64| (from..to).step_by(step as usize).map(move |x| step.min(to - x));
-            let mut found = Extents::new();
+            let mut found = Blocks::new();
             for (i, rows) in (0..plan.m).step_by(plan.group as usize).zip(steps(0, plan.m, plan.group)) {
                 for r in steps(i, i + rows, plan.rows) {
                     for (j, columns) in (0..plan.n).step_by(plan.strip as usize).zip(steps(0, plan.n, plan.strip)) {
                         let width = if plan.pack_rhs { plan.panel } else { columns };
-                        found.extend(steps(j, j + columns, width).map(|columns| (r, columns)));
+                        let (left, right) = (plan.k, if plan.pack_rhs { plan.panel } else { plan.n });
+                        let apart = Apart::of(left * plan.mem.bytes(), right * plan.mem.bytes());
+                        let block = |columns| Block { rows: r, columns, apart };
+                        found.extend(steps(j, j + columns, width).map(block));
                     }
                 }
             }
-            assert_eq!(plan.extents(), found, "{m} {n} {k}: {plan:?}");
+            assert_eq!(plan.blocks(), found, "{m} {n} {k}: {plan:?}");
         }
     }
 }

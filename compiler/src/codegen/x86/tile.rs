@@ -7,10 +7,10 @@
 //! which wraps), in ascending `k` that starts from 0, to which what is there is added at the end, as in CLIF's tile ([`crate::codegen::tile`], whose parameters it has): neither the registers nor
 //! the cut of rows and columns change a bit of it.
 //!
-//! **Algorithm.** A program knows the extents of all its blocks ([`Extents`]). For each pair, the columns are cut into
+//! **Algorithm.** A program knows all its blocks ([`Blocks`]). For each, the columns are cut into
 //! strips of whole registers, the last under a mask, the rows into equal parts whose sums fill the register file; few rows
 //! take wider strips instead, for one row of one register would wait for every product. Parts of the same form are one
-//! subroutine ([`Micro`]), which all pairs share.
+//! subroutine ([`Micro`]), which all blocks share.
 
 use super::asm::{Assembled, Assembler, Label, Refer, indexed, memory, there};
 use crate::error::Result;
@@ -18,8 +18,41 @@ use crate::kernel::ir::Product;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rows and columns of the blocks that a tile is called with.
-pub type Extents = BTreeSet<(i64, i64)>;
+/// The blocks that a tile is called with.
+pub type Blocks = BTreeSet<Block>;
+
+/// A block of a product, as the tile goes through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Block {
+    /// Rows of the left operand.
+    pub rows: i64,
+    /// Columns of the right one.
+    pub columns: i64,
+    /// Which rows lie apart.
+    pub apart: Apart,
+}
+
+/// Rows of operands so far from each other that the machine's own prefetchers, which look no further than a page, make nothing of
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Apart {
+    /// Of the left operand: at least [`APART_LEFT`] bytes.
+    pub left: bool,
+    /// Of the right one: at least [`APART_RIGHT`] bytes.
+    pub right: bool,
+}
+
+impl Apart {
+    /// Of operands from one row of which to the next are so many bytes.
+    pub fn of(left: i64, right: i64) -> Apart {
+        Apart { left: left >= APART_LEFT, right: right >= APART_RIGHT }
+    }
+}
+
+/// Half a page, in bytes: each row of a part is in a page of its own.
+const APART_LEFT: i64 = 2048;
+/// In bytes. Right operands of shorter rows are mostly small, and stay where they are fast.
+const APART_RIGHT: i64 = 512;
 
 /// Registers and elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,12 +205,14 @@ fn count(list: &mut Vec<(i64, i64)>, value: i64) {
     }
 }
 
-/// What a subroutine computes: rows, registers of columns, the last of them under the mask.
+/// What a subroutine computes: rows, registers of columns, the last of them under the mask, of operands whose rows lie apart
+/// or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Micro {
     rows: i64,
     registers: i64,
     masked: bool,
+    apart: Apart,
 }
 
 // Parameters, in bytes where they are strides; the subroutines keep them.
@@ -218,13 +253,13 @@ const ROWS_AHEAD: i64 = 4;
 /// The mask of 256-bit forms, where it stays in a register.
 const MASK_REGISTER: Register = Register::YMM15;
 
-/// A tile for blocks of the given extents; a call with others traps.
+/// A tile for the given blocks; a call with others traps.
 ///
 /// # Errors
 /// [`crate::Error::Internal`] where an instruction cannot be encoded.
-pub fn function(form: Form, extents: &Extents) -> Result<Assembled> {
+pub fn function(form: Form, blocks: &Blocks) -> Result<Assembled> {
     let mut w = Writer { a: Assembler::default(), form, codes: form.codes(), micros: BTreeMap::new() };
-    w.tile(extents);
+    w.tile(blocks);
     w.a.finish()
 }
 
@@ -252,7 +287,7 @@ impl Writer {
         self.a.put(Instruction::with2(Code::Add_r64_rm64, to, what));
     }
 
-    fn tile(&mut self, extents: &Extents) {
+    fn tile(&mut self, blocks: &Blocks) {
         for r in SAVED {
             self.a.put(Instruction::with1(Code::Push_r64, r));
         }
@@ -271,14 +306,21 @@ impl Writer {
         self.fetch(m, parameter(2));
         self.fetch(n, parameter(3));
         let done = self.a.label();
-        for &(rows, columns) in extents {
+        for &block in blocks {
             let next = self.a.label();
-            for (register, extent) in [(m, rows), (n, columns)] {
+            let unless = |is: bool, yes: Code, no: Code| if is { yes } else { no };
+            let all = [
+                (m, block.rows, Code::Jne_rel32_64),
+                (n, block.columns, Code::Jne_rel32_64),
+                (A_ROW, APART_LEFT, unless(block.apart.left, Code::Jl_rel32_64, Code::Jge_rel32_64)),
+                (B_K, APART_RIGHT, unless(block.apart.right, Code::Jl_rel32_64, Code::Jge_rel32_64)),
+            ];
+            for (register, value, other) in all {
                 // Extents are those of blocks, far below 2^31.
-                self.a.put(Instruction::with2(Code::Cmp_rm64_imm32, register, extent as i32));
-                self.a.branch(Code::Jne_rel32_64, Refer::Label(next));
+                self.a.put(Instruction::with2(Code::Cmp_rm64_imm32, register, value as i32));
+                self.a.branch(other, Refer::Label(next));
             }
-            self.block(rows, columns);
+            self.block(block);
             self.a.branch(Code::Jmp_rel32_64, Refer::Label(done));
             self.a.bind(next);
         }
@@ -311,8 +353,8 @@ impl Writer {
         }
     }
 
-    /// Blocks of one pair of extents.
-    fn block(&mut self, m: i64, n: i64) {
+    /// Blocks of one kind.
+    fn block(&mut self, Block { rows: m, columns: n, apart }: Block) {
         let form = self.form;
         for (columns, strips) in form.strips(m, n) {
             let registers = (columns + form.lanes() - 1) / form.lanes();
@@ -324,7 +366,7 @@ impl Writer {
                 w.fetch(A_PART, memory(Register::RSP, A_START));
                 w.fetch(C_PART, memory(Register::RSP, C_STRIP));
                 for (rows, parts) in form.parts(m, registers) {
-                    let micro = Micro { rows, registers, masked };
+                    let micro = Micro { rows, registers, masked, apart };
                     w.repeat(parts, PARTS, &mut |w| w.part(micro));
                 }
                 let width = (columns * form.bytes()) as i32;
@@ -453,14 +495,21 @@ impl Writer {
     }
 
     /// Runs `step` for each step of the block. On the way it asks for the rows of `a` of the next part, a line of each while this
-    /// part goes by a line of its own: rows lie far apart, and what the machine's prefetchers know of one part says nothing of the
-    /// next.
-    fn steps(&mut self, rows: i64, step: &mut dyn FnMut(&mut Self)) {
+    /// part goes by a line of its own, and for the columns of `b` of the next strip where its rows lie apart: what the machine's
+    /// prefetchers know of one page says nothing of the next.
+    fn steps(&mut self, Micro { rows, registers, apart, .. }: Micro, step: &mut dyn FnMut(&mut Self)) {
         self.set(LEFT, K);
         self.set(B_NOW, B);
-        if rows < ROWS_AHEAD {
+        let width = registers * self.form.register_bytes();
+        let next_strip = |w: &mut Self| {
+            for at in (width..2 * width).step_by(64).filter(|_| apart.right && rows >= ROWS_AHEAD) {
+                w.a.put(Instruction::with1(Code::Prefetcht1_m8, memory(B_NOW, at)));
+            }
+        };
+        if rows < ROWS_AHEAD || !apart.left {
             let head = self.a.here();
             step(self);
+            next_strip(self);
             self.a.put(Instruction::with1(Code::Dec_rm64, LEFT));
             self.a.branch(Code::Jne_rel32_64, Refer::Label(head));
             return;
@@ -476,6 +525,7 @@ impl Writer {
         let head = self.a.here();
         step(self);
         self.a.put(Instruction::with1(Code::Prefetcht1_m8, memory(AHEAD, 0)));
+        next_strip(self);
         self.add(AHEAD, A_ROW);
         self.a.put(Instruction::with1(Code::Dec_rm64, IN_LINE));
         self.a.branch(Code::Jne_rel32_64, Refer::Label(head));
@@ -491,7 +541,7 @@ impl Writer {
     /// The sums of a part lie in the first registers, row by row. Behind them come those of `b` and one of `a`, where there
     /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`.
     fn micro(&mut self, micro: Micro) {
-        let Micro { rows, registers, masked } = micro;
+        let Micro { rows, registers, masked, .. } = micro;
         let sum = |w: &Self, r: i64, v: i64| w.vector(r * registers + v);
         let free = self.vector(rows * registers);
         let width = self.form.register_bytes();
@@ -521,7 +571,7 @@ impl Writer {
                 Instruction::with3(w.codes.step, s, first, second)
             });
         };
-        self.steps(rows, &mut |w| {
+        self.steps(micro, &mut |w| {
             if registers <= 2 {
                 let (left, right) = (behind(w, registers), |w: &Self, v: i64| behind(w, v));
                 for v in (0..registers).filter(|&v| !direct(v)) {
@@ -614,10 +664,12 @@ mod tests {
     }
 
     #[test]
-    fn all_extents_share_their_subroutines() {
+    fn all_blocks_share_their_subroutines() {
         let form = Form { widest: true, product: Product::F32 };
-        let one = function(form, &[(96, 32)].into()).unwrap().code.len();
-        let two = function(form, &[(96, 32), (48, 32)].into()).unwrap().code.len();
+        let apart = Apart { left: true, right: false };
+        let block = |rows| Block { rows, columns: 32, apart };
+        let one = function(form, &[block(96)].into()).unwrap().code.len();
+        let two = function(form, &[block(96), block(48)].into()).unwrap().code.len();
         assert!(two < one + one / 4, "{one} {two}");
     }
 }
