@@ -9,7 +9,8 @@
 //!
 //! **Algorithm.** [`Plan`] cuts rows into groups, columns into strips; a pair of both (and a batch index) is a point of
 //! the phase's parallel space. For each block of `k`, an operand is packed where its index map is not one that the tile
-//! can walk or where packing pays; then blocks of rows go through the tile. Unfinished sums lie in the result itself
+//! can walk or where packing pays; then blocks of rows go through the tile. A right operand that the tile can walk it packs itself
+//! while it multiplies the first rows, where it can: that costs less than to read it for nothing else. Unfinished sums lie in the result itself
 //! where a store has the sum's type and unit stride, otherwise in the worker's scratch. After the last block of `k` the
 //! epilogue runs as a row loop over the block of rows just finished, which the cache still holds. Packing and epilogue
 //! are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own: [`super::x86::tile`] where the
@@ -24,7 +25,7 @@ use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
 use super::tile;
-use super::x86::tile::{Apart, Block, Blocks};
+use super::x86::tile::{Apart, Block, Blocks, PANEL_BYTES};
 use crate::error::Result;
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
@@ -36,8 +37,6 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
 use std::collections::HashMap;
 
-/// Columns of a packed panel of the right operand, in bytes: two of the widest registers.
-const PANEL_BYTES: i64 = 128;
 /// Rows that share one packing of the right operand.
 const ROW_GROUP: i64 = 1024;
 /// Columns of a strip, where there are strips.
@@ -72,7 +71,9 @@ pub struct Plan {
     /// Strides of the left operand along rows and steps, within a block.
     lhs: (i64, i64),
     pack_rhs: bool,
-    /// Elements from one row of the right operand to the next.
+    /// Whether the tile packs the right operand on its way through the first rows of a group.
+    tile_packs: bool,
+    /// Elements from one row of the right operand to the next where it lies; of a panel where nothing walks that.
     rhs_row: i64,
     sums: Sums,
     /// Columns of a panel.
@@ -100,8 +101,8 @@ fn parts(extent: i64, part: i64) -> i64 {
 }
 
 impl Plan {
-    /// Cuts a contraction.
-    pub fn new(c: &Contraction) -> Plan {
+    /// Cuts a contraction, for a tile that packs or one that does not.
+    pub fn new(c: &Contraction, tile_packs: bool) -> Plan {
         let mem = c.product.mem();
         let bytes = mem.bytes();
         let (m, n, k) = (c.m.extent, c.n.extent, c.k.extent);
@@ -121,7 +122,8 @@ impl Plan {
         let walks = unit(c.rhs.index.stride(c.n.axis), n) && c.rhs.index.stride(c.k.axis).is_some();
         let large = k.saturating_mul(n).saturating_mul(bytes) >= PACK_BYTES && m >= PACK_ROWS;
         let pack_rhs = !walks || large;
-        let rhs_row = if pack_rhs { panel } else { c.rhs.index.stride(c.k.axis).unwrap_or(panel) };
+        let tile_packs = tile_packs && pack_rhs && walks;
+        let rhs_row = if walks { c.rhs.index.stride(c.k.axis).unwrap_or(panel) } else { panel };
         let holds = |s: &Store| {
             let mut values = false;
             s.index.for_each_value(&mut |_| values = true);
@@ -141,7 +143,24 @@ impl Plan {
         let most = if pack_rhs && points(2 * STRIP) >= ENOUGH_POINTS { 2 * STRIP } else { STRIP };
         let strip = if strips && n > most { cut(n, most, panel) } else { n };
         let lhs = lhs.unwrap_or_default();
-        Plan { mem, pack_lhs, lhs, pack_rhs, rhs_row, sums, panel, strip, group, rows, steps, batch, m, n, k }
+        Plan {
+            mem,
+            pack_lhs,
+            lhs,
+            pack_rhs,
+            tile_packs,
+            rhs_row,
+            sums,
+            panel,
+            strip,
+            group,
+            rows,
+            steps,
+            batch,
+            m,
+            n,
+            k,
+        }
     }
 
     /// Elements from one row of the left operand to the next.
@@ -155,10 +174,16 @@ impl Plan {
         let sizes = |extent: i64, part: i64| [part, extent % part].into_iter().filter(move |&s| 0 < s && s <= extent);
         let width = if self.pack_rhs { self.panel } else { self.strip };
         let bytes = |elements: i64| elements.saturating_mul(self.mem.bytes());
-        let apart = Apart::of(bytes(self.lhs_row()), bytes(self.rhs_row));
-        sizes(self.m, self.rows.min(self.m))
-            .flat_map(|rows| sizes(self.n, width.min(self.n)).map(move |columns| Block { rows, columns, apart }))
-            .collect()
+        let mut all = Blocks::new();
+        for group in sizes(self.m, self.group.min(self.m)) {
+            for at in (0..group).step_by(self.rows as usize) {
+                let packs = self.tile_packs && at == 0;
+                let right = if packs || !self.pack_rhs { self.rhs_row } else { self.panel };
+                let (rows, apart) = (self.rows.min(group - at), Apart::of(bytes(self.lhs_row()), bytes(right)));
+                all.extend(sizes(self.n, width.min(self.n)).map(|columns| Block { rows, columns, apart, packs }));
+            }
+        }
+        all
     }
 
     /// Points of the parallel space.
@@ -194,6 +219,8 @@ pub struct Surroundings<'a> {
     pub target: &'a Target,
     /// The tile function for the product.
     pub tile: FuncId,
+    /// Whether it packs.
+    pub tile_packs: bool,
     /// What the kernel comes from.
     pub attribution: Attribution,
 }
@@ -215,7 +242,7 @@ pub fn function(
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..around.kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
-    let plan = Plan::new(c);
+    let plan = Plan::new(c, around.tile_packs);
     let faults = Faults::default();
     let signature = b.import_signature(tile::signature());
     let tile = import_function(b.func, around.tile, signature);
@@ -257,6 +284,14 @@ struct Emitter<'a, 'b, 'o> {
     rows: Option<&'a mut WideRows<'o>>,
     faults: &'a Faults,
     attribution: Attribution,
+}
+
+/// The right operand of a tile: start, elements from one row to the next, where to pack it (null where it is not).
+#[derive(Clone, Copy)]
+struct Right {
+    start: Value,
+    along: Value,
+    pack: Value,
 }
 
 /// A matrix as the tile walks it: start, row stride, column or `k` stride, in elements.
@@ -361,7 +396,7 @@ impl Emitter<'_, '_, '_> {
         self.axes.insert(c.k.axis, first);
         self.axes.insert(c.n.axis, column);
         let last = self.b.ins().icmp_imm_s(IntCC::Equal, block, blocks - 1);
-        if plan.pack_rhs {
+        if plan.pack_rhs && !plan.tile_packs {
             self.pack_right((first, end), column);
         }
         self.count(row, row_end, plan.rows, &mut |this, r| {
@@ -389,20 +424,31 @@ impl Emitter<'_, '_, '_> {
                     Walk { start, row: plan.strip, along: 1 }
                 }
             };
+            let zero = this.iconst(0);
             if plan.pack_rhs {
-                let zero = this.iconst(0);
+                let fresh = plan.tile_packs.then(|| {
+                    let fresh = this.b.ins().icmp(IntCC::Equal, r, row);
+                    (fresh, this.address(c.rhs.buffer, &c.rhs.index))
+                });
                 this.count(zero, columns, plan.panel, &mut |this, j| {
                     let left = this.b.ins().isub(columns, j);
                     let panel = this.iconst(plan.panel);
                     let n = this.b.ins().smin(panel, left);
-                    let start = this.element(this.scratch[1], j, plan.steps * bytes);
-                    let rhs = Walk { start, row: plan.rhs_row, along: 1 };
+                    let packed = this.element(this.scratch[1], j, plan.steps * bytes);
                     let at = this.element(sums.start, j, bytes);
+                    let (mut start, mut along, mut pack) = (packed, panel, zero);
+                    if let Some((fresh, lies)) = fresh {
+                        let (lies, lies_along) = (this.element(lies, j, bytes), this.iconst(plan.rhs_row));
+                        start = this.b.ins().select(fresh, lies, packed);
+                        along = this.b.ins().select(fresh, lies_along, panel);
+                        pack = this.b.ins().select(fresh, packed, zero);
+                    }
+                    let rhs = Right { start, along, pack };
                     this.tile(steps, lhs, rhs, Walk { start: at, ..sums }, rows, n, block);
                 });
             } else {
                 let start = this.address(c.rhs.buffer, &c.rhs.index);
-                let rhs = Walk { start, row: plan.rhs_row, along: 1 };
+                let rhs = Right { start, along: this.iconst(plan.rhs_row), pack: zero };
                 this.tile(steps, lhs, rhs, sums, rows, columns, block);
             }
             if this.epilogue_stores().is_empty() {
@@ -424,10 +470,10 @@ impl Emitter<'_, '_, '_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn tile(&mut self, steps: Value, lhs: Walk, rhs: Walk, sums: Walk, m: Value, n: Value, accumulate: Value) {
-        let strides = [lhs.row, lhs.along, rhs.row, sums.row].map(|s| self.iconst(s));
-        let arguments =
-            [steps, lhs.start, strides[0], strides[1], rhs.start, strides[2], sums.start, strides[3], m, n, accumulate];
+    fn tile(&mut self, steps: Value, lhs: Walk, rhs: Right, sums: Walk, m: Value, n: Value, accumulate: Value) {
+        let [lhs_row, lhs_along, sums_row] = [lhs.row, lhs.along, sums.row].map(|s| self.iconst(s));
+        let (a, b, c) = ([lhs.start, lhs_row, lhs_along], [rhs.start, rhs.along], [sums.start, sums_row]);
+        let arguments = [&[steps], &a[..], &b, &c, &[m, n, accumulate, rhs.pack]].concat();
         self.b.ins().call(self.tile, &arguments);
     }
 

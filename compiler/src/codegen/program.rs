@@ -16,7 +16,7 @@ use super::x86::{
 use super::{sort, tile};
 use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
-use crate::kernel::ir::{Kernel, Phase, Product};
+use crate::kernel::ir::{Contraction, Kernel, Phase, Product};
 use crate::memory::schedule::{Assignment, KernelId, Schedule};
 use crate::object::{Numbered, ObjectInput};
 use crate::schedule::cost::elements_of_nest;
@@ -152,7 +152,7 @@ impl<'a> Functions<'a> {
         let mut all: Vec<(Product, Blocks)> = Vec::new();
         for phase in schedule.kernels.values().flat_map(|kernel| &kernel.phases) {
             let Phase::Contraction(c) = phase else { continue };
-            let blocks = Plan::new(c).blocks();
+            let blocks = self.plan(c).blocks();
             match all.iter_mut().find(|(product, _)| *product == c.product) {
                 Some((_, known)) => known.extend(blocks),
                 None => all.push((c.product, blocks)),
@@ -168,6 +168,11 @@ impl<'a> Functions<'a> {
             self.tiles.insert(product, id);
         }
         Ok(())
+    }
+
+    /// How a contraction is cut for its tile.
+    fn plan(&self, c: &Contraction) -> Plan {
+        Plan::new(c, self.tile_form(c.product).is_some())
     }
 
     /// The registers in which a product's tile is written, where the machine has wider ones than CLIF with an instruction for a
@@ -210,7 +215,7 @@ impl<'a> Functions<'a> {
             Phase::Nest(nest) => (nest.points(), Tasks::of_nest(nest, grain), scratch_bytes(nest)),
             Phase::Sort(sort) => (sort.points(), Tasks::of_sort(sort, grain), sort::scratch_bytes(sort)),
             Phase::Contraction(c) => {
-                let plan = Plan::new(c);
+                let plan = self.plan(c);
                 (plan.points(), Tasks::of_contraction(c, plan.points(), grain), plan.scratch_bytes())
             }
             Phase::Registers(_) | Phase::Call(_) | Phase::RandomState { .. } => (1, None, 0),
@@ -236,6 +241,7 @@ impl<'a> Functions<'a> {
         let least_work = i64::try_from(self.options.wide_work).unwrap_or(i64::MAX);
         let phase_name = self.object.function_name(id);
         let attribution = Attribution::of_kernel(self.options.sources, kernel);
+        let tile_packs = matches!(phase, Phase::Contraction(c) if self.tile_form(c.product).is_some());
         let mut rows = target.widest_rows().map(|widest| WideRows {
             object: &mut *self.object,
             phase: phase_name,
@@ -248,7 +254,7 @@ impl<'a> Functions<'a> {
             Phase::Contraction(c) => {
                 let missing = || Error::Internal(format!("there is no tile for {}", c.product));
                 let tile = self.tiles.get(&c.product).copied().ok_or_else(missing)?;
-                let around = Surroundings { kernel, target, tile, attribution };
+                let around = Surroundings { kernel, target, tile, tile_packs, attribution };
                 contraction::function(id, signature(5, false), c, &around, rows.as_mut())?
             }
             _ => phase_function((id, attribution), kernel, phase, target, rows.as_mut())?,

@@ -27,11 +27,12 @@ use cranelift_module::FuncId;
 /// Rows of the register tiles, largest first.
 const ROWS: [i64; 4] = [6, 4, 2, 1];
 
-/// The signature of a tile: `k, a, a_row, a_k, b, b_k, c, c_row, m, n, accumulate`; strides in elements, rows of `b` and
-/// `c` without gaps. Extents are at least 1.
+/// The signature of a tile: `k, a, a_row, a_k, b, b_k, c, c_row, m, n, accumulate, pack`; strides in elements, rows of `b` and
+/// `c` without gaps. Extents are at least 1. Where it is not null, the rows of `b` are also written to `pack`, a panel after another;
+/// only tiles of wider registers do that.
 pub fn signature() -> Signature {
     let mut s = Signature::new(CallConv::SystemV);
-    s.params = vec![AbiParam::new(types::I64); 11];
+    s.params = vec![AbiParam::new(types::I64); 12];
     s
 }
 

@@ -238,22 +238,25 @@ fn blocks_are_those_of_the_loops() {
         let phases = schedule.kernels.values().flat_map(|kernel| &kernel.phases);
         for phase in phases {
             let Phase::Contraction(c) = phase else { continue };
-            let plan = Plan::new(c);
-            let steps =
-                |from: i64, to: i64, step: i64| (from..to).step_by(step as usize).map(move |x| step.min(to - x));
-            let mut found = Blocks::new();
-            for (i, rows) in (0..plan.m).step_by(plan.group as usize).zip(steps(0, plan.m, plan.group)) {
-                for r in steps(i, i + rows, plan.rows) {
-                    for (j, columns) in (0..plan.n).step_by(plan.strip as usize).zip(steps(0, plan.n, plan.strip)) {
-                        let width = if plan.pack_rhs { plan.panel } else { columns };
-                        let (left, right) = (plan.k, if plan.pack_rhs { plan.panel } else { plan.n });
-                        let apart = Apart::of(left * plan.mem.bytes(), right * plan.mem.bytes());
-                        let block = |columns| Block { rows: r, columns, apart };
-                        found.extend(steps(j, j + columns, width).map(block));
+            for tile_packs in [false, true] {
+                let plan = Plan::new(c, tile_packs);
+                let steps =
+                    |from: i64, to: i64, step: i64| (from..to).step_by(step as usize).map(move |x| step.min(to - x));
+                let mut found = Blocks::new();
+                for (i, rows) in (0..plan.m).step_by(plan.group as usize).zip(steps(0, plan.m, plan.group)) {
+                    for (r0, r) in (i..).step_by(plan.rows as usize).zip(steps(i, i + rows, plan.rows)) {
+                        for (j, columns) in (0..plan.n).step_by(plan.strip as usize).zip(steps(0, plan.n, plan.strip)) {
+                            let width = if plan.pack_rhs { plan.panel } else { columns };
+                            let packs = plan.tile_packs && r0 == i;
+                            let (left, right) = (plan.k, if plan.pack_rhs && !packs { plan.panel } else { plan.n });
+                            let apart = Apart::of(left * plan.mem.bytes(), right * plan.mem.bytes());
+                            let block = |columns| Block { rows: r, columns, apart, packs };
+                            found.extend(steps(j, j + columns, width).map(block));
+                        }
                     }
                 }
+                assert_eq!(plan.blocks(), found, "{m} {n} {k}: {plan:?}");
             }
-            assert_eq!(plan.blocks(), found, "{m} {n} {k}: {plan:?}");
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Block {
     pub columns: i64,
     /// Which rows lie apart.
     pub apart: Apart,
+    /// Whether the columns are packed on the way: the call says where to. What is packed follows each other.
+    pub packs: bool,
 }
 
 /// Rows of operands so far from each other that the machine's own prefetchers, which look no further than a page, make nothing of
@@ -48,6 +50,9 @@ impl Apart {
         Apart { left: left >= APART_LEFT, right: right >= APART_RIGHT }
     }
 }
+
+/// Columns of a packed panel of the right operand, in bytes: two of the widest registers.
+pub const PANEL_BYTES: i64 = 128;
 
 /// Half a page, in bytes: each row of a part is in a page of its own.
 const APART_LEFT: i64 = 2048;
@@ -213,6 +218,7 @@ struct Micro {
     registers: i64,
     masked: bool,
     apart: Apart,
+    packs: bool,
 }
 
 // Parameters, in bytes where they are strides; the subroutines keep them.
@@ -232,20 +238,28 @@ const LEFT: Register = Register::RAX;
 // What is asked for ahead, and the steps to the end of a line; the latter in a parameter's place, which is fetched again.
 const AHEAD: Register = Register::R15;
 const IN_LINE: Register = C_ROW;
+// Where a row of `b` is packed to, likewise in a parameter's place.
+const PACK: Register = K;
 
 const SAVED: [Register; 6] = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
 
-// The frame: parts left, strips left, `a`, `c` of the strip, the mask of 256-bit forms.
-const FRAME: i32 = 64;
+// The frame: parts left, strips left, `a`, `c` of the strip, the mask of 256-bit forms; of what is packed where the strip goes, and
+// what its parameters were.
+const FRAME: i32 = 96;
 const PARTS: i64 = 0;
 const STRIPS: i64 = 8;
 const A_START: i64 = 16;
 const C_STRIP: i64 = 24;
 const MASK: i64 = 32;
-/// Parameters on the stack: `c`, its row stride, `m`, `n`, `accumulate`.
+const PACKED: i64 = 64;
+const KEPT_K: i64 = 72;
+const KEPT_B: i64 = 80;
+const KEPT_B_K: i64 = 88;
+/// Parameters on the stack: `c`, its row stride, `m`, `n`, `accumulate`, where to pack.
 const PARAMETERS: i64 = FRAME as i64 + 8 * SAVED.len() as i64 + 8;
 const C_ROW_PARAMETER: i64 = 1;
 const ACCUMULATE_PARAMETER: i64 = 4;
+const PACK_PARAMETER: i64 = 5;
 
 /// Parts of fewer rows ask for nothing ahead: what they read of `a` is little.
 const ROWS_AHEAD: i64 = 4;
@@ -320,6 +334,9 @@ impl Writer {
                 self.a.put(Instruction::with2(Code::Cmp_rm64_imm32, register, value as i32));
                 self.a.branch(other, Refer::Label(next));
             }
+            self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, parameter(PACK_PARAMETER), 0));
+            let other = unless(block.packs, Code::Je_rel32_64, Code::Jne_rel32_64);
+            self.a.branch(other, Refer::Label(next));
             self.block(block);
             self.a.branch(Code::Jmp_rel32_64, Refer::Label(done));
             self.a.bind(next);
@@ -354,8 +371,15 @@ impl Writer {
     }
 
     /// Blocks of one kind.
-    fn block(&mut self, Block { rows: m, columns: n, apart }: Block) {
+    fn block(&mut self, Block { rows: m, columns: n, apart, packs }: Block) {
         let form = self.form;
+        if packs {
+            let to = memory(Register::RSP, PARAMETERS + 8 * PACK_PARAMETER);
+            self.fetch(A_PART, to);
+            for (slot, register) in [(PACKED, A_PART), (KEPT_K, K), (KEPT_B, B), (KEPT_B_K, B_K)] {
+                self.keep(memory(Register::RSP, slot), register);
+            }
+        }
         for (columns, strips) in form.strips(m, n) {
             let registers = (columns + form.lanes() - 1) / form.lanes();
             let masked = columns % form.lanes() != 0;
@@ -365,11 +389,27 @@ impl Writer {
             self.repeat(strips, STRIPS, &mut |w| {
                 w.fetch(A_PART, memory(Register::RSP, A_START));
                 w.fetch(C_PART, memory(Register::RSP, C_STRIP));
-                for (rows, parts) in form.parts(m, registers) {
-                    let micro = Micro { rows, registers, masked, apart };
+                let mut parts = form.parts(m, registers);
+                let mut apart = apart;
+                if packs && let Some((rows, times)) = parts.first_mut() {
+                    w.part(Micro { rows: *rows, registers, masked, apart, packs });
+                    // The other parts take what the first one packed.
+                    w.fetch(B, memory(Register::RSP, PACKED));
+                    w.a.put(Instruction::with2(Code::Mov_rm64_imm32, B_K, PANEL_BYTES as i32));
+                    (apart.right, *times) = (false, *times - 1);
+                }
+                for (rows, parts) in parts.into_iter().filter(|&(_, times)| times > 0) {
+                    let micro = Micro { rows, registers, masked, apart, packs: false };
                     w.repeat(parts, PARTS, &mut |w| w.part(micro));
                 }
                 let width = (columns * form.bytes()) as i32;
+                if packs {
+                    w.fetch(B, memory(Register::RSP, KEPT_B));
+                    w.fetch(B_K, memory(Register::RSP, KEPT_B_K));
+                    for slot in [PACKED, KEPT_B] {
+                        w.a.put(Instruction::with2(Code::Add_rm64_imm32, memory(Register::RSP, slot), width));
+                    }
+                }
                 w.a.put(Instruction::with2(Code::Add_rm64_imm32, B, width));
                 w.a.put(Instruction::with2(Code::Add_rm64_imm32, memory(Register::RSP, C_STRIP), width));
             });
@@ -427,8 +467,7 @@ impl Writer {
         if Self::mask_stays(micro.registers) {
             return MASK_REGISTER;
         }
-        // The subroutine's return address lies above the frame.
-        self.a.put(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, to, memory(Register::RSP, MASK + 8)));
+        self.a.put(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, to, Self::slot_inside(MASK)));
         to
     }
 
@@ -445,6 +484,14 @@ impl Writer {
         } else {
             let mask = self.mask_for(micro, to);
             self.a.put(Instruction::with3(self.codes.masked_load, to, mask, from));
+        }
+    }
+
+    /// Packs a register of columns, where that is to be done. Behind the last column, zeros are packed.
+    fn pack(&mut self, micro: Micro, v: i64, from: Register) {
+        if micro.packs {
+            let to = memory(PACK, v * self.form.register_bytes());
+            self.a.put(Instruction::with2(self.codes.store, to, from));
         }
     }
 
@@ -488,17 +535,24 @@ impl Writer {
         }
     }
 
-    /// A parameter on the stack, as a subroutine finds it.
+    /// What lies in the frame, as a subroutine finds it: its return address lies above.
+    fn slot_inside(at: i64) -> MemoryOperand {
+        memory(Register::RSP, at + 8)
+    }
+
+    /// A parameter on the stack, likewise.
     fn parameter_inside(n: i64) -> MemoryOperand {
-        // Its return address lies above the frame.
-        memory(Register::RSP, PARAMETERS + 8 + 8 * n)
+        Self::slot_inside(PARAMETERS + 8 * n)
     }
 
     /// Runs `step` for each step of the block. On the way it asks for the rows of `a` of the next part, a line of each while this
     /// part goes by a line of its own, and for the columns of `b` of the next strip where its rows lie apart: what the machine's
     /// prefetchers know of one page says nothing of the next.
-    fn steps(&mut self, Micro { rows, registers, apart, .. }: Micro, step: &mut dyn FnMut(&mut Self)) {
+    fn steps(&mut self, Micro { rows, registers, apart, packs, .. }: Micro, step: &mut dyn FnMut(&mut Self)) {
         self.set(LEFT, K);
+        if packs {
+            self.fetch(PACK, Self::slot_inside(PACKED));
+        }
         self.set(B_NOW, B);
         let width = registers * self.form.register_bytes();
         let next_strip = |w: &mut Self| {
@@ -541,7 +595,7 @@ impl Writer {
     /// The sums of a part lie in the first registers, row by row. Behind them come those of `b` and one of `a`, where there
     /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`.
     fn micro(&mut self, micro: Micro) {
-        let Micro { rows, registers, masked, .. } = micro;
+        let Micro { rows, registers, masked, packs, .. } = micro;
         let sum = |w: &Self, r: i64, v: i64| w.vector(r * registers + v);
         let free = self.vector(rows * registers);
         let width = self.form.register_bytes();
@@ -560,7 +614,7 @@ impl Writer {
         self.prefetch_sums(micro);
         // One row takes the columns from memory, each of which it uses once.
         let left_first = self.form.left_first();
-        let direct = |v: i64| left_first && rows == 1 && !(masked && v + 1 == registers);
+        let direct = |v: i64| left_first && rows == 1 && !packs && !(masked && v + 1 == registers);
         let behind = |w: &Self, n: i64| w.vector(rows * registers + n);
         let product = |w: &mut Self, r: i64, v: i64, (left, right): (Register, Register)| {
             let s = sum(w, r, v);
@@ -576,6 +630,7 @@ impl Writer {
                 let (left, right) = (behind(w, registers), |w: &Self, v: i64| behind(w, v));
                 for v in (0..registers).filter(|&v| !direct(v)) {
                     w.load(micro, v, right(w, v), memory(B_NOW, v * width));
+                    w.pack(micro, v, right(w, v));
                 }
                 for r in 0..rows {
                     w.spread(r, left);
@@ -592,6 +647,7 @@ impl Writer {
                 for v in 0..registers {
                     if !direct(v) {
                         w.load(micro, v, right, memory(B_NOW, v * width));
+                        w.pack(micro, v, right);
                     }
                     for r in 0..rows {
                         let left = behind(w, r);
@@ -603,7 +659,13 @@ impl Writer {
                 w.add(pointer, A_K);
             }
             w.add(B_NOW, B_K);
+            if packs {
+                w.a.put(Instruction::with2(Code::Add_rm64_imm32, PACK, PANEL_BYTES as i32));
+            }
         });
+        if packs {
+            self.fetch(K, Self::slot_inside(KEPT_K));
+        }
         let fresh = self.a.label();
         let accumulate = Self::parameter_inside(ACCUMULATE_PARAMETER);
         self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, accumulate, 0));
@@ -667,7 +729,7 @@ mod tests {
     fn all_blocks_share_their_subroutines() {
         let form = Form { widest: true, product: Product::F32 };
         let apart = Apart { left: true, right: false };
-        let block = |rows| Block { rows, columns: 32, apart };
+        let block = |rows| Block { rows, columns: 32, apart, packs: false };
         let one = function(form, &[block(96)].into()).unwrap().code.len();
         let two = function(form, &[block(96), block(48)].into()).unwrap().code.len();
         assert!(two < one + one / 4, "{one} {two}");
