@@ -45,8 +45,8 @@ const STRIP: i64 = 256;
 const ENOUGH_POINTS: i64 = 8;
 /// A right operand is packed where it is at least this large, in bytes, ...
 const PACK_BYTES: i64 = 1 << 19;
-/// ... and serves at least this many rows.
-const PACK_ROWS: i64 = 192;
+/// ... and serves at least this many rows; of a tile that does not pack on its way, twice as many.
+const PACK_ROWS: i64 = 96;
 
 /// Axes of the nests made here are numbered from these on.
 const PANEL_AXIS: Axis = Axis(1 << 24);
@@ -120,9 +120,11 @@ impl Plan {
         let pack_lhs = lhs.is_none();
         let unit = |stride: Option<i64>, extent: i64| extent == 1 || stride == Some(1);
         let walks = unit(c.rhs.index.stride(c.n.axis), n) && c.rhs.index.stride(c.k.axis).is_some();
-        let large = k.saturating_mul(n).saturating_mul(bytes) >= PACK_BYTES && m >= PACK_ROWS;
+        let tile_packs = tile_packs && walks;
+        let large = k.saturating_mul(n).saturating_mul(bytes) >= PACK_BYTES
+            && m >= if tile_packs { PACK_ROWS } else { 2 * PACK_ROWS };
         let pack_rhs = !walks || large;
-        let tile_packs = tile_packs && pack_rhs && walks;
+        let tile_packs = tile_packs && pack_rhs;
         let rhs_row = if walks { c.rhs.index.stride(c.k.axis).unwrap_or(panel) } else { panel };
         let holds = |s: &Store| {
             let mut values = false;
@@ -137,7 +139,7 @@ impl Plan {
         let strips = pack_rhs || sums == Sums::Scratch || m < 4 * ROW_BLOCK;
         // Of one panel, packing is little work: the rows of the left operand are read to their ends before the next ones.
         let most_rows = if n <= panel { rows } else { ROW_GROUP };
-        let group = if pack_rhs { parts(m.min(most_rows), rows) * rows } else { rows };
+        let group = if pack_rhs { cut(m, most_rows, rows) } else { rows };
         let batch = c.batch.iter().map(|l| l.extent).product();
         let points = |strip: i64| parts(m, group).saturating_mul(parts(n, strip)).saturating_mul(batch);
         let most = if pack_rhs && points(2 * STRIP) >= ENOUGH_POINTS { 2 * STRIP } else { STRIP };

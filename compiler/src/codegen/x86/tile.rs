@@ -221,6 +221,13 @@ struct Micro {
     packs: bool,
 }
 
+impl Micro {
+    /// Whether each line of a row of `a` is a loop of its own, between which lines of what comes next are asked for.
+    fn goes_by_lines(self) -> bool {
+        self.apart.left && self.rows >= ROWS_AHEAD
+    }
+}
+
 // Parameters, in bytes where they are strides; the subroutines keep them.
 const K: Register = Register::RDI;
 const A_ROW: Register = Register::RDX;
@@ -245,7 +252,7 @@ const SAVED: [Register; 6] = [Register::RBX, Register::RBP, Register::R12, Regis
 
 // The frame: parts left, strips left, `a`, `c` of the strip, the mask of 256-bit forms; of what is packed where the strip goes, and
 // what its parameters were.
-const FRAME: i32 = 96;
+const FRAME: i32 = 112;
 const PARTS: i64 = 0;
 const STRIPS: i64 = 8;
 const A_START: i64 = 16;
@@ -255,6 +262,7 @@ const PACKED: i64 = 64;
 const KEPT_K: i64 = 72;
 const KEPT_B: i64 = 80;
 const KEPT_B_K: i64 = 88;
+const KEPT_C: i64 = 96;
 /// Parameters on the stack: `c`, its row stride, `m`, `n`, `accumulate`, where to pack.
 const PARAMETERS: i64 = FRAME as i64 + 8 * SAVED.len() as i64 + 8;
 const C_ROW_PARAMETER: i64 = 1;
@@ -546,9 +554,10 @@ impl Writer {
     }
 
     /// Runs `step` for each step of the block. On the way it asks for the rows of `a` of the next part, a line of each while this
-    /// part goes by a line of its own, and for the columns of `b` of the next strip where its rows lie apart: what the machine's
+    /// part goes by a line of its own, for a row of the sums with each, and for the columns of `b` of the next strip where its rows lie apart: what the machine's
     /// prefetchers know of one page says nothing of the next.
-    fn steps(&mut self, Micro { rows, registers, apart, packs, .. }: Micro, step: &mut dyn FnMut(&mut Self)) {
+    fn steps(&mut self, micro: Micro, step: &mut dyn FnMut(&mut Self)) {
+        let Micro { rows, registers, apart, packs, .. } = micro;
         self.set(LEFT, K);
         if packs {
             self.fetch(PACK, Self::slot_inside(PACKED));
@@ -560,7 +569,7 @@ impl Writer {
                 w.a.put(Instruction::with1(Code::Prefetcht1_m8, memory(B_NOW, at)));
             }
         };
-        if rows < ROWS_AHEAD || !apart.left {
+        if !micro.goes_by_lines() {
             let head = self.a.here();
             step(self);
             next_strip(self);
@@ -571,7 +580,13 @@ impl Writer {
         let line = 64 / self.form.bytes() as i32;
         self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, AHEAD, A_ROW, rows as i32));
         self.add(AHEAD, A_PART);
+        self.keep(Self::slot_inside(KEPT_C), C_PART);
         let lines = self.a.here();
+        self.fetch_c_row();
+        for at in (0..width).step_by(64) {
+            self.a.put(Instruction::with1(Code::Prefetcht0_m8, memory(C_PART, at)));
+        }
+        self.add(C_PART, C_ROW);
         self.a.put(Instruction::with2(Code::Mov_rm64_imm32, IN_LINE, line));
         self.a.put(Instruction::with2(Code::Cmp_r64_rm64, LEFT, IN_LINE));
         self.a.put(Instruction::with2(Code::Cmovb_r64_rm64, IN_LINE, LEFT));
@@ -588,6 +603,11 @@ impl Writer {
         self.a.put(Instruction::with2(Code::Lea_r64_m, AHEAD, indexed(AHEAD, IN_LINE, 1, 64)));
         self.a.put(Instruction::with2(Code::Test_rm64_r64, LEFT, LEFT));
         self.a.branch(Code::Jne_rel32_64, Refer::Label(lines));
+        self.fetch_c_row();
+        self.fetch(C_PART, Self::slot_inside(KEPT_C));
+    }
+
+    fn fetch_c_row(&mut self) {
         self.fetch(C_ROW, Self::parameter_inside(C_ROW_PARAMETER));
         self.a.put(Instruction::with2(Code::Shl_rm64_imm8, C_ROW, self.form.bytes().ilog2()));
     }
@@ -611,7 +631,9 @@ impl Writer {
             let s = self.vector(s);
             self.a.put(Instruction::with3(self.codes.zero, s, s, s));
         }
-        self.prefetch_sums(micro);
+        if !micro.goes_by_lines() {
+            self.prefetch_sums(micro);
+        }
         // One row takes the columns from memory, each of which it uses once.
         let left_first = self.form.left_first();
         let direct = |v: i64| left_first && rows == 1 && !packs && !(masked && v + 1 == registers);
