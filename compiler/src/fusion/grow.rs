@@ -5,11 +5,25 @@ use super::plan::{
     Analysis, Class, ComputationPlan, Group, GroupKind, INLINE_LIMIT, Step, is_call, own_cost, reduced_dims, written,
 };
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, Instruction, InstructionId, Leaf, Opcode, resolve};
+use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use brolga_runtime::ArrayShape;
 use cranelift_entity::SecondaryMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
+
+/// Plans one computation of an optimised module (calls inlined, layouts normalised).
+///
+/// # Errors
+/// [`Error::Unsupported`] names the first instruction that compiled code has no form for.
+pub fn plan(module: &Module, id: ComputationId) -> Result<ComputationPlan> {
+    let computation = &module.computations[id];
+    let analysis = Analysis::new(module, computation)?;
+    let mut grower = Grower::new(&analysis)?;
+    for &inst in &computation.order {
+        grower.visit(inst);
+    }
+    grower.finish()
+}
 
 /// A group takes no more members than this: code size and register pressure grow with it.
 pub(super) const MAX_MEMBERS: usize = 256;

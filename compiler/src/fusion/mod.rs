@@ -21,6 +21,7 @@ mod order;
 mod plan;
 mod why;
 
-pub use plan::{ComputationPlan, Group, GroupKind, Step, plan};
+pub use grow::plan;
+pub use plan::{ComputationPlan, Group, GroupKind, Step};
 pub(crate) use plan::{CumulativeWindow, cumulative_window, is_splat, own_cost, reduced_dims, written};
 pub use why::{Ending, Reason, endings};

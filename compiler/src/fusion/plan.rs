@@ -1,10 +1,9 @@
 //! The plan of one computation.
 
-use super::grow::Grower;
 use crate::collective::{ends, keeps_operands, starts};
 use crate::error::{Error, Result, Site};
 use crate::hlo::{AttrKey, Category};
-use crate::hlo::{Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
+use crate::hlo::{Computation, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use brolga_runtime::{ArrayLiteral, Shape};
 use cranelift_entity::SecondaryMap;
 use std::collections::HashSet;
@@ -283,20 +282,6 @@ fn read_once(computation: &Computation, dot: &Instruction, which: usize) -> bool
     let (batch, contracting) = (dot.attrs.dimension_numbers(batch), dot.attrs.dimension_numbers(contracting));
     let free = (0..other.rank()).filter(|d| !batch.contains(d) && !contracting.contains(d));
     !read.ty.is_narrow_float() && free.map(|d| other.dims[d]).product::<i64>() == 1
-}
-
-/// Plans one computation of an optimised module (calls inlined, layouts normalised).
-///
-/// # Errors
-/// [`Error::Unsupported`] names the first instruction that compiled code has no form for.
-pub fn plan(module: &Module, id: ComputationId) -> Result<ComputationPlan> {
-    let computation = &module.computations[id];
-    let analysis = Analysis::new(module, computation)?;
-    let mut grower = Grower::new(&analysis)?;
-    for &inst in &computation.order {
-        grower.visit(inst);
-    }
-    grower.finish()
 }
 
 /// The dimensions that a reduce folds.

@@ -4,8 +4,8 @@
 //! computation, once, it is worked out what runs and which values die at each position ([`Plan`]); the walk takes
 //! operands that die out of the environment, so that an operation holding the only reference may work in place.
 
+use super::code::Code;
 use super::plan::{Effects, Plan};
-use super::region::{Code, Region};
 use super::value::Value;
 use super::{control, invalid, movement, op, room, to_result_precision, unsupported};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
@@ -125,15 +125,14 @@ impl<'a> Context<'a> {
         Ok(self.run(computation, args.into_iter().map(Value::from).collect())?.into_literal())
     }
 
-    /// The scalar evaluator of a reducer or comparator.
-    pub(super) fn region(&self, computation: ComputationId) -> Region<'_, 'a> {
+    /// A reducer or comparator in the form to be evaluated on scalars.
+    pub(super) fn code(&self, computation: ComputationId) -> Rc<Code> {
         let code = self.regions.borrow().get(&computation).cloned();
-        let code = code.unwrap_or_else(|| {
+        code.unwrap_or_else(|| {
             let code = Rc::new(Code::new(self.module, computation));
             self.regions.borrow_mut().insert(computation, code.clone());
             code
-        });
-        Region::new(self, computation, code)
+        })
     }
 
     /// The declared shape of an operand, layout included, while its computation runs.

@@ -14,6 +14,7 @@
 //! nesting of calls, which [`MAX_CALL_DEPTH`] limits; loops do not grow it.
 
 mod batch_norm;
+mod code;
 mod collective;
 mod context;
 mod contraction;

@@ -5,7 +5,8 @@
 //! operation is undefined (a zero divisor, a shift past the width) it gives nothing. Algorithm: one match, a value
 //! being the bits of its lane in the low end of a `u64`, 0 or 1 for masks.
 
-use super::body::{Body, FloatCond, IntCond, Lane, Node, NodeId, Op};
+use super::index::NodeId;
+use super::op::{FloatCond, IntCond, Lane, Node, Op};
 
 /// The value of one operation on known arguments, `None` for operations that need a loop around them and for
 /// arguments outside an operation's domain. `lane` is what the node yields, `from` what its arguments are.
@@ -45,12 +46,12 @@ pub fn apply(op: &Op, lane: Lane, from: &[Lane], args: &[u64]) -> Option<u64> {
     }
 }
 
-/// The value of every node; `leaf` answers for loads, results and index expressions.
+/// The value of every node of a body; `leaf` answers for loads, results and index expressions.
 ///
 /// Nodes whose operation is undefined on its arguments evaluate to 0, as nothing may depend on them.
-pub fn eval(body: &Body, args: &[u64], leaf: &mut dyn FnMut(NodeId, &Node) -> u64) -> Vec<u64> {
-    let mut values: Vec<u64> = Vec::with_capacity(body.nodes().len());
-    for (i, node) in body.nodes().iter().enumerate() {
+pub fn eval(nodes: &[Node], args: &[u64], leaf: &mut dyn FnMut(NodeId, &Node) -> u64) -> Vec<u64> {
+    let mut values: Vec<u64> = Vec::with_capacity(nodes.len());
+    for (i, node) in nodes.iter().enumerate() {
         let value = match node.op {
             Op::Arg(n) => args.get(n as usize).copied().unwrap_or(0),
             Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => leaf(NodeId(i as u32), node),
@@ -60,7 +61,7 @@ pub fn eval(body: &Body, args: &[u64], leaf: &mut dyn FnMut(NodeId, &Node) -> u6
                 let n = node.args.len().min(3);
                 for (k, a) in node.args.iter().take(3).enumerate() {
                     known[k] = values[a.0 as usize];
-                    lanes[k] = body.lane(*a);
+                    lanes[k] = nodes[a.0 as usize].lane;
                 }
                 apply(&node.op, node.lane, &lanes[..n], &known[..n]).unwrap_or(0)
             }
@@ -200,6 +201,7 @@ int_ops!(int_unary_64, int_binary_64, u64, i64, u128, i128, 64);
 
 #[cfg(test)]
 mod tests {
+    use super::super::body::Body;
     use super::*;
 
     #[test]
@@ -209,7 +211,7 @@ mod tests {
         let (sum, high) = (b.iadd(x, y), b.smulhi(x, y));
         let less = b.icmp(IntCond::SLt, x, y);
         let picked = b.select(less, x, y);
-        let values = eval(&b, &[0xffff_fffe, 3], &mut |_, _| 0);
+        let values = eval(b.nodes(), &[0xffff_fffe, 3], &mut |_, _| 0);
         let at = |id: NodeId| values[id.0 as usize];
         assert_eq!((at(sum), at(high), at(less), at(picked)), (1, 0xffff_ffff, 1, 0xffff_fffe));
     }

@@ -6,12 +6,15 @@
 //! remainder are simplified with the ranges of the variables, and `k*n*(x/n) + k*(x%n)` is folded back to `k*x`, which
 //! removes the div/mod that a reshape between equal layouts would leave.
 
-use super::body::NodeId;
 use std::fmt;
 
 /// A loop variable: a number of the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Axis(pub u32);
+
+/// Names a node of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
 
 /// What a coefficient multiplies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +36,22 @@ pub struct Ix {
     pub constant: i64,
     /// Coefficients and atoms, sorted by atom.
     pub terms: Vec<(Atom, i64)>,
+}
+
+/// A loop variable with its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// The variable.
+    pub axis: Axis,
+    /// It runs from 0 to here, exclusive; at least 1.
+    pub extent: i64,
+}
+
+impl Loop {
+    /// The variable as an index expression.
+    pub fn ix(&self) -> Ix {
+        Ix::axis(self.axis, self.extent)
+    }
 }
 
 impl Ix {

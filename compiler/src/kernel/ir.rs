@@ -1,29 +1,14 @@
 //! The kernel IR itself: kernels, phases, nests, stages and their row loops.
 
 use super::body::{Body, Lane, Mem, NodeId, Variant};
-use super::index::{Axis, Ix};
+use super::index::Ix;
+pub use super::index::Loop;
 use super::registers::RegisterLoop;
 use super::sort::Sort;
 use crate::hlo::{ComputationId, InstructionId};
 use brolga_runtime::ElementType;
 use brolga_runtime::abi::{CustomCallAbi, Service};
 use std::fmt;
-
-/// A loop variable with its extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loop {
-    /// The variable.
-    pub axis: Axis,
-    /// It runs from 0 to here, exclusive; at least 1.
-    pub extent: i64,
-}
-
-impl Loop {
-    /// The variable as an index expression.
-    pub fn ix(&self) -> Ix {
-        Ix::axis(self.axis, self.extent)
-    }
-}
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

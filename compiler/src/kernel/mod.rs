@@ -21,6 +21,7 @@ pub mod interp;
 pub mod ir;
 pub mod lower;
 pub mod math;
+pub mod op;
 pub mod parse;
 pub mod registers;
 pub mod rewrite;

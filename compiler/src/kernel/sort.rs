@@ -16,8 +16,7 @@
 
 use super::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
 use super::elementwise::total_order_key;
-use super::index::Ix;
-use super::ir::Loop;
+use super::index::{Ix, Loop};
 
 /// One operand, or one part of an operand whose elements are several numbers.
 #[derive(Clone, Debug)]
@@ -196,7 +195,7 @@ mod tests {
     }
 
     fn keys(k: &SortKey, elements: &[u64]) -> Vec<u64> {
-        elements.iter().map(|&e| eval::eval(&k.body, &[e], &mut |_, _| 0)[k.root.0 as usize]).collect()
+        elements.iter().map(|&e| eval::eval(k.body.nodes(), &[e], &mut |_, _| 0)[k.root.0 as usize]).collect()
     }
 
     #[test]

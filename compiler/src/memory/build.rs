@@ -8,8 +8,9 @@ use crate::fusion::{self, GroupKind, Step};
 use crate::hlo::{Alias, AliasKind, AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
 use crate::hlo::{Leaf, resolve};
 use crate::kernel::ir::{Buffer, Kernel, Phase, Role};
+use crate::kernel::lower::lower_while;
 use crate::kernel::lower::{self, Numerics};
-use crate::kernel::registers::{self, RegisterLoop, StateArray};
+use crate::kernel::registers::{RegisterLoop, StateArray};
 use crate::kernel::verify;
 use crate::schedule::schedule;
 use brolga_runtime::abi::dynamic_sizes_offset;
@@ -338,7 +339,7 @@ impl Builder<'_> {
             let condition = inst.attrs.computation(AttrKey::Condition).ok_or_else(|| missing("condition"))?;
             let body = inst.attrs.computation(AttrKey::Body).ok_or_else(|| missing("body"))?;
             let init = self.leaves(computation, values, inst.operands[0])?;
-            if let Some(l) = registers::lower_while(module, inst, self.numerics) {
+            if let Some(l) = lower_while(module, inst, self.numerics) {
                 return self.register_loop(at, l, init);
             }
             let condition_parameters = self.define_all(at, Definition::BlockParameter)?;

@@ -12,7 +12,7 @@ fn run(opcode: Opcode, attrs: &Attrs, types: &[ElementType], result: ElementType
     let cx = ElementwiseContext { variant: Variant::Fma, strict_rounding: true };
     let value = lower(&mut b, &cx, opcode, attrs, types, result, &operands).expect("a lowering");
     assert_eq!(b.lane(value), storage::compute_lane(result), "{opcode} {types:?}");
-    eval(&b, args, &mut |_, _| 0)[value.0 as usize]
+    eval(b.nodes(), args, &mut |_, _| 0)[value.0 as usize]
 }
 
 fn int(opcode: Opcode, ty: ElementType, args: &[i64]) -> i64 {

@@ -19,11 +19,14 @@ mod indexing;
 mod movement;
 mod order;
 mod reduce;
+mod registers;
 mod rows;
 mod scan;
 mod scatter;
 mod sort;
 mod window;
+
+pub use registers::lower_while;
 
 use self::commute::Commutes;
 use super::body::{Body, Lane, Mem, NodeId, Op, Variant};

@@ -2,8 +2,8 @@
 
 use super::draft::Draft;
 use super::reduction::window_places;
+use super::site::Site;
 use super::value::{Size, Value};
-use super::walk::Site;
 use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId};
 use brolga_runtime::ElementType;

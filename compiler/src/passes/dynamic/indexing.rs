@@ -4,8 +4,8 @@
 //! index arithmetic is on `s64`, so that neither unsigned nor narrow indices wrap.
 
 use super::draft::Draft;
+use super::site::Site;
 use super::value::{Size, Value};
-use super::walk::Site;
 use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId};
 use brolga_runtime::ElementType;

@@ -27,6 +27,7 @@ mod draft;
 mod indexing;
 mod movement;
 mod reduction;
+mod site;
 #[cfg(test)]
 mod tests;
 mod value;

@@ -1,8 +1,8 @@
 //! Operations that move elements, and those that are about sizes themselves.
 
 use super::draft::Draft;
+use super::site::Site;
 use super::value::{Size, Value};
-use super::walk::Site;
 use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
 use crate::shape::{Sizes, reshape_groups};

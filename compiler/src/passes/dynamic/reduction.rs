@@ -6,8 +6,8 @@
 //! comparator that puts what does not exist last.
 
 use super::draft::Draft;
+use super::site::Site;
 use super::value::{Size, Value, at_bounds, static_array};
-use super::walk::Site;
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Module, Opcode, WindowDimension};
 use crate::passes::expand::is_arithmetic;
