@@ -9,7 +9,7 @@ pub fn targets() -> Vec<TargetOptions> {
     if cfg!(not(target_arch = "x86_64")) {
         return vec![TargetOptions::default()];
     }
-    let widest = IsaFeatures::AVX512F.union(IsaFeatures::AVX512DQ);
+    let widest = IsaFeatures::AVX512F.union(IsaFeatures::AVX512BW).union(IsaFeatures::AVX512DQ);
     let levels = if IsaFeatures::detect().contains(widest) { &["x86-64-v3", "x86-64-v4"][..] } else { &["x86-64-v3"] };
     levels.iter().map(|level| TargetOptions { cpu: Some((*level).to_owned()), ..TargetOptions::default() }).collect()
 }

@@ -21,7 +21,8 @@ fn target(cpu: &str, features: &[&str]) -> TargetOptions {
 
 /// Targets with the instruction, of those that this machine can run: the widths that it has it in, and the machine itself.
 fn targets() -> Vec<TargetOptions> {
-    let (there, widest) = (IsaFeatures::detect(), IsaFeatures::AVX512F.union(IsaFeatures::AVX512DQ));
+    let (there, widest) =
+        (IsaFeatures::detect(), IsaFeatures::AVX512F.union(IsaFeatures::AVX512BW).union(IsaFeatures::AVX512DQ));
     let mut targets = Vec::new();
     if there.contains(IsaFeatures::AVXVNNI.union(IsaFeatures::AVX2)) {
         targets.push(target("x86-64-v3", &["+avxvnni"]));

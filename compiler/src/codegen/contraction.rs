@@ -502,12 +502,13 @@ impl Emitter<'_, '_, '_> {
         self.nest(nest, &bases, range);
     }
 
-    /// Packs `k` from `first` to `end` of a strip: panels one after another, the columns of a panel side by side. What is read goes
-    /// by row, for rows lie far apart.
+    /// Packs `k` from `first` to `end` of a strip: panels one after another, the columns of a panel side by side. Where those are side
+    /// by side already, rows are read to their ends, for they lie far apart; else a panel is read to its end before the next.
     fn pack_right(&mut self, (first, end): (Value, Value), column: Value) {
         let plan = self.plan.clone();
         let c = self.c;
         let strips = parts(plan.n, plan.strip);
+        let by_row = c.rhs.index.stride(c.n.axis) == Some(1);
         // The nest counts `k` from the start of the operand.
         let before = self.b.ins().imul_imm_s(first, -plan.panel * plan.mem.bytes());
         let destination = self.b.ins().iadd(self.scratch[1], before);
@@ -519,14 +520,27 @@ impl Emitter<'_, '_, '_> {
                 if panels == 0 {
                     continue;
                 }
-                let inner = Loop { axis: PANEL_AXIS, extent: panels };
+                let all = Loop { axis: PANEL_AXIS, extent: panels };
                 let row = Loop { axis: COLUMN_AXIS, extent: width };
-                let panel = inner.ix().offset(begin);
+                let panel = all.ix().offset(begin);
                 let at = Ix::axis(STRIP_AXIS, strips).scale(plan.strip).add(&panel.scale(plan.panel)).add(&row.ix());
                 let from = c.rhs.index.substitute(&|a| (a == c.n.axis).then(|| at.clone()));
                 let to = panel.scale(plan.panel * plan.steps).add(&c.k.ix().scale(plan.panel)).add(&row.ix());
-                let nest = this.copy_nest(c.rhs.buffer, [from, to], (c.k, (panels > 1).then_some(inner)), row);
-                this.copy(&nest, destination, (first, end));
+                let nest = |this: &mut Self, inner: Option<Loop>| {
+                    let nest = this.copy_nest(c.rhs.buffer, [from.clone(), to.clone()], (c.k, inner), row);
+                    this.copy(&nest, destination, (first, end));
+                };
+                if panels == 1 {
+                    nest(this, None);
+                } else if by_row {
+                    nest(this, Some(all));
+                } else {
+                    let (zero, panels) = (this.iconst(0), this.iconst(panels));
+                    this.count(zero, panels, 1, &mut |this, panel| {
+                        this.axes.insert(PANEL_AXIS, panel);
+                        nest(this, None);
+                    });
+                }
             }
         });
     }

@@ -107,6 +107,8 @@ pub const X86: &[Feature] = &[
     feature("fma", "has_fma", 3, Leaf::First, 12),
     feature("lzcnt", "has_lzcnt", 3, Leaf::Extended, 5),
     feature("avx512f", "has_avx512f", 4, Leaf::Seventh, 16),
+    // Cranelift has no form that needs it.
+    Feature { name: "avx512bw", flag: None, level: Some(4), leaf: Leaf::Seventh, bit: 30 },
     feature("avx512dq", "has_avx512dq", 4, Leaf::Seventh, 17),
     feature("avx512vl", "has_avx512vl", 4, Leaf::Seventh, 31),
     apart("avx512vnni", Leaf::SeventhMore, 11),
@@ -199,7 +201,8 @@ impl Target {
 
     /// The widest registers that rows of loops go by in, if wider than those of CLIF.
     pub fn widest_rows(&self) -> Option<Width> {
-        let widest = if self.has_avx512() && self.features.contains(&"avx512dq") { Width::W512 } else { Width::W256 };
+        let all = self.has_avx512() && ["avx512bw", "avx512dq"].iter().all(|name| self.features.contains(name));
+        let widest = if all { Width::W512 } else { Width::W256 };
         self.has_avx2().then_some(widest)
     }
 

@@ -163,8 +163,15 @@ fn sums_are_chains_without_fma() {
 
 #[test]
 fn large_ones_are_packed() {
-    chain_f32("f32", (130, 500, 300), None);
+    for (m, n, k) in [(130, 500, 300), (200, 300, 500), (1100, 300, 520)] {
+        chain_f32("f32", (m, n, k), None);
+    }
     chain_f64("f64", (100, 270, 290), None);
+    chain_f64("f64", (200, 270, 290), None);
+    // Rows of the right operand along k, in several strips and blocks of k.
+    let turned = "HloModule t\n\nENTRY main {\n  a = f32[40,600] parameter(0)\n  b = f32[700,600] parameter(1)\n  \
+                  ROOT c = f32[40,700] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n}\n";
+    check(turned, None, 5e-5);
 }
 
 #[test]

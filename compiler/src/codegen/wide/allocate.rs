@@ -93,6 +93,7 @@ fn takes_memory(code: Code) -> bool {
         code,
         VEX_Vextractf128_xmmm128_ymm_imm8
             | EVEX_Vextractf64x4_ymmm256_k1z_zmm_imm8
+            | EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8
             | EVEX_Vpmovqd_ymmm256_k1z_zmm
             | EVEX_Vpmovd2m_kr_zmm
             | EVEX_Vpmovq2m_kr_zmm
