@@ -10,6 +10,7 @@ use brolga_compiler::kernel::interp::Machine;
 use brolga_compiler::{CompileOptions, compile, interp, memory, shape, text};
 use brolga_runtime::abi::IsaFeatures;
 use brolga_runtime::{ArrayLiteral, Literal, Program};
+use brolga_tests::widths::WIDEST;
 
 const SIGNS: [(&str, &str); 4] = [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8", "u8")];
 const INSTRUCTION: &str = "vpdpbusd";
@@ -21,13 +22,12 @@ fn target(cpu: &str, features: &[&str]) -> TargetOptions {
 
 /// Targets with the instruction, of those that this machine can run: the widths that it has it in, and the machine itself.
 fn targets() -> Vec<TargetOptions> {
-    let (there, widest) =
-        (IsaFeatures::detect(), IsaFeatures::AVX512F.union(IsaFeatures::AVX512BW).union(IsaFeatures::AVX512DQ));
+    let there = IsaFeatures::detect();
     let mut targets = Vec::new();
     if there.contains(IsaFeatures::AVXVNNI.union(IsaFeatures::AVX2)) {
         targets.push(target("x86-64-v3", &["+avxvnni"]));
     }
-    if there.contains(IsaFeatures::AVX512VNNI.union(IsaFeatures::AVX512VL).union(widest)) {
+    if there.contains(IsaFeatures::AVX512VNNI.union(IsaFeatures::AVX512VL).union(WIDEST)) {
         targets.push(target("x86-64-v4", &["+avx512vnni"]));
     }
     if targets.is_empty() {

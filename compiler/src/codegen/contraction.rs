@@ -9,10 +9,10 @@
 //!
 //! **Algorithm.** [`Plan`] cuts rows into groups, columns into strips; a pair of both (and a batch index) is a point of
 //! the phase's parallel space. For each block of `k`, an operand is packed where its index map is not one that the tile
-//! can walk or where packing pays; then blocks of rows go through the tile. A right operand that the tile can walk it packs itself
-//! while it multiplies the first rows, where it can: that costs less than to read it for nothing else. Unfinished sums lie in the result itself
-//! where a store has the sum's type and unit stride, otherwise in the worker's scratch. After the last block of `k` the
-//! epilogue runs as a row loop over the block of rows just finished, which the cache still holds. Packing and epilogue
+//! can walk or where packing pays; then blocks of rows go through the tile. A right operand that the tile can walk it packs
+//! itself while it multiplies the first rows, where it can: that costs less than to read it for nothing else. Unfinished
+//! sums lie in the result itself where a store has the sum's type and unit stride, otherwise in the worker's scratch. After
+//! the last block of `k` the epilogue runs as a row loop over the block of rows just finished, which the cache still holds. Packing and epilogue
 //! are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own: [`super::x86::tile`] where the
 //! machine has registers wider than CLIF's, else [`super::tile`].
 
@@ -119,13 +119,13 @@ impl Plan {
         }
         let pack_lhs = lhs.is_none();
         let unit = |stride: Option<i64>, extent: i64| extent == 1 || stride == Some(1);
-        let walks = unit(c.rhs.index.stride(c.n.axis), n) && c.rhs.index.stride(c.k.axis).is_some();
-        let tile_packs = tile_packs && walks;
+        let walk = c.rhs.index.stride(c.k.axis).filter(|_| unit(c.rhs.index.stride(c.n.axis), n));
+        let tile_packs = tile_packs && walk.is_some();
         let large = k.saturating_mul(n).saturating_mul(bytes) >= PACK_BYTES
             && m >= if tile_packs { PACK_ROWS } else { 2 * PACK_ROWS };
-        let pack_rhs = !walks || large;
+        let pack_rhs = walk.is_none() || large;
         let tile_packs = tile_packs && pack_rhs;
-        let rhs_row = if walks { c.rhs.index.stride(c.k.axis).unwrap_or(panel) } else { panel };
+        let rhs_row = walk.unwrap_or(panel);
         let holds = |s: &Store| {
             let mut values = false;
             s.index.for_each_value(&mut |_| values = true);
@@ -221,8 +221,8 @@ pub struct Surroundings<'a> {
     pub target: &'a Target,
     /// The tile function for the product.
     pub tile: FuncId,
-    /// Whether it packs.
-    pub tile_packs: bool,
+    /// How the contraction is cut for it.
+    pub plan: Plan,
     /// What the kernel comes from.
     pub attribution: Attribution,
 }
@@ -232,7 +232,7 @@ pub fn function(
     id: FuncId,
     signature: Signature,
     c: &Contraction,
-    around: &Surroundings<'_>,
+    around: Surroundings<'_>,
     rows: Option<&mut WideRows<'_>>,
 ) -> Result<Function> {
     let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature);
@@ -244,18 +244,17 @@ pub fn function(
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..around.kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
-    let plan = Plan::new(c, around.tile_packs);
     let faults = Faults::default();
     let signature = b.import_signature(tile::signature());
     let tile = import_function(b.func, around.tile, signature);
-    let parts = plan.scratch_parts();
+    let parts = around.plan.scratch_parts();
     let lhs_pack = scratch;
     let rhs_pack = b.ins().iadd_imm_s(lhs_pack, parts[0]);
     let sums = b.ins().iadd_imm_s(rhs_pack, parts[1]);
     let mut emitter = Emitter {
         b,
         c,
-        plan,
+        plan: around.plan,
         target: around.target,
         bases,
         scratch: [lhs_pack, rhs_pack, sums],

@@ -241,7 +241,7 @@ impl<'a> Functions<'a> {
         let least_work = i64::try_from(self.options.wide_work).unwrap_or(i64::MAX);
         let phase_name = self.object.function_name(id);
         let attribution = Attribution::of_kernel(self.options.sources, kernel);
-        let tile_packs = matches!(phase, Phase::Contraction(c) if self.tile_form(c.product).is_some());
+        let plan = if let Phase::Contraction(c) = phase { Some(self.plan(c)) } else { None };
         let mut rows = target.widest_rows().map(|widest| WideRows {
             object: &mut *self.object,
             phase: phase_name,
@@ -250,12 +250,12 @@ impl<'a> Functions<'a> {
             fma: target.variant == Variant::Fma,
             least_work,
         });
-        let function = match phase {
-            Phase::Contraction(c) => {
+        let function = match (phase, plan) {
+            (Phase::Contraction(c), Some(plan)) => {
                 let missing = || Error::Internal(format!("there is no tile for {}", c.product));
                 let tile = self.tiles.get(&c.product).copied().ok_or_else(missing)?;
-                let around = Surroundings { kernel, target, tile, tile_packs, attribution };
-                contraction::function(id, signature(5, false), c, &around, rows.as_mut())?
+                let around = Surroundings { kernel, target, tile, plan, attribution };
+                contraction::function(id, signature(5, false), c, around, rows.as_mut())?
             }
             _ => phase_function((id, attribution), kernel, phase, target, rows.as_mut())?,
         };

@@ -19,21 +19,17 @@ pub(super) struct Region<'c, 'm> {
 impl<'a> Context<'a> {
     /// The scalar evaluator of a reducer or comparator.
     pub(super) fn region(&self, computation: ComputationId) -> Region<'_, 'a> {
-        Region::new(self, computation)
-    }
-}
-
-impl<'c, 'm> Region<'c, 'm> {
-    fn new(cx: &'c Context<'m>, computation: ComputationId) -> Self {
-        let code = cx.code(computation);
+        let code = self.code(computation);
         let mut scratch = Vec::new();
         if let Code::Flat { parameters, constants, .. } = &*code {
             scratch = vec![Scalar::Pred(false); *parameters];
             scratch.extend(constants);
         }
-        Region { cx, computation, code, scratch: RefCell::new(scratch) }
+        Region { cx: self, computation, code, scratch: RefCell::new(scratch) }
     }
+}
 
+impl Region<'_, '_> {
     /// How many operations an evaluation takes, where the computation is flat; and then tuple parameters are passed
     /// as their leaves.
     pub(super) fn flat_operations(&self) -> Option<usize> {

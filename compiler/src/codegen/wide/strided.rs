@@ -48,8 +48,7 @@ impl Selector<'_> {
                 let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
                 (0..registers).map(&mut one).collect()
             }
-            _ if self.width == Width::W256 => self.load_elements(p, mem, first, stride),
-            _ if mem.bytes() < 4 => Some(vec![self.load_narrow(p, mem, first, stride)?]),
+            _ if self.width == Width::W256 || mem.bytes() < 4 => self.load_elements(p, mem, first, stride),
             _ => (0..self.block / each).map(|k| self.load_apart(p, mem, (first, k), stride)).collect(),
         }
     }
@@ -100,7 +99,7 @@ impl Selector<'_> {
     fn load_elements(&mut self, p: Pointer, mem: Mem, first: i64, stride: i64) -> Option<Block> {
         use Code::*;
         match mem {
-            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => Some(vec![self.load_narrow(p, mem, first, stride)?]),
+            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => self.load_narrow(p, mem, first, stride),
             Mem::I32 | Mem::F32 => {
                 let mut halves = [0, QUARTER].into_iter().map(|half| {
                     let from = self.walking(p, mem, stride, first + half)?;
@@ -131,7 +130,7 @@ impl Selector<'_> {
     }
 
     /// A block of integers of 8 or 16 bits, put side by side one by one and then widened.
-    fn load_narrow(&mut self, p: Pointer, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
+    fn load_narrow(&mut self, p: Pointer, mem: Mem, first: i64, stride: i64) -> Option<Block> {
         use Code::*;
         let code = match (mem.bytes(), self.width) {
             (1, Width::W256) => VEX_Vpinsrb_xmm_xmm_r32m8_imm8,
@@ -152,7 +151,7 @@ impl Selector<'_> {
                 Some(low) => self.halves(EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8, &[low, v], 0b100, Some(part)),
             });
         }
-        Some(self.halves(load_code(mem), &[both?], 0b10, None))
+        Some(vec![self.halves(load_code(mem), &[both?], 0b10, None)])
     }
 
     /// Register `k` of a block of elements that lie apart.

@@ -4,8 +4,9 @@
 //! for, few loads, no decision inside.
 //!
 //! **Invariant.** Every element of `c` is one chain of fused multiply-adds, or of sums of four products of bytes (`vpdpbusd`,
-//! which wraps), in ascending `k` that starts from 0, to which what is there is added at the end, as in CLIF's tile ([`crate::codegen::tile`], whose parameters it has): neither the registers nor
-//! the cut of rows and columns change a bit of it.
+//! which wraps), in ascending `k` that starts from 0, to which what is there is added at the end, as in CLIF's tile
+//! ([`crate::codegen::tile`], whose parameters it has): neither the registers nor the cut of rows and columns change a bit of
+//! it.
 //!
 //! **Algorithm.** A program knows all its blocks ([`Blocks`]). For each, the columns are cut into
 //! strips of whole registers, the last under a mask, the rows into equal parts whose sums fill the register file; few rows
@@ -17,6 +18,7 @@ use crate::error::Result;
 use crate::kernel::ir::Product;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The blocks that a tile is called with.
 pub type Blocks = BTreeSet<Block>;
@@ -36,7 +38,7 @@ pub struct Block {
 
 /// Rows of operands so far from each other that the machine's own prefetchers, which look no further than a page, make nothing of
 /// them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Apart {
     /// Of the left operand: at least [`APART_LEFT`] bytes.
     pub left: bool,
@@ -202,6 +204,21 @@ impl Form {
     }
 }
 
+/// A parameter on the stack.
+fn parameter(n: i64) -> MemoryOperand {
+    memory(Register::RSP, PARAMETERS + 8 * n)
+}
+
+/// What lies in the frame, as a subroutine finds it: its return address lies above.
+fn slot_inside(at: i64) -> MemoryOperand {
+    memory(Register::RSP, at + 8)
+}
+
+/// A parameter on the stack, likewise.
+fn parameter_inside(n: i64) -> MemoryOperand {
+    slot_inside(PARAMETERS + 8 * n)
+}
+
 /// Adds one to a list of values and how often each comes in a row.
 fn count(list: &mut Vec<(i64, i64)>, value: i64) {
     match list.last_mut() {
@@ -219,13 +236,6 @@ struct Micro {
     masked: bool,
     apart: Apart,
     packs: bool,
-}
-
-impl Micro {
-    /// Whether each line of a row of `a` is a loop of its own, between which lines of what comes next are asked for.
-    fn goes_by_lines(self) -> bool {
-        self.apart.left && self.rows >= ROWS_AHEAD
-    }
 }
 
 // Parameters, in bytes where they are strides; the subroutines keep them.
@@ -315,7 +325,6 @@ impl Writer {
         }
         self.a.put(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, FRAME));
         let inside = self.a.frame();
-        let parameter = |n: i64| memory(Register::RSP, PARAMETERS + 8 * n);
         self.fetch(C_PART, parameter(0));
         self.fetch(C_ROW, parameter(C_ROW_PARAMETER));
         let shift = self.form.bytes().ilog2();
@@ -382,8 +391,7 @@ impl Writer {
     fn block(&mut self, Block { rows: m, columns: n, apart, packs }: Block) {
         let form = self.form;
         if packs {
-            let to = memory(Register::RSP, PARAMETERS + 8 * PACK_PARAMETER);
-            self.fetch(A_PART, to);
+            self.fetch(A_PART, parameter(PACK_PARAMETER));
             for (slot, register) in [(PACKED, A_PART), (KEPT_K, K), (KEPT_B, B), (KEPT_B_K, B_K)] {
                 self.keep(memory(Register::RSP, slot), register);
             }
@@ -425,7 +433,10 @@ impl Writer {
     }
 
     /// Calls the subroutine of a part, and goes on to the next.
-    fn part(&mut self, micro: Micro) {
+    fn part(&mut self, mut micro: Micro) {
+        if micro.rows < ROWS_AHEAD {
+            micro.apart = Apart::default();
+        }
         let label = match self.micros.get(&micro) {
             Some(&label) => label,
             None => {
@@ -475,7 +486,7 @@ impl Writer {
         if Self::mask_stays(micro.registers) {
             return MASK_REGISTER;
         }
-        self.a.put(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, to, Self::slot_inside(MASK)));
+        self.a.put(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, to, slot_inside(MASK)));
         to
     }
 
@@ -529,47 +540,41 @@ impl Writer {
         self.a.put(Instruction::with2(self.codes.spread, to, at));
     }
 
+    /// Asks for the lines of some bytes behind a pointer.
+    fn prefetch(&mut self, code: Code, pointer: Register, bytes: Range<i64>) {
+        for at in bytes.step_by(64) {
+            self.a.put(Instruction::with1(code, memory(pointer, at)));
+        }
+    }
+
     /// Asks for the lines where the sums will lie: rows of a large matrix are pages apart, where no prefetcher of the machine looks,
     /// and the products of a part take longer than memory does.
     fn prefetch_sums(&mut self, Micro { rows, registers, .. }: Micro) {
         self.set(LEFT, C_PART);
         for r in 0..rows {
-            for at in (0..registers * self.form.register_bytes()).step_by(64) {
-                self.a.put(Instruction::with1(Code::Prefetcht0_m8, memory(LEFT, at)));
-            }
+            self.prefetch(Code::Prefetcht0_m8, LEFT, 0..registers * self.form.register_bytes());
             if r + 1 < rows {
                 self.add(LEFT, C_ROW);
             }
         }
     }
 
-    /// What lies in the frame, as a subroutine finds it: its return address lies above.
-    fn slot_inside(at: i64) -> MemoryOperand {
-        memory(Register::RSP, at + 8)
-    }
-
-    /// A parameter on the stack, likewise.
-    fn parameter_inside(n: i64) -> MemoryOperand {
-        Self::slot_inside(PARAMETERS + 8 * n)
-    }
-
-    /// Runs `step` for each step of the block. On the way it asks for the rows of `a` of the next part, a line of each while this
-    /// part goes by a line of its own, for a row of the sums with each, and for the columns of `b` of the next strip where its rows lie apart: what the machine's
-    /// prefetchers know of one page says nothing of the next.
-    fn steps(&mut self, micro: Micro, step: &mut dyn FnMut(&mut Self)) {
-        let Micro { rows, registers, apart, packs, .. } = micro;
+    /// Runs `step` for each step of the block. Where rows of `a` lie apart, it asks for those of the next part on the way, a line of
+    /// each while this part goes by a line of its own, and for a row of the sums with each; where those of `b` do, for the columns of
+    /// the next strip. What the machine's prefetchers know of one page says nothing of the next.
+    fn steps(&mut self, Micro { rows, registers, apart, packs, .. }: Micro, step: &mut dyn FnMut(&mut Self)) {
         self.set(LEFT, K);
         if packs {
-            self.fetch(PACK, Self::slot_inside(PACKED));
+            self.fetch(PACK, slot_inside(PACKED));
         }
         self.set(B_NOW, B);
         let width = registers * self.form.register_bytes();
         let next_strip = |w: &mut Self| {
-            for at in (width..2 * width).step_by(64).filter(|_| apart.right && rows >= ROWS_AHEAD) {
-                w.a.put(Instruction::with1(Code::Prefetcht1_m8, memory(B_NOW, at)));
+            if apart.right {
+                w.prefetch(Code::Prefetcht1_m8, B_NOW, width..2 * width);
             }
         };
-        if !micro.goes_by_lines() {
+        if !apart.left {
             let head = self.a.here();
             step(self);
             next_strip(self);
@@ -580,12 +585,10 @@ impl Writer {
         let line = 64 / self.form.bytes() as i32;
         self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, AHEAD, A_ROW, rows as i32));
         self.add(AHEAD, A_PART);
-        self.keep(Self::slot_inside(KEPT_C), C_PART);
+        self.keep(slot_inside(KEPT_C), C_PART);
         let lines = self.a.here();
         self.fetch_c_row();
-        for at in (0..width).step_by(64) {
-            self.a.put(Instruction::with1(Code::Prefetcht0_m8, memory(C_PART, at)));
-        }
+        self.prefetch(Code::Prefetcht0_m8, C_PART, 0..width);
         self.add(C_PART, C_ROW);
         self.a.put(Instruction::with2(Code::Mov_rm64_imm32, IN_LINE, line));
         self.a.put(Instruction::with2(Code::Cmp_r64_rm64, LEFT, IN_LINE));
@@ -604,11 +607,11 @@ impl Writer {
         self.a.put(Instruction::with2(Code::Test_rm64_r64, LEFT, LEFT));
         self.a.branch(Code::Jne_rel32_64, Refer::Label(lines));
         self.fetch_c_row();
-        self.fetch(C_PART, Self::slot_inside(KEPT_C));
+        self.fetch(C_PART, slot_inside(KEPT_C));
     }
 
     fn fetch_c_row(&mut self) {
-        self.fetch(C_ROW, Self::parameter_inside(C_ROW_PARAMETER));
+        self.fetch(C_ROW, parameter_inside(C_ROW_PARAMETER));
         self.a.put(Instruction::with2(Code::Shl_rm64_imm8, C_ROW, self.form.bytes().ilog2()));
     }
 
@@ -631,7 +634,7 @@ impl Writer {
             let s = self.vector(s);
             self.a.put(Instruction::with3(self.codes.zero, s, s, s));
         }
-        if !micro.goes_by_lines() {
+        if !micro.apart.left {
             self.prefetch_sums(micro);
         }
         // One row takes the columns from memory, each of which it uses once.
@@ -686,10 +689,10 @@ impl Writer {
             }
         });
         if packs {
-            self.fetch(K, Self::slot_inside(KEPT_K));
+            self.fetch(K, slot_inside(KEPT_K));
         }
         let fresh = self.a.label();
-        let accumulate = Self::parameter_inside(ACCUMULATE_PARAMETER);
+        let accumulate = parameter_inside(ACCUMULATE_PARAMETER);
         self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, accumulate, 0));
         self.a.branch(Code::Je_rel32_64, Refer::Label(fresh));
         self.set(LEFT, C_PART);

@@ -314,12 +314,7 @@ impl<'a> Lowerer<'a> {
                 let raw = stage.body.push(Op::Index(index[d].clone()), &[], lane);
                 self.convert(stage, inst, from, to, raw)
             }
-            Opcode::Copy
-            | Opcode::Reshape
-            | Opcode::Broadcast
-            | Opcode::Transpose
-            | Opcode::Slice
-            | Opcode::Reverse => {
+            op if renames_index(op) => {
                 let from = self.leaf_shape(resolve(self.c, (operand(0)?, 0)))?;
                 let moved = moved_index(inst, index, &shape.dims, &from.dims);
                 self.part(stage, known, ((operand(0)?, 0), part.1), &moved)
@@ -503,6 +498,12 @@ fn part_offset(ty: ElementType, part: u32, offset: &Ix) -> Ix {
         1 => offset.clone(),
         n => offset.scale(i64::from(n)).offset(i64::from(part)),
     }
+}
+
+/// Whether an element of the result is one of the operand, at the index that [`moved_index`] gives.
+fn renames_index(opcode: Opcode) -> bool {
+    use Opcode::*;
+    matches!(opcode, Copy | Reshape | Broadcast | Transpose | Slice | Reverse)
 }
 
 /// Where element `index` of a movement's result comes from: the index into its operand. `dims` are the result's

@@ -6,7 +6,7 @@
 //! arguments are the state's elements; movement only renames, reductions and contractions become chains in the order
 //! that the specification's reference gives (ascending).
 
-use super::{Numerics, constant_node, moved_index, region};
+use super::{Numerics, constant_node, moved_index, region, renames_index};
 use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use crate::kernel::body::{Body, Lane, NodeId};
 use crate::kernel::elementwise::{self, ElementwiseContext};
@@ -142,12 +142,7 @@ impl<'a> Unroller<'a> {
                     })
                     .collect::<Option<_>>()?
             }
-            Opcode::Copy
-            | Opcode::Reshape
-            | Opcode::Broadcast
-            | Opcode::Transpose
-            | Opcode::Slice
-            | Opcode::Reverse => {
+            op if renames_index(op) => {
                 let from = self.shape(inst.operands[0])?;
                 let values = self.get((inst.operands[0], 0))?;
                 let pick = |i: Vec<i64>| {
