@@ -33,7 +33,7 @@ pub use literal::{ArrayLiteral, Literal, NativeType, OutOfMemory, room_for};
 pub use padding::PaddingValue;
 pub use program::{Caller, Error, LoadError, Program, RunError, RunOptions, Session, Sizes, UndefinedSymbol};
 pub use scalar::Scalar;
-pub use shape::{ArrayShape, Shape, row_major_strides};
+pub use shape::{ArrayShape, Shape, TupleShape, row_major_strides};
 pub use store::{Store, StoreError};
 pub use tuple_buffer::TupleBuffer;
 

@@ -4,6 +4,10 @@
 //! memory, which is the [`Layout`]'s business. A dimension may be *bounded dynamic* (`f32[<=8]`): its size here is
 //! the bound, the true size arrives at run time.
 
+mod tuple;
+
+pub use tuple::TupleShape;
+
 use crate::index::elements;
 use crate::{ElementType, Layout};
 use std::fmt;
@@ -75,7 +79,7 @@ pub enum Shape {
     /// An array.
     Array(ArrayShape),
     /// A tuple of values.
-    Tuple(Vec<Shape>),
+    Tuple(TupleShape),
     /// An ordering token.
     Token,
     /// A value the compiler knows nothing of.
@@ -93,6 +97,11 @@ impl Shape {
     /// A rank-0 array.
     pub fn scalar(ty: ElementType) -> Shape {
         Shape::array(ty, [])
+    }
+
+    /// A tuple of values.
+    pub fn tuple(elements: impl Into<TupleShape>) -> Shape {
+        Shape::Tuple(elements.into())
     }
 
     /// The array shape, where this is one.
@@ -119,15 +128,8 @@ impl Shape {
     /// The leaf of that number, depth first, without a list of all.
     pub fn leaf(&self, number: usize) -> Option<&Shape> {
         let Shape::Tuple(elements) = self else { return (number == 0).then_some(self) };
-        let mut before = 0;
-        for element in elements {
-            let count = element.leaf_count();
-            if number < before + count {
-                return element.leaf(number - before);
-            }
-            before += count;
-        }
-        None
+        let (index, inside) = elements.element_of_leaf(number)?;
+        elements[index].leaf(inside)
     }
 
     /// The leaves, depth first: every shape that is not a tuple.
@@ -140,14 +142,17 @@ impl Shape {
     /// Number of leaves.
     pub fn leaf_count(&self) -> usize {
         match self {
-            Shape::Tuple(elements) => elements.iter().map(Shape::leaf_count).sum(),
+            Shape::Tuple(elements) => elements.leaf_count(),
             _ => 1,
         }
     }
 
     /// Number of leaves of the elements before element `index` of a tuple: the number of that element's first leaf.
     pub fn leaves_before(&self, index: usize) -> usize {
-        self.as_tuple().map_or(0, |elements| elements.iter().take(index).map(Shape::leaf_count).sum())
+        match self {
+            Shape::Tuple(elements) => elements.leaves_before(index),
+            _ => 0,
+        }
     }
 
     fn for_each_leaf<'a>(&'a self, visit: &mut impl FnMut(&'a Shape)) {
@@ -249,7 +254,7 @@ mod tests {
     #[test]
     fn prints_as_hlo() {
         let a = Shape::array(ElementType::F32, [2, 3]);
-        let t = Shape::Tuple(vec![a, Shape::Token, Shape::scalar(ElementType::S4)]);
+        let t = Shape::tuple(vec![a, Shape::Token, Shape::scalar(ElementType::S4)]);
         assert_eq!(t.to_string(), "(f32[2,3], token[], s4[])");
         assert_eq!(t.leaf_count(), 3);
     }

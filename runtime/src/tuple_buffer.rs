@@ -36,7 +36,7 @@ impl Tables {
 /// use brolga_runtime::{ElementType, Shape, TupleBuffer};
 ///
 /// let vector = Shape::array(ElementType::U8, [3]);
-/// let shape = Shape::Tuple(vec![vector.clone(), Shape::Tuple(vec![vector])]);
+/// let shape = Shape::tuple(vec![vector.clone(), Shape::tuple(vec![vector])]);
 /// let (mut a, mut b) = ([1u8, 2, 3], [4u8, 5, 6]);
 /// let mut tuple = TupleBuffer::from_leaves(shape, vec![&mut a, &mut b])?;
 /// tuple.leaf_mut(1).expect("two arrays")[0] = 7;
@@ -211,7 +211,7 @@ mod tests {
     fn tables_nest_and_arrays_stay_where_they_are() {
         let array = |n| Shape::array(ElementType::S32, [n]);
         let shape =
-            Shape::Tuple(vec![array(1), Shape::Token, Shape::Tuple(vec![array(2), Shape::Tuple(vec![]), array(1)])]);
+            Shape::tuple(vec![array(1), Shape::Token, Shape::tuple(vec![array(2), Shape::tuple(vec![]), array(1)])]);
         let (mut a, mut b, mut c) = ([1i32], [2i32, 3], [4i32]);
         let leaves: Vec<&mut [u8]> =
             vec![bytemuck::cast_slice_mut(&mut a), bytemuck::cast_slice_mut(&mut b), bytemuck::cast_slice_mut(&mut c)];
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn arrays_that_do_not_fit_are_refused() {
-        let shape = Shape::Tuple(vec![Shape::array(ElementType::U8, [3])]);
+        let shape = Shape::tuple(vec![Shape::array(ElementType::U8, [3])]);
         assert!(TupleBuffer::from_leaves(shape.clone(), vec![]).is_err());
         assert!(TupleBuffer::from_leaves(shape, vec![&mut [0u8; 2]]).is_err());
     }

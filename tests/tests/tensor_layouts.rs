@@ -229,7 +229,7 @@ fn computations_say_layouts_of_outputs() {
     graph.computation("plain", |c| Ok(vec![c.read(&w)])).unwrap();
     graph
         .computation("said", |c| {
-            c.set_result_layout(Shape::Tuple(vec![laid_out(&padded), laid_out(&columns)]));
+            c.set_result_layout(Shape::tuple(vec![laid_out(&padded), laid_out(&columns)]));
             let old = c.read(&w);
             c.assign(&w, c.neg(old));
             Ok(vec![c.read(&w), old])
@@ -248,7 +248,7 @@ fn computations_say_layouts_of_outputs() {
 
     for (shape, expected) in [
         (laid_out(&columns), "expected layouts of the outputs (f32[2,3], f32[2,3]), found (f32[2,3]{0,1})"),
-        (Shape::Tuple(vec![laid_out(&layout(&[0, 0], &[], PaddingValue::Invalid)); 2]), "a layout that permutes"),
+        (Shape::tuple(vec![laid_out(&layout(&[0, 0], &[], PaddingValue::Invalid)); 2]), "a layout that permutes"),
     ] {
         let refused = graph.computation("refused", |c| {
             c.set_result_layout(shape);

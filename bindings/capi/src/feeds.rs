@@ -74,7 +74,7 @@ pub unsafe extern "C" fn brolga_infeed_push(
             let shape = match (is_tuple, shapes.len()) {
                 (0, 1) => shapes.pop().unwrap_or(Shape::Token),
                 (0, n) => return Err(Failure::argument(format!("a value that is no tuple is one array, not {n}"))),
-                _ => Shape::Tuple(shapes),
+                _ => Shape::tuple(shapes),
             };
             let value = FeedValue::from_bytes(&shape, &parts)?;
             match seconds(timeout)? {

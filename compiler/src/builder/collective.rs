@@ -88,7 +88,7 @@ impl Builder {
         self.finish(self.elements_at(at, operand).and_then(|(operands, is_tuple)| {
             let shapes = operands.iter().map(|&o| self.resized_at(at, Opcode::ReduceScatter, o, scatter_dim, shrink));
             let mut shapes = shapes.collect::<Step<Vec<Shape>>>()?;
-            let shape = if is_tuple { Shape::Tuple(shapes) } else { shapes.swap_remove(0) };
+            let shape = if is_tuple { Shape::tuple(shapes) } else { shapes.swap_remove(0) };
             self.add_at(at, Opcode::ReduceScatter, &operands, attrs, Some(shape))
         }))
     }

@@ -58,7 +58,7 @@ impl Builder {
         let at = Location::caller();
         self.finish(self.array_at(at, Opcode::RngBitGenerator, key).and_then(|state| {
             let attrs = Attrs::new().with(AttrKey::Algorithm, AttrValue::Raw(algorithm.word().to_owned()));
-            let declared = Shape::Tuple(vec![state.with_type(state.ty).into(), shape]);
+            let declared = Shape::tuple(vec![state.with_type(state.ty).into(), shape]);
             self.add_at(at, Opcode::RngBitGenerator, &[key], attrs, Some(declared))
         }))
     }

@@ -46,7 +46,7 @@ impl Builder {
     pub fn infeed(&self, shape: Shape) -> Op {
         let at = Location::caller();
         self.finish(self.token_at(at).and_then(|token| {
-            let declared = Shape::Tuple(vec![shape, Shape::Token]);
+            let declared = Shape::tuple(vec![shape, Shape::Token]);
             let fed = self.add_at(at, Opcode::Infeed, &[token], Attrs::new(), Some(declared))?;
             self.chain(self.element_at(at, fed, 1)?);
             self.element_at(at, fed, 0)
@@ -58,7 +58,7 @@ impl Builder {
     #[track_caller]
     pub fn infeed_with_token(&self, token: Op, shape: Shape) -> (Op, Op) {
         let at = Location::caller();
-        let declared = Shape::Tuple(vec![shape, Shape::Token]);
+        let declared = Shape::tuple(vec![shape, Shape::Token]);
         let fed = self.add_at(at, Opcode::Infeed, &[token], Attrs::new(), Some(declared));
         let pair = fed.and_then(|fed| {
             let (data, after) = (self.element_at(at, fed, 0)?, self.element_at(at, fed, 1)?);
@@ -136,7 +136,7 @@ impl Builder {
         let at = Location::caller();
         let token = self.channel_at(at, Opcode::Recv, channel_handle).and_then(|()| self.token_at(at));
         self.finish(token.and_then(|token| {
-            let context = Shape::Tuple(vec![shape, Shape::scalar(brolga_runtime::ElementType::U32), Shape::Token]);
+            let context = Shape::tuple(vec![shape, Shape::scalar(brolga_runtime::ElementType::U32), Shape::Token]);
             let begun = self.add_at(at, Opcode::Recv, &[token], channel(channel_handle), Some(context))?;
             let done = self.add_at(at, Opcode::RecvDone, &[begun], channel(channel_handle), None)?;
             self.chain(self.element_at(at, done, 1)?);

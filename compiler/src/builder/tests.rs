@@ -99,7 +99,7 @@ fn computations_are_embedded_once_under_unique_names() {
 
 #[test]
 fn loops_and_branches() {
-    let state = Shape::Tuple(vec![Shape::scalar(S32), Shape::array(F32, [4])]);
+    let state = Shape::tuple(vec![Shape::scalar(S32), Shape::array(F32, [4])]);
     let c = Builder::new("condition");
     let s = c.parameter(0, state.clone(), "s");
     c.lt(c.get_tuple_element(s, 0), c.constant_r0(10i32));

@@ -99,7 +99,7 @@ fn derivative(r: &Rule<'_>, branch: &Module, operand: Op, targets: &[(usize, Op,
         parts.push(r.b.shape(*ct)?.without_layout());
     }
     let length = parts.len() as i64;
-    let parameter = b.parameter(0, Shape::Tuple(parts), "leaves");
+    let parameter = b.parameter(0, Shape::tuple(parts), "leaves");
     let all: Vec<Op> = (0..length).map(|i| b.get_tuple_element(parameter, i)).collect();
     let (inputs, given) = all.split_at(count);
     let argument = assemble(&b, &shape, &mut inputs.iter().copied())?;

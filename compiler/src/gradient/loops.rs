@@ -153,7 +153,7 @@ fn place(b: &Builder, counter: Op, shape: &ArrayShape) -> Vec<Op> {
 
 /// The parameter of a loop whose state has these shapes, and its elements.
 pub(super) fn state(b: &Builder, shapes: &[Shape]) -> Vec<Op> {
-    let parameter = b.parameter(0, Shape::Tuple(shapes.to_vec()), "state");
+    let parameter = b.parameter(0, Shape::tuple(shapes.to_vec()), "state");
     (0..shapes.len() as i64).map(|i| b.get_tuple_element(parameter, i)).collect()
 }
 

@@ -38,7 +38,7 @@ impl Scan {
         let carries = r.attrs().int(AttrKey::NumCarries).map_or(Some(count / 2), |n| usize::try_from(n).ok());
         let inputs = carries.and_then(|n| count.checked_sub(n)).ok_or_else(|| r.broken("has too few operands"))?;
         let parts = match &r.instruction.shape {
-            Shape::Tuple(parts) => parts.clone(),
+            Shape::Tuple(parts) => parts.to_vec(),
             one => vec![one.clone()],
         };
         let outputs = (parts.len() + inputs).checked_sub(count).and_then(|n| parts.get(..n)).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Leaves: the arrays inside results, whatever tuples are around them.
 
 use super::{AttrKey, Computation, InstructionId, Opcode};
+use brolga_runtime::Shape;
 
 /// A leaf of an instruction's result.
 pub type Leaf = (InstructionId, usize);
@@ -16,20 +17,10 @@ pub fn resolve(computation: &Computation, mut leaf: Leaf) -> Leaf {
                 leaf = (operand, computation.instructions[operand].shape.leaves_before(index) + leaf.1);
             }
             Opcode::Tuple => {
-                let mut rest = leaf.1;
-                let mut found = None;
-                for &o in &inst.operands {
-                    let n = computation.instructions[o].shape.leaf_count();
-                    if rest < n {
-                        found = Some((o, rest));
-                        break;
-                    }
-                    rest -= n;
-                }
-                match found {
-                    Some(next) => leaf = next,
-                    None => return leaf,
-                }
+                let Shape::Tuple(elements) = &inst.shape else { return leaf };
+                let Some((index, inside)) = elements.element_of_leaf(leaf.1) else { return leaf };
+                let Some(&operand) = inst.operands.get(index) else { return leaf };
+                leaf = (operand, inside);
             }
             Opcode::OptimizationBarrier if inst.operands.len() == 1 => leaf = (inst.operands[0], leaf.1),
             // A send hands its value on beside its context.

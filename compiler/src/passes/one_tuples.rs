@@ -28,7 +28,7 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                     }
                 }
                 (Shape::Array(_), Opcode::Reduce | Opcode::ReduceWindow | Opcode::Scatter | Opcode::Sort) => None,
-                (shape @ Shape::Array(_), Opcode::Scan) => Some(Shape::Tuple(vec![shape.clone()])),
+                (shape @ Shape::Array(_), Opcode::Scan) => Some(Shape::tuple(vec![shape.clone()])),
                 _ => return Ok(None),
             };
             let called = rw.instruction(i).attrs.computation(AttrKey::ToApply).filter(|_| opcode != Opcode::Scan);

@@ -149,7 +149,7 @@ fn with_layout(literal: &Literal) -> Result<message::Shape> {
             shape::write_array(&ArrayShape { layout, ..array.shape().clone() })
         }
         Literal::Tuple(elements) => {
-            let mut out = shape::write(&Shape::Tuple(Vec::new()))?;
+            let mut out = shape::write(&Shape::tuple(Vec::new()))?;
             out.elements = elements.iter().map(with_layout).collect::<Result<_>>()?;
             Ok(out)
         }

@@ -107,7 +107,7 @@ fn with_dims_of(old: &Shape, new: &Shape) -> Option<Shape> {
             Some(Shape::Array(ArrayShape { dims: b.dims.clone(), ..a.clone() }))
         }
         (Shape::Tuple(a), Shape::Tuple(b)) if a.len() == b.len() => {
-            a.iter().zip(b).map(|(x, y)| with_dims_of(x, y)).collect::<Option<Vec<_>>>().map(Shape::Tuple)
+            a.iter().zip(b).map(|(x, y)| with_dims_of(x, y)).collect::<Option<_>>().map(Shape::Tuple)
         }
         (Shape::Token, Shape::Token) => Some(Shape::Token),
         _ => None,

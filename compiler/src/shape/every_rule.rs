@@ -140,7 +140,7 @@ fn shapes_that_no_text_says() {
     let constraint = |shape: &Shape| check_shape(shape).map_err(|e| e.constraint);
     let unmarked = Shape::Array(ArrayShape { dynamic: Vec::new(), ..ArrayShape::new(ElementType::F32, [4]) });
     assert_eq!(constraint(&unmarked), Err("shape.dynamic"));
-    let wide = Shape::Tuple(vec![Shape::Token; MAX_LEAVES + 1]);
+    let wide = Shape::tuple(vec![Shape::Token; MAX_LEAVES + 1]);
     assert_eq!(constraint(&wide), Err("shape.leaves"));
 }
 

@@ -70,7 +70,7 @@ fn top_k(call: &Call<'_>) -> Rule<Shape> {
     values.dims[at] = k;
     values.dynamic[at] = false;
     let indices = values.with_type(ElementType::S32);
-    Ok(Shape::Tuple(vec![values.into(), indices.into()]))
+    Ok(Shape::tuple(vec![values.into(), indices.into()]))
 }
 
 fn rng(call: &Call<'_>) -> Rule<Shape> {
@@ -127,7 +127,7 @@ fn rng_bit_generator(call: &Call<'_>) -> Rule<Shape> {
         "rng-bit-generator.state",
         "expected the state {same:#} in the result, found {state_out:#}"
     );
-    Ok(Shape::Tuple(vec![same, Shape::Array(bits.with_type(bits.ty))]))
+    Ok(Shape::tuple(vec![same, Shape::Array(bits.with_type(bits.ty))]))
 }
 
 fn rng_get_and_update_state(call: &Call<'_>) -> Rule<Shape> {

@@ -301,7 +301,7 @@ fn scan(call: &Call<'_>) -> Rule<Shape> {
     // One result is a tuple of one, unless the program states it alone.
     match (call.declared, &out[..]) {
         (Some(Shape::Array(_)), [only]) => Ok(only.clone()),
-        _ => Ok(Shape::Tuple(out)),
+        _ => Ok(Shape::tuple(out)),
     }
 }
 
@@ -337,5 +337,5 @@ fn batch_norm(call: &Call<'_>) -> Rule<Shape> {
         return Ok(whole);
     }
     let features = Shape::Array(array(ty, vec![count], vec![operand.dynamic[feature]]));
-    Ok(Shape::Tuple(vec![whole, features.clone(), features]))
+    Ok(Shape::tuple(vec![whole, features.clone(), features]))
 }

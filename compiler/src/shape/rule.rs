@@ -170,7 +170,7 @@ impl<'a> Call<'a> {
     /// tuple, of one too; one alone where it states that or nothing.
     pub fn as_declared(&self, shapes: Vec<Shape>) -> Shape {
         match self.declared {
-            Some(Shape::Tuple(_)) => Shape::Tuple(shapes),
+            Some(Shape::Tuple(_)) => Shape::tuple(shapes),
             _ => one_or_tuple(shapes),
         }
     }
@@ -178,7 +178,7 @@ impl<'a> Call<'a> {
     /// As [`Call::as_declared`]; where the program states nothing, a computation that yields a tuple makes it one.
     pub fn as_called(&self, key: AttrKey, shapes: Vec<Shape>) -> Rule<Shape> {
         let tuple = self.declared.is_none() && matches!(self.callee(key)?.result, Shape::Tuple(_));
-        Ok(if tuple { Shape::Tuple(shapes) } else { self.as_declared(shapes) })
+        Ok(if tuple { Shape::tuple(shapes) } else { self.as_declared(shapes) })
     }
 
     /// A list of distinct dimension numbers below `rank`; absent means empty.
@@ -292,7 +292,7 @@ pub(crate) fn compatible(a: &Shape, b: &Shape, mixed: Option<&InferContext<'_>>)
 
 /// One shape as it is, several as a tuple.
 pub(crate) fn one_or_tuple(mut shapes: Vec<Shape>) -> Shape {
-    if shapes.len() == 1 { shapes.swap_remove(0) } else { Shape::Tuple(shapes) }
+    if shapes.len() == 1 { shapes.swap_remove(0) } else { Shape::tuple(shapes) }
 }
 
 /// The leaves of a result: the elements of a tuple, or the one shape itself.

@@ -85,7 +85,7 @@ pub(super) fn infer_side_effect(call: &Call<'_>) -> Rule<Shape> {
             transfer(call)?;
             Ok(Shape::Token)
         }
-        Opcode::RecvDone => Ok(Shape::Tuple(vec![transfer(call)?.without_layout(), Shape::Token])),
+        Opcode::RecvDone => Ok(Shape::tuple(vec![transfer(call)?.without_layout(), Shape::Token])),
         other => fail!("opcode", "no rule for {other}"),
     }
 }
@@ -96,7 +96,7 @@ fn begun(call: &Call<'_>, data: &Shape) -> Shape {
     if !matches!(call.declared.and_then(Shape::as_tuple), Some([_, _])) {
         context.push(Shape::Token);
     }
-    Shape::Tuple(context)
+    Shape::tuple(context)
 }
 
 /// The data of a transfer that send or recv began.
@@ -161,7 +161,7 @@ fn infeed(call: &Call<'_>) -> Rule<Shape> {
                     "expected {stated:#}, the infeed_shape, first in the result of infeed, found {data:#}"
                 );
             }
-            Ok(Shape::Tuple(vec![data.without_layout(), Shape::Token]))
+            Ok(Shape::tuple(vec![data.without_layout(), Shape::Token]))
         }
         _ => fail!("infeed.result", "expected (data, token[]) as result of infeed, found {declared:#}"),
     }
@@ -269,7 +269,7 @@ fn all_reduce_start(call: &Call<'_>) -> Rule<Shape> {
     let result = all_reduce(call)?;
     match (call.operands, call.declared) {
         ([one], Some(Shape::Tuple(pair))) if pair.len() == 2 => {
-            Ok(Shape::Tuple(vec![one.without_layout(), one.without_layout()]))
+            Ok(Shape::tuple(vec![one.without_layout(), one.without_layout()]))
         }
         _ => Ok(result),
     }
@@ -278,7 +278,7 @@ fn all_reduce_start(call: &Call<'_>) -> Rule<Shape> {
 fn copy_start(call: &Call<'_>) -> Rule<Shape> {
     let shape = call.shape(0)?.without_layout();
     let extra = call.declared.and_then(Shape::as_tuple).and_then(|t| t.get(2)).map(Shape::without_layout);
-    Ok(Shape::Tuple(vec![shape.clone(), shape, extra.unwrap_or_else(request)]))
+    Ok(Shape::tuple(vec![shape.clone(), shape, extra.unwrap_or_else(request)]))
 }
 
 fn async_start(call: &Call<'_>) -> Rule<Shape> {

@@ -282,7 +282,7 @@ fn shapes_by_themselves() {
     let mut a = ArrayShape::new(F32, [2, 3]);
     a.layout = Some(brolga_runtime::Layout { minor_to_major: vec![1, 1], ..Default::default() });
     assert_eq!(check(a.into()), Err("shape.layout"));
-    let deep = (0..=MAX_TUPLE_DEPTH).fold(Shape::Token, |s, _| Shape::Tuple(vec![s]));
+    let deep = (0..=MAX_TUPLE_DEPTH).fold(Shape::Token, |s, _| Shape::tuple(vec![s]));
     assert_eq!(check(deep), Err("shape.depth"));
 }
 

@@ -230,12 +230,12 @@ impl<'g> Computation<'g> {
         let own: Vec<Shape> = own.collect::<Result<_>>()?;
         let Some((stated, at)) = self.output_layout.take() else { return Ok(own) };
         let stated = match stated {
-            Shape::Tuple(stated) => stated,
+            Shape::Tuple(stated) => stated.into(),
             one => vec![one],
         };
         if stated.len() != own.len() || stated.iter().zip(&own).any(|(stated, own)| !stated.same_ignoring_layout(own)) {
             let message =
-                format!("expected layouts of the outputs {}, found {}", Shape::Tuple(own), Shape::Tuple(stated));
+                format!("expected layouts of the outputs {}, found {}", Shape::tuple(own), Shape::tuple(stated));
             return Err(fault(at, RuleError::new("builder.result-layout", message)));
         }
         stated.iter().try_for_each(shape::check_shape).map_err(|e| fault(at, e))?;
@@ -269,7 +269,7 @@ impl<'g> Computation<'g> {
         let parameters: Vec<Shape> = tensors.iter().map(|tensor| tensor.shape().clone().into()).collect();
         let mut arrays = parameters.iter().chain(&seen).filter_map(Shape::as_array);
         if arrays.any(|array| array.layout.is_some()) {
-            module.config.entry_layout = Some((parameters, Shape::Tuple(seen)));
+            module.config.entry_layout = Some((parameters, Shape::tuple(seen)));
         }
         shape::verify(&module)?;
         Ok(module)

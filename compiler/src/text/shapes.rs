@@ -39,7 +39,7 @@ fn shape_before(c: &mut Cursor<'_>, before: Before) -> Result<Shape> {
             c.expect(")")?;
         }
         c.leave();
-        return Ok(Shape::Tuple(elements));
+        return Ok(Shape::tuple(elements));
     }
     let Some(word) = c.word() else { return Err(c.expected("a shape")) };
     match word {

@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn leaves_skip_tokens() {
         let shape =
-            Shape::Tuple(vec![Shape::scalar(ElementType::F32), Shape::Token, Shape::array(ElementType::S8, [3])]);
+            Shape::tuple(vec![Shape::scalar(ElementType::F32), Shape::Token, Shape::array(ElementType::S8, [3])]);
         assert_eq!(array_leaves(&shape).len(), 2);
     }
 

@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
     fn shape(&mut self, depth: usize) -> Option<Shape> {
         Some(match self.number()? {
             0 => Shape::Array(self.array()?),
-            1 if depth < MAX_DEPTH => Shape::Tuple(self.list(|r| r.shape(depth + 1))?),
+            1 if depth < MAX_DEPTH => Shape::tuple(self.list(|r| r.shape(depth + 1))?),
             2 => Shape::Token,
             3 => Shape::Opaque,
             _ => return None,
@@ -266,7 +266,7 @@ mod tests {
                 ("c".into(), Attribute::Dictionary(inner)),
             ],
             operands: vec![Shape::Array(matrix), Shape::Token],
-            result: Shape::Tuple(vec![Shape::array(ElementType::F64, [2, 3]), Shape::Tuple(vec![])]),
+            result: Shape::tuple(vec![Shape::array(ElementType::F64, [2, 3]), Shape::tuple(vec![])]),
             aliases: vec![Alias { result: 0, operand: 0 }],
         }
     }

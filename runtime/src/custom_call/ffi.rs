@@ -638,7 +638,7 @@ mod tests {
                 ("list".into(), Attribute::Array(ElementType::S64, list)),
                 ("mode".into(), Attribute::String(mode.into())),
             ],
-            operands: vec![Shape::Tuple(vec![vector.clone(), Shape::Token])],
+            operands: vec![Shape::tuple(vec![vector.clone(), Shape::Token])],
             result: vector,
             aliases: Vec::new(),
         };

@@ -95,12 +95,12 @@ fn a_wrong_shape_is_refused_on_both_sides_and_named() {
     let error = any.next(&f32s(&[2]), None).unwrap_err();
     assert_eq!(error, FeedError::Shape { expected: "f32[2]".into(), found: "f32[1]".into() });
     assert_eq!(any.len(), 1, "the value stays");
-    let pair = Shape::Tuple(vec![f32s(&[1]), f32s(&[])]);
+    let pair = Shape::tuple(vec![f32s(&[1]), f32s(&[])]);
     assert!(any.next(&pair, None).is_err());
     let mut bounded = ArrayShape::new(ElementType::F32, [4]);
     bounded.dynamic = vec![true];
     assert!(any.next(&Shape::Array(bounded), None).is_ok(), "up to the bound");
-    let nested = Shape::Tuple(vec![Shape::Tuple(vec![])]);
+    let nested = Shape::tuple(vec![Shape::tuple(vec![])]);
     assert!(matches!(Infeed::typed(nested.clone(), 1), Err(FeedError::Nested(_))));
     assert!(matches!(Feeds::default().read(&nested), Err(FeedError::Nested(_))));
 }

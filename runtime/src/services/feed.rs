@@ -71,6 +71,6 @@ fn value_shape(call: &Call<'_>, arrays: &[ArrayShape]) -> Result<Shape, Failure>
     match (call.attribute(1), parts.len()) {
         (0, 1) => parts.pop().ok_or_else(|| Failure::new("a feed without a value")),
         (0, _) => Err(Failure::new("a feed of several arrays that is no tuple")),
-        _ => Ok(Shape::Tuple(parts)),
+        _ => Ok(Shape::tuple(parts)),
     }
 }

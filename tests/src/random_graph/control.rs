@@ -36,7 +36,7 @@ impl Generator {
         if two {
             state.push(Shape::Array(shape.clone()));
         }
-        let state = Shape::Tuple(state);
+        let state = Shape::tuple(state);
         let times = self.rng.between(0, 5);
         let condition = {
             let b = Builder::new("more");

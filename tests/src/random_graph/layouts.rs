@@ -68,7 +68,9 @@ pub(super) fn lay_out(module: &mut Module, rng: &mut Rng) {
         for_each_array(shape, &mut |array| lay_out_array(array, rng));
     }
     if let Shape::Tuple(results) = &mut result {
-        module.config.aliases = share(&mut parameters, results, rng);
+        let mut parts = results.to_vec();
+        module.config.aliases = share(&mut parameters, &mut parts, rng);
+        *results = parts.into();
     }
     module.config.entry_layout = Some((parameters, result));
 }
@@ -76,7 +78,11 @@ pub(super) fn lay_out(module: &mut Module, rng: &mut Rng) {
 fn for_each_array(shape: &mut Shape, change: &mut impl FnMut(&mut ArrayShape)) {
     match shape {
         Shape::Array(array) => change(array),
-        Shape::Tuple(elements) => elements.iter_mut().for_each(|e| for_each_array(e, change)),
+        Shape::Tuple(elements) => {
+            let mut parts = elements.to_vec();
+            parts.iter_mut().for_each(|e| for_each_array(e, change));
+            *elements = parts.into();
+        }
         _ => {}
     }
 }

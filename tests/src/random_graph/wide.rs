@@ -30,7 +30,7 @@ pub(super) fn fold_computation(rng: &mut Rng, opcode: Opcode, ty: E) -> Module {
     }
     let side = |swapped: bool| {
         let b = Builder::new("side");
-        let pair = b.parameter(0, Shape::Tuple(vec![Shape::scalar(ty), Shape::scalar(ty)]), "pair");
+        let pair = b.parameter(0, Shape::tuple(vec![Shape::scalar(ty), Shape::scalar(ty)]), "pair");
         let (x, y) = (b.get_tuple_element(pair, 0), b.get_tuple_element(pair, 1));
         let arguments = if swapped { [y, x] } else { [x, y] };
         let root = b.call(&plain, &arguments);

@@ -82,7 +82,7 @@ fn conditional_with_an_index_out_of_range_runs_the_last_branch() {
 /// The pseudo-code: a thousand times a constant vector, added to an accumulator.
 #[test]
 fn while_counts_to_a_thousand() {
-    let state = Shape::Tuple(vec![Shape::scalar(S32), Shape::array(F32, [10])]);
+    let state = Shape::tuple(vec![Shape::scalar(S32), Shape::array(F32, [10])]);
     let c = Builder::new("condition");
     let s = c.parameter(0, state.clone(), "result");
     c.lt(c.get_tuple_element(s, 0), c.constant_r0(1000i32));
@@ -110,7 +110,7 @@ fn optimization_barrier_hands_values_on() {
 /// The condition is asked first; a loop may stand in the body of another, which the oldest version forbade.
 #[test]
 fn while_may_not_run_and_may_be_nested() {
-    let state = Shape::Tuple(vec![Shape::scalar(S32), Shape::scalar(F32)]);
+    let state = Shape::tuple(vec![Shape::scalar(S32), Shape::scalar(F32)]);
     let below = |name: &str, limit: i32| {
         let c = Builder::new(name);
         let s = c.parameter(0, state.clone(), "s");

@@ -200,7 +200,7 @@ fn custom_call_of_the_users_function() {
 /// Two loops, each of which reads an item a turn; the second starts from the first's result, and so comes after it.
 #[test]
 fn infeeds_of_two_loops_are_ordered() {
-    let state = Shape::Tuple(vec![Shape::scalar(U32), Shape::scalar(F32)]);
+    let state = Shape::tuple(vec![Shape::scalar(U32), Shape::scalar(F32)]);
     let c = Builder::new("condition");
     let s = c.parameter(0, state.clone(), "s");
     c.lt(c.get_tuple_element(s, 0), c.constant_r0(2u32));

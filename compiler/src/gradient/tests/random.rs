@@ -301,7 +301,7 @@ impl Graph {
                 self.b.map(&[four], &b.build_with_root(root)?)
             }
             _ => {
-                let state = Shape::Tuple(vec![Shape::scalar(ElementType::S32), shape.clone(), shape]);
+                let state = Shape::tuple(vec![Shape::scalar(ElementType::S32), shape.clone(), shape]);
                 let b = Builder::new("condition");
                 let t = b.parameter(0, state.clone(), "t");
                 let root = b.lt(b.get_tuple_element(t, 0), b.constant_r0(3i32));

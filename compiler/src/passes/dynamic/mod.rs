@@ -104,7 +104,7 @@ fn touched(module: &Module) -> SecondaryMap<ComputationId, bool> {
 fn with_sizes(shape: &Shape) -> Shape {
     match shape {
         Shape::Array(a) if a.is_dynamic() => {
-            Shape::Tuple(vec![static_array(a).into(), Shape::array(ElementType::S32, [a.rank() as i64])])
+            Shape::tuple(vec![static_array(a).into(), Shape::array(ElementType::S32, [a.rank() as i64])])
         }
         Shape::Tuple(elements) => Shape::Tuple(elements.iter().map(with_sizes).collect()),
         other => other.clone(),

@@ -198,14 +198,14 @@ fn folded(draft: &mut Draft, at: &Site<'_>, module: &mut Module, sizes: &[Size])
     operands.push(draft.s32(1));
     let given = at_bounds(&at.inst.shape);
     let mut parts = match &given {
-        Shape::Tuple(elements) => elements.clone(),
+        Shape::Tuple(elements) => elements.to_vec(),
         single => vec![single.clone()],
     };
     let flags = parts[0].as_array().map(|a| a.with_type(ElementType::S32));
     parts.push(flags.ok_or_else(|| draft.internal("an array was expected"))?.into());
     let mut attrs = at.attrs.clone();
     attrs.set(AttrKey::ToApply, AttrValue::Computation(callee));
-    let all = draft.emit(at.inst.opcode, Shape::Tuple(parts), operands, attrs);
+    let all = draft.emit(at.inst.opcode, Shape::tuple(parts), operands, attrs);
     let elements: Vec<InstructionId> = (0..n).map(|k| draft.element(all, k)).collect::<Result<_>>()?;
     Ok(match given {
         Shape::Tuple(_) => draft.tuple(elements),

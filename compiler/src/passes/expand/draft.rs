@@ -38,7 +38,7 @@ pub fn signature(module: &Module, computation: ComputationId) -> (Vec<Shape>, Ve
     let computation = &module.computations[computation];
     let takes = computation.parameters().iter().map(|&p| computation.instructions[p].shape.without_layout()).collect();
     let yields = match computation.result_shape() {
-        Shape::Tuple(parts) => parts.clone(),
+        Shape::Tuple(parts) => parts.to_vec(),
         single => vec![single.clone()],
     };
     (takes, yields)

@@ -143,7 +143,7 @@ pub fn dynamic(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<InstructionId
     let flat = flatten(rw, id)?;
     let attrs = into_vector(rw.dims(flat.places).len()).with(AttrKey::ToApply, callee);
     let shapes: Vec<Shape> = flat.results.iter().map(|&r| rw.shape(r).without_layout()).collect();
-    let shape = if let [only] = &shapes[..] { only.clone() } else { Shape::Tuple(shapes) };
+    let shape = if let [only] = &shapes[..] { only.clone() } else { Shape::tuple(shapes) };
     let operands = [&flat.results[..], &[flat.places], &flat.updates].concat();
     let count = flat.results.len();
     let scattered = rw.emit(Opcode::Scatter, shape, operands, attrs);

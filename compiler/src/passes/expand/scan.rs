@@ -80,7 +80,7 @@ impl Scan {
         let computation = &rw.module.computations[self.callee];
         let takes = computation.parameters().into_iter().map(|p| computation.instructions[p].shape.clone());
         let yields = match computation.result_shape() {
-            Shape::Tuple(parts) => parts.clone(),
+            Shape::Tuple(parts) => parts.to_vec(),
             single => vec![single.clone()],
         };
         let is_array = |s: &Option<Shape>| s.as_ref().is_some_and(|s| s.as_array().is_some_and(|a| !a.is_dynamic()));

@@ -54,7 +54,7 @@ pub fn select_and_scatter(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Op
     let numbers = sized(rw, numbers, operand, &whole);
     let nothing = scalar(rw, index_type, Scalar::Int(-1));
     let unused = scalar(rw, whole.ty, Scalar::Int(0));
-    let shape = Shape::Tuple(vec![windows.with_type(whole.ty).into(), windows.with_type(index_type).into()]);
+    let shape = Shape::tuple(vec![windows.with_type(whole.ty).into(), windows.with_type(index_type).into()]);
     let attrs = Attrs::new()
         .with(AttrKey::Window, AttrValue::Window(window))
         .with(AttrKey::ToApply, AttrValue::Computation(chooser));

@@ -133,7 +133,7 @@ impl Body<'_, '_> {
         let given = parameters.get(at..).unwrap_or_default();
         let slices_first = given.iter().zip(&inits).all(|(p, init)| p.same_ignoring_layout(init));
         let of_result = match computation.result_shape() {
-            Shape::Tuple(parts) => parts.clone(),
+            Shape::Tuple(parts) => parts.to_vec(),
             one => vec![one.clone()],
         };
         let last = of_result.len().saturating_sub(inits.len());

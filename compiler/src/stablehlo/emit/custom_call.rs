@@ -94,7 +94,7 @@ impl Body<'_, '_> {
     /// Layouts of operands and results, which stand together or not at all.
     fn layouts(&self, frame: &Frame<'_>, i: &Instruction, into: &mut Dictionary) -> Result<()> {
         let results = match &i.shape {
-            Shape::Tuple(parts) if parts.len() != 1 => parts.as_slice(),
+            Shape::Tuple(parts) if parts.len() != 1 => &parts[..],
             one => std::slice::from_ref(one),
         };
         let operands: Vec<Shape> = match i.attrs.get(AttrKey::OperandLayoutConstraints) {

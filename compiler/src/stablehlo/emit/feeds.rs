@@ -104,7 +104,7 @@ impl Body<'_, '_> {
         };
         let attributes = self.transfer(start, HOST_TO_DEVICE)?;
         let parts = match data {
-            Shape::Tuple(parts) if parts.len() != 1 => parts.as_slice(),
+            Shape::Tuple(parts) if parts.len() != 1 => &parts[..],
             Shape::Tuple(_) => return Err(unsupported(i, "a tuple of one")),
             one => std::slice::from_ref(one),
         };

@@ -178,7 +178,7 @@ impl<'p> Body<'_, 'p> {
         if let Some(config) = self.text(op, "infeed_config")?.filter(|c| !c.is_empty()) {
             attrs.set(AttrKey::InfeedConfig, AttrValue::Str(config.to_owned()));
         }
-        let declared = Shape::Tuple(vec![Shape::Tuple(shapes), Shape::Token]);
+        let declared = Shape::tuple(vec![Shape::tuple(shapes), Shape::Token]);
         let fed = self.emit(Opcode::Infeed, &[token], attrs, Some(declared))?;
         let data = self.part(fed, 0)?;
         let mut results = self.parts(data)?;
@@ -232,7 +232,7 @@ impl<'p> Body<'_, 'p> {
             (last, _) => Shape::Tuple(shapes.into_iter().chain(last).collect()),
         };
         let (start, done) = self.transfer(op)?;
-        let declared = Shape::Tuple(vec![data, Shape::scalar(ElementType::U32), Shape::Token]);
+        let declared = Shape::tuple(vec![data, Shape::scalar(ElementType::U32), Shape::Token]);
         let begun = self.emit(Opcode::Recv, &[token], start, Some(declared))?;
         let received = self.emit(Opcode::RecvDone, &[begun], done, None)?;
         let data = self.part(received, 0)?;

@@ -86,7 +86,7 @@ impl<'p> Body<'_, 'p> {
             }
             "rng_bit_generator" => {
                 let [state] = self.operands(op)?;
-                let shape = Shape::Tuple(vec![self.known_shape(op, 0)?, self.known_shape(op, 1)?]);
+                let shape = Shape::tuple(vec![self.known_shape(op, 0)?, self.known_shape(op, 1)?]);
                 let id = self.random_bits(op, state, shape)?;
                 return self.parts(id).map(Some);
             }

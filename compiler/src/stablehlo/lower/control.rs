@@ -171,7 +171,7 @@ impl<'p> Body<'_, 'p> {
     fn state_parameter(&mut self, shapes: &[Shape]) -> Result<Vec<InstructionId>> {
         let shape = match shapes {
             [one] => one.clone(),
-            _ => Shape::Tuple(shapes.to_vec()),
+            _ => Shape::tuple(shapes.to_vec()),
         };
         let whole = self.parameter(0, shape, "state")?;
         self.several(whole, shapes.len())

@@ -189,7 +189,7 @@ impl<'p> Body<'_, 'p> {
         let [state, sizes] = self.operands(op)?;
         let dims = self.ints_of(sizes)?;
         let output = Shape::array(self.result_element(op, 1)?, dims);
-        let shape = Shape::Tuple(vec![self.shape(state).clone(), output]);
+        let shape = Shape::tuple(vec![self.shape(state).clone(), output]);
         let id = self.random_bits(op, state, shape)?;
         self.parts(id)
     }

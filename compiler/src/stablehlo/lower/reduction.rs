@@ -89,7 +89,7 @@ impl<'p> Body<'_, 'p> {
                 _ => return Ok(None),
             }
         }
-        Ok(if shapes.len() == 1 { shapes.pop() } else { Some(Shape::Tuple(shapes)) })
+        Ok(if shapes.len() == 1 { shapes.pop() } else { Some(Shape::tuple(shapes)) })
     }
 
     /// The custom call that stands for a `reduce_window` whose window is told by operands: behind the arrays and their
