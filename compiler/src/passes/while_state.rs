@@ -8,13 +8,13 @@
 //! nobody else calls are touched.
 
 use super::Stats;
-use super::rewrite::{Effects, rewrite, sort_computations};
+use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
 use super::value;
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Computation, ComputationId, InstructionId, Module, Opcode};
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Slims the state of every loop.
 pub fn run(module: &mut Module) -> Result<Stats> {
@@ -28,20 +28,72 @@ pub fn run(module: &mut Module) -> Result<Stats> {
         called.for_each(|callee| sites[callee] += 1);
     }
     for caller in module.order.clone() {
-        let computation = &module.computations[caller];
-        let is_while = |i: &InstructionId| computation.instructions[*i].opcode == Opcode::While;
-        let loops: Vec<InstructionId> = computation.order.iter().copied().filter(is_while).collect();
-        for id in loops {
-            let Some(state) = Loop::of(module, caller, id) else { continue };
-            if sites[state.condition] != 1 || sites[state.body] != 1 {
-                continue;
-            }
-            if state.invariants(module, &effects, &mut stats)? {
-                state.dead(module, &effects, &mut stats)?;
-            }
+        let taken = taken_elements(&module.computations[caller]);
+        if taken.is_empty() {
+            continue;
         }
+        let mut slimmed: HashMap<InstructionId, Slimmed> = HashMap::new();
+        // One sweep for all loops of a computation: a loop is slimmed before what stands behind it is looked at.
+        rewrite(module, caller, |rw, i| {
+            if let Some(taken) = taken.get(&i) {
+                let found = Loop::of(rw.module, caller, i);
+                let Some(l) = found.filter(|l| sites[l.condition] == 1 && sites[l.body] == 1) else { return Ok(None) };
+                let (handed_on, gone) = l.invariants(rw.module, &effects, &mut stats)?;
+                let mut places = BTreeMap::new();
+                if !gone && let Some(taken) = taken {
+                    let live = taken.difference(&handed_on).copied().collect();
+                    places = l.dead(rw, live, &effects, &mut stats)?;
+                }
+                let init = l.init;
+                slimmed.insert(i, Slimmed { init, handed_on, places });
+                return Ok(gone.then_some(init));
+            }
+            let instruction = rw.instruction(i);
+            let tuple = instruction.operands.first().filter(|_| instruction.opcode == Opcode::GetTupleElement);
+            let Some(state) = tuple.and_then(|t| slimmed.get(t)) else { return Ok(None) };
+            let index = instruction.attrs.int(AttrKey::Index).and_then(|k| usize::try_from(k).ok());
+            if let Some(k) = index.filter(|k| state.handed_on.contains(k)) {
+                stats.add("invariant element taken from before the loop", 1);
+                return Ok(Some(rw.element(state.init, k)));
+            }
+            renumber(&mut rw.instruction_mut(i).attrs, &state.places);
+            Ok(None)
+        })?;
     }
     Ok(stats)
+}
+
+/// What became of a loop.
+struct Slimmed {
+    init: InstructionId,
+    /// Elements that are what they were before the loop.
+    handed_on: BTreeSet<usize>,
+    /// The new numbers of the elements that stay, where some do not.
+    places: BTreeMap<i64, i64>,
+}
+
+/// The loops of a computation, with the elements of each that are taken out of it, in the shape that they have there; `None`
+/// where it is used in another way.
+fn taken_elements(computation: &Computation) -> HashMap<InstructionId, Option<BTreeSet<usize>>> {
+    let mut taken: HashMap<InstructionId, Option<BTreeSet<usize>>> = HashMap::new();
+    for &i in &computation.order {
+        let instruction = &computation.instructions[i];
+        let index = instruction.attrs.int(AttrKey::Index).and_then(|k| usize::try_from(k).ok());
+        let element = index.filter(|_| instruction.opcode == Opcode::GetTupleElement);
+        for operand in &instruction.operands {
+            let Some(elements) = taken.get_mut(operand) else { continue };
+            let inside = computation.instructions[*operand].shape.as_tuple().zip(element);
+            let inside = inside.and_then(|(shapes, k)| Some((k, shapes.get(k)?)));
+            match (inside.filter(|(_, s)| s.same_ignoring_layout(&instruction.shape)), elements.as_mut()) {
+                (Some((k, _)), Some(elements)) => drop(elements.insert(k)),
+                _ => *elements = None,
+            }
+        }
+        if instruction.opcode == Opcode::While {
+            taken.insert(i, (i != computation.root).then(BTreeSet::new));
+        }
+    }
+    taken
 }
 
 /// A loop over a tuple.
@@ -93,9 +145,9 @@ impl Loop {
     }
 
     /// Elements that the body hands on, or sets to the constant that they start as: outside they are the initial ones,
-    /// inside constants where these are. Returns whether the loop is still there: one without effects and without
-    /// changes is its initial state, and takes no time whether or not it would have ended.
-    fn invariants(&self, module: &mut Module, effects: &Effects, stats: &mut Stats) -> Result<bool> {
+    /// inside constants where these are. Returns them, and whether nothing of the loop is left: one without effects and
+    /// without changes is its initial state, and takes no time whether or not it would have ended.
+    fn invariants(&self, module: &mut Module, effects: &Effects, stats: &mut Stats) -> Result<(BTreeSet<usize>, bool)> {
         let body = &module.computations[self.body];
         let caller = &module.computations[self.caller];
         let init = &caller.instructions[self.init];
@@ -109,7 +161,7 @@ impl Loop {
             .map(|(k, _)| k)
             .collect();
         if handed_on.is_empty() {
-            return Ok(true);
+            return Ok((handed_on, false));
         }
         let pure = !effects.of_computation(self.condition) && !effects.of_computation(self.body);
         let gone = pure && handed_on.len() == self.shapes.len();
@@ -132,53 +184,37 @@ impl Loop {
                 Ok(Some(rw.broadcast_scalar(scalar, shape)))
             })?;
         }
-        rewrite(module, self.caller, |rw, i| {
-            if gone && i == self.id {
-                stats.add("loop that changes nothing", 1);
-                return Ok(Some(self.init));
-            }
-            let instruction = rw.instruction(i);
-            let index = instruction.attrs.int(AttrKey::Index).and_then(|k| usize::try_from(k).ok());
-            let outside = instruction.opcode == Opcode::GetTupleElement && instruction.operands == [self.id];
-            let Some(k) = index.filter(|k| outside && handed_on.contains(k)) else { return Ok(None) };
-            stats.add("invariant element taken from before the loop", 1);
-            Ok(Some(rw.element(self.init, k)))
-        })?;
-        Ok(!gone)
+        if gone {
+            stats.add("loop that changes nothing", 1);
+        }
+        Ok((handed_on, gone))
     }
 
-    /// Drops elements that nothing needs.
-    fn dead(&self, module: &mut Module, effects: &Effects, stats: &mut Stats) -> Result<()> {
-        let caller = &module.computations[self.caller];
-        let mut live: BTreeSet<usize> = BTreeSet::new();
-        if caller.root == self.id {
-            return Ok(());
-        }
-        for &i in &caller.order {
-            let instruction = &caller.instructions[i];
-            if !instruction.operands.contains(&self.id) {
-                continue;
-            }
-            let index = instruction.attrs.int(AttrKey::Index).and_then(|k| usize::try_from(k).ok());
-            match index.filter(|_| instruction.opcode == Opcode::GetTupleElement) {
-                Some(k) => live.insert(k),
-                None => return Ok(()),
-            };
-        }
+    /// Drops elements that neither the users outside, which need `live`, nor the loop itself needs. Returns the new numbers
+    /// of those that stay, none where all do.
+    fn dead(
+        &self,
+        rw: &mut Rewriter<'_>,
+        mut live: BTreeSet<usize>,
+        effects: &Effects,
+        stats: &mut Stats,
+    ) -> Result<BTreeMap<i64, i64>> {
+        let module = &mut *rw.module;
+        let all = BTreeMap::new();
         let condition = &module.computations[self.condition];
-        let Some(condition_needs) = needs(condition, &[condition.root], effects, &mut live) else { return Ok(()) };
+        let Some(condition_needs) = needs(condition, &[condition.root], effects, &mut live) else { return Ok(all) };
         let body = &module.computations[self.body];
         let next = body.instructions[body.root].operands.clone();
         let body_needs = loop {
             let before = live.len();
             let roots: Vec<InstructionId> = live.iter().filter_map(|&k| next.get(k).copied()).collect();
-            let Some(needed) = needs(body, &roots, effects, &mut live) else { return Ok(()) };
+            let Some(needed) = needs(body, &roots, effects, &mut live) else { return Ok(all) };
             if live.len() == before {
                 break needed;
             }
         };
         if live.len() == self.shapes.len() || body_needs.contains(body.root) {
-            return Ok(());
+            return Ok(all);
         }
         stats.add("dead loop element", self.shapes.len() - live.len());
         let places: BTreeMap<i64, i64> = live.iter().enumerate().map(|(new, &old)| (old as i64, new as i64)).collect();
@@ -203,17 +239,11 @@ impl Loop {
         let root = &mut body.instructions[body.root];
         root.operands = live.iter().filter_map(|&k| next.get(k).copied()).collect();
         root.shape = shape.clone();
-        rewrite(module, self.caller, |rw, i| {
-            if i == self.id {
-                let parts = live.iter().map(|&k| rw.element(self.init, k)).collect();
-                let init = rw.tuple(parts);
-                let instruction = rw.instruction_mut(i);
-                (instruction.operands, instruction.shape) = (vec![init], shape.clone());
-            } else if rw.instruction(i).operands.contains(&self.id) {
-                renumber(&mut rw.instruction_mut(i).attrs, &places);
-            }
-            Ok(None)
-        })
+        let parts = live.iter().map(|&k| rw.element(self.init, k)).collect();
+        let init = rw.tuple(parts);
+        let instruction = rw.instruction_mut(self.id);
+        (instruction.operands, instruction.shape) = (vec![init], shape);
+        Ok(places)
     }
 }
 
