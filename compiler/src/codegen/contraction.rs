@@ -491,6 +491,7 @@ impl Emitter<'_, '_, '_> {
             accumulators: Vec::new(),
             stores: vec![Store { buffer: destination, mem, index: to, value }],
             row_stores: Vec::new(),
+            regroups: false,
         };
         Nest { parallel: vec![parallel], rows: Vec::new(), stages: vec![stage] }
     }
@@ -622,6 +623,7 @@ impl Emitter<'_, '_, '_> {
                 accumulators: Vec::new(),
                 stores,
                 row_stores: Vec::new(),
+                regroups: false,
             };
             let nest = Nest { parallel: vec![c.m], rows: Vec::new(), stages: vec![stage] };
             this.nest(&nest, &bases, (row, row_end));

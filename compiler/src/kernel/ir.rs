@@ -1,6 +1,6 @@
 //! The kernel IR itself: kernels, phases, nests, stages and their row loops.
 
-use super::body::{Body, Lane, Mem, NodeId, Variant};
+use super::body::{Body, Lane, Mem, NodeId, Op, Variant};
 use super::index::Ix;
 pub use super::index::Loop;
 use super::registers::RegisterLoop;
@@ -126,6 +126,21 @@ pub struct Stage {
     pub stores: Vec<Store>,
     /// Stores to row buffers, at the vector axis' index.
     pub row_stores: Vec<(u32, NodeId)>,
+    /// Whether the row stores are running values ([`Stage::running`]) whose elements may be grouped otherwise.
+    pub regroups: bool,
+}
+
+/// A running value: what a row buffer holds, combined with an element at each turn.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The row buffer.
+    pub row: u32,
+    /// An operation that [`Op::regroups`].
+    pub op: Op,
+    /// The element, of which no running value is part.
+    pub value: NodeId,
+    /// The new running value.
+    pub next: NodeId,
 }
 
 /// The nodes that stores need: values, and loaded offsets of their places.
@@ -145,6 +160,21 @@ impl Stage {
         out.extend(self.row_stores.iter().map(|(_, node)| *node));
         out.extend(self.accumulators.iter().flat_map(|a| a.values.iter().copied()));
         out
+    }
+
+    /// The row stores, where each is the result of one operation that [`Op::regroups`], on what its row held and an element.
+    pub fn running(&self) -> Option<Vec<Running>> {
+        let body = &self.body;
+        let of = |&(row, next): &(u32, NodeId)| {
+            let node = body.node(next);
+            let (&[x, y], true) = (&node.args[..], node.op.regroups()) else { return None };
+            let is_row = |n: NodeId| body.node(n).op == Op::Row(row);
+            let value = if is_row(x) { y } else { Some(x).filter(|_| is_row(y))? };
+            let wanted = body.needed([value]);
+            let carried = body.nodes().iter().zip(wanted).any(|(n, wanted)| wanted && matches!(n.op, Op::Row(_)));
+            (!carried).then(|| Running { row, op: node.op.clone(), value, next })
+        };
+        self.row_stores.iter().map(of).collect()
     }
 
     /// The most virtual lanes of a reduction over the vector axis; 0 where there is none. The lanes of every other reduction

@@ -269,6 +269,14 @@ pub enum Op {
     MaskToInt,
 }
 
+impl Op {
+    /// Whether arguments of a chain of this operation may change places and be grouped otherwise: of floats, up to rounding.
+    pub fn regroups(&self) -> bool {
+        use Op::*;
+        matches!(self, FAdd | FMul | IAdd | IMul | SMin | SMax | UMin | UMax | And | Or | Xor)
+    }
+}
+
 /// A node: an operation, its arguments and the lane it yields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {

@@ -30,6 +30,16 @@ pub enum Copied {
 
 /// Copies the nodes of `body` that are `wanted` to the end of `out`, and says where each went.
 pub fn copy(out: &mut Body, body: &Body, wanted: &[bool], change: &impl Fn(&Op) -> Copied) -> Vec<Option<NodeId>> {
+    copy_nodes(out, body, wanted, &|_, op| change(op))
+}
+
+/// As [`copy`], where what becomes of a node may depend on which it is.
+pub fn copy_nodes(
+    out: &mut Body,
+    body: &Body,
+    wanted: &[bool],
+    change: &impl Fn(NodeId, &Op) -> Copied,
+) -> Vec<Option<NodeId>> {
     let mut places: Vec<Option<NodeId>> = Vec::with_capacity(body.nodes().len());
     let now = out.set_source(None);
     for ((id, node), wanted) in (0..).map(NodeId).zip(body.nodes()).zip(wanted) {
@@ -39,7 +49,7 @@ pub fn copy(out: &mut Body, body: &Body, wanted: &[bool], change: &impl Fn(&Op) 
         }
         // What a wanted node uses is wanted too, and comes before it.
         let at = |n: NodeId| places.get(n.0 as usize).copied().flatten().unwrap_or(n);
-        let op = match change(&node.op) {
+        let op = match change(id, &node.op) {
             Copied::Node(n) => {
                 places.push(Some(n));
                 continue;

@@ -71,6 +71,7 @@ pub fn across(nest: &Nest) -> Option<Nest> {
         accumulators: Vec::new(),
         stores: run.stores,
         row_stores: Vec::new(),
+        regroups: false,
     };
     Some(Nest { parallel, rows: Vec::new(), stages: vec![stage] })
 }

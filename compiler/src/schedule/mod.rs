@@ -19,7 +19,8 @@
 //! 3. [`tile`]: what is read along one axis and written along another goes in blocks of both.
 //! 4. [`chunk`]: a nest that is one long row gets points.
 //! 5. [`fold`]: a reduction that keeps the vector axis folds several rows in a turn.
-//! 6. [`jam`]: a reduction over long rows reads several of them in a turn.
+//! 6. [`scan`]: what is carried from turn to turn takes several turns at once.
+//! 7. [`jam`]: a reduction over long rows reads several of them in a turn.
 
 pub mod across;
 pub mod census;
@@ -28,6 +29,7 @@ pub mod cost;
 pub mod fold;
 pub mod jam;
 pub mod partial;
+pub mod scan;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -49,7 +51,7 @@ struct Transformation {
 }
 
 /// The transformations, in order.
-const ALL: [Transformation; 6] = [
+const ALL: [Transformation; 7] = [
     Transformation { name: "across", folds: false, applies: |_| true, run: across::run },
     Transformation {
         name: "partial",
@@ -64,6 +66,12 @@ const ALL: [Transformation; 6] = [
         folds: true,
         applies: |_| true,
         run: |kernel| each_nest(kernel, |nest| fold::fold(nest).map(|n| vec![n])),
+    },
+    Transformation {
+        name: "scan",
+        folds: true,
+        applies: |_| true,
+        run: |kernel| each_nest(kernel, |nest| scan::scan(nest).map(|n| vec![n])),
     },
     Transformation { name: "jam", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, jam::jam) },
 ];

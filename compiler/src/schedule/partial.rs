@@ -147,6 +147,7 @@ impl Cut {
             accumulators: Vec::new(),
             stores,
             row_stores: Vec::new(),
+            regroups: false,
         });
         nest
     }

@@ -41,7 +41,8 @@ fn transformed(name: &str, text: &str) -> String {
     assert_ne!(new.to_string(), kernel.to_string(), "{name} leaves the kernel as it is");
     Census::of(&new).check(&Census::of(&kernel), name, t.folds).unwrap_or_else(|e| panic!("{e}\n{new}"));
     // Where a transformation keeps the order of sums, tenths show it.
-    let scale = if name == "partial" || name == "across" { 1.0 } else { 0.1 };
+    let regroups = name == "partial" || name == "across" || text.contains("in any grouping");
+    let scale = if regroups { 1.0 } else { 0.1 };
     let (want, got) = (outputs(&kernel, scale), outputs(&new, scale));
     assert!(want.iter().flatten().any(|&b| b != 0), "all zeros show nothing");
     assert!(want == got, "{name} changes a result\n{new}");
@@ -214,6 +215,60 @@ fn few_rows_and_short_ones_are_folded_one_after_another() {
         let mut kernel = parse::parse(&text).expect("a kernel").remove(0);
         let before = kernel.to_string();
         each_nest(&mut kernel, jam::jam);
+        assert_eq!(kernel.to_string(), before);
+    }
+}
+
+/// Running sums down the columns of a matrix, of the numbers before each: they are stored before the element is added.
+fn running_sums(columns: i64, grouping: &str) -> String {
+    format!(
+        "kernel running (in0: f32[{all}], in1: f32[1]) -> (out0: f32[{all}], out1: f32[{columns}])
+  phase
+    row buffer row0: f32[{columns}]
+    stage vector i1 in {columns}
+      %0 = load in1[0] : f32
+      store row0[i1] = %0
+    stage sequential i0 in 61 vector i1 in {columns}{grouping}
+      %0 = load row0[i1] : f32
+      %1 = load in0[{columns}*i0 + i1] : f32
+      %2 = fmul %1, %1 : f32
+      %3 = fadd %0, %2 : f32
+      store row0[i1] = %3
+      store out0[{columns}*i0 + i1] = %0 : f32
+    stage vector i1 in {columns}
+      %0 = load row0[i1] : f32
+      store out1[i1] = %0 : f32
+",
+        all = 61 * columns,
+    )
+}
+
+#[test]
+fn scans_take_several_turns_at_once() {
+    // 61 turns are seven times eight, and five; the carry joins the eight elements at the end.
+    let text = transformed("scan", &running_sums(3, " in any grouping"));
+    assert!(text.contains("sequential i2 in 7 vector") && text.contains("sequential i3 in 5 vector"), "{text}");
+    assert_eq!(text.matches("in any grouping").count(), 2, "{text}");
+    assert_eq!(text.matches("fadd").count(), 12 + 8 + 1, "{text}");
+}
+
+#[test]
+fn scans_of_long_rows_and_in_order_keep_it() {
+    for (columns, grouping) in [(40, " in any grouping"), (40, ""), (3, ""), (2, "")] {
+        let order = running_sums(columns, "");
+        let text = transformed("scan", &order);
+        assert_eq!(text.matches("fadd").count(), 8 + 1, "{text}");
+        let any = transformed("scan", &running_sums(columns, grouping));
+        assert_eq!(any.replace(" in any grouping", ""), text);
+    }
+}
+
+#[test]
+fn turns_that_do_not_fill_a_piece_are_left_alone() {
+    for text in [running_sums(3, "").replace("i0 in 61", "i0 in 3"), sums_of_columns(250)] {
+        let mut kernel = parse::parse(&text).expect("a kernel").remove(0);
+        let before = kernel.to_string();
+        each_nest(&mut kernel, |nest| scan::scan(nest).map(|n| vec![n]));
         assert_eq!(kernel.to_string(), before);
     }
 }

@@ -302,7 +302,7 @@ impl Packing {
     ) {
         let stores = vec![ir::Store { buffer, mem, index, value }];
         let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-        let stage = ir::Stage { sequential, vector, body, accumulators, stores, row_stores };
+        let stage = ir::Stage { sequential, vector, body, accumulators, stores, row_stores, regroups: false };
         self.phases.push(Phase::Nest(Nest { parallel: parallel.to_vec(), rows: Vec::new(), stages: vec![stage] }));
     }
 }

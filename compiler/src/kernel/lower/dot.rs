@@ -171,6 +171,7 @@ impl Lowerer<'_> {
             accumulators: vec![accumulator],
             stores: Vec::new(),
             row_stores: Vec::new(),
+            regroups: false,
         };
         let second = self.epilogue_stage(&known, &offset, (!along_k).then_some(vector))?;
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])
@@ -345,7 +346,8 @@ impl Lowerer<'_> {
         let mem = Mem::of(storage::compute_lane(ty));
         let stores = vec![ir::Store { buffer, mem, index: linearize(&index, &shape.dims), value }];
         let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-        let stage = ir::Stage { sequential, vector, body: stage.body, accumulators, stores, row_stores };
+        let stage =
+            ir::Stage { sequential, vector, body: stage.body, accumulators, stores, row_stores, regroups: false };
         Ok((Phase::Nest(Nest { parallel, rows: Vec::new(), stages: vec![stage] }), buffer))
     }
 

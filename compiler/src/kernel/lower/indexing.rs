@@ -162,7 +162,7 @@ impl Lowerer<'_> {
         };
         let body = stage.body;
         let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-        let stage = ir::Stage { sequential, vector, body, accumulators, stores, row_stores };
+        let stage = ir::Stage { sequential, vector, body, accumulators, stores, row_stores, regroups: false };
         Ok(Phase::Nest(Nest { parallel: loops, rows: Vec::new(), stages: vec![stage] }))
     }
 }

@@ -78,6 +78,7 @@ impl Lowerer<'_> {
             accumulators: vec![accumulator],
             stores: Vec::new(),
             row_stores: Vec::new(),
+            regroups: false,
         };
         let second = self.epilogue_stage(&known, &offset, if vector_is_reduced { None } else { Some(vector) })?;
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])
@@ -103,6 +104,14 @@ impl Lowerer<'_> {
             None => self.new_loop(1),
         };
         let (accumulators, row_stores) = (Vec::new(), Vec::new());
-        Ok(ir::Stage { sequential: Vec::new(), vector, body: stage.body, accumulators, stores, row_stores })
+        Ok(ir::Stage {
+            sequential: Vec::new(),
+            vector,
+            body: stage.body,
+            accumulators,
+            stores,
+            row_stores,
+            regroups: false,
+        })
     }
 }

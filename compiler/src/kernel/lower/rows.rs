@@ -140,6 +140,7 @@ impl Lowerer<'_> {
                 accumulators,
                 stores,
                 row_stores,
+                regroups: false,
             });
         }
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])

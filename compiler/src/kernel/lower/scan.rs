@@ -48,7 +48,7 @@ fn as_row(body: &mut Body, value: NodeId) -> NodeId {
 
 fn stage_of(stage: Stage, sequential: Vec<Loop>, vector: Loop) -> ir::Stage {
     let (accumulators, stores, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-    ir::Stage { sequential, vector, body: stage.body, accumulators, stores, row_stores }
+    ir::Stage { sequential, vector, body: stage.body, accumulators, stores, row_stores, regroups: false }
 }
 
 impl Lowerer<'_> {
@@ -142,6 +142,7 @@ impl Lowerer<'_> {
         }
         let mut second = stage_of(step, vec![l.sequential], l.vector);
         (second.stores, second.row_stores) = (stores, row_stores);
+        second.regroups = (sum || combiner.splits) && second.running().is_some();
         Ok(vec![Phase::Nest(Nest { parallel: l.parallel, rows: rows(&lanes, &l.vector), stages: vec![first, second] })])
     }
 

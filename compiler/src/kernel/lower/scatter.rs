@@ -105,7 +105,15 @@ impl Lowerer<'_> {
         };
         sequential.extend(windows);
         let body = stage.body;
-        let stage = ir::Stage { sequential, vector, body, accumulators: Vec::new(), stores, row_stores: Vec::new() };
+        let stage = ir::Stage {
+            sequential,
+            vector,
+            body,
+            accumulators: Vec::new(),
+            stores,
+            row_stores: Vec::new(),
+            regroups: false,
+        };
         phases.push(Phase::Nest(Nest { parallel: Vec::new(), rows: Vec::new(), stages: vec![stage] }));
         Ok(phases)
     }

@@ -232,6 +232,7 @@ impl Lowerer<'_> {
             accumulators: vec![accumulator],
             stores: Vec::new(),
             row_stores: Vec::new(),
+            regroups: false,
         };
         let second = self.epilogue_stage(&known, &offset, Some(vector))?;
         Ok(vec![Phase::Nest(Nest { parallel: outputs, rows, stages: vec![first, second] })])

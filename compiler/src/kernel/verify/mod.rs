@@ -240,6 +240,10 @@ impl State<'_> {
             let lane = nest.rows.get(row as usize).map(|r| r.lane);
             require(lane == Some(body.lane(node)), "kernel.lane", || format!("%{} is stored in row{row}", node.0))?;
         }
+        let running = || stage.running().is_some_and(|all| !all.is_empty()) && stage.accumulators.is_empty();
+        require(!stage.regroups || running(), "kernel.running", || {
+            "a row holds more than a running value of elements".to_owned()
+        })?;
         for a in &stage.accumulators {
             accumulator(nest, body, a)?;
         }

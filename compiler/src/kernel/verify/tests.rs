@@ -205,6 +205,26 @@ fn accumulators_fit_their_combiners() {
     changed(LOOP, |k| registers(k).condition.1 = NodeId(99), "kernel.node");
 }
 
+#[test]
+fn only_running_values_may_be_regrouped() {
+    let scan = "kernel scan (in0: f32[12]) -> (out0: f32[12])
+  phase
+    row buffer row0: f32[3]
+    stage vector i1 in 3
+      store row0[i1] = 0.0
+    stage sequential i0 in 4 vector i1 in 3 in any grouping
+      %0 = load row0[i1] : f32
+      %1 = load in0[3*i0 + i1] : f32
+      %2 = fadd %0, %1 : f32
+      store row0[i1] = %2
+      store out0[3*i0 + i1] = %2 : f32
+";
+    check(&parse(scan).unwrap()[0]).unwrap();
+    breaks(scan, "fadd %0, %1", "fsub %0, %1", "kernel.running");
+    breaks(scan, "fadd %0, %1", "fadd %0, %0", "kernel.running");
+    breaks(scan, "fadd %0, %1", "fadd %1, %1", "kernel.running");
+}
+
 fn registers(kernel: &mut Kernel) -> &mut RegisterLoop {
     let Some(Phase::Registers(l)) = kernel.phases.first_mut() else { panic!("no loop in registers") };
     l

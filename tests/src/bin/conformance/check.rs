@@ -218,7 +218,7 @@ fn summary(got: &Value, want: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The kernel interpreter against compiled code, rows in 128-bit and in 256-bit registers: the same bits.
+/// The kernel interpreter against compiled code, rows in registers of each width that the machine has: the same bits.
 pub fn kernels(case: &Case) -> Outcome {
     let start = Instant::now();
     let (status, why) = match catch_unwind(AssertUnwindSafe(|| run_kernels(case))) {

@@ -9,8 +9,8 @@
 //! `parse` or `error`), `print` checks that every module which parses prints to a text that reads as the same module,
 //! `diagnose` that invalid modules are refused with the recorded error, and `threads` that compiled code gives the same
 //! bits on 1, 2, 4 and 8 threads, with every phase split that can be, and `kernels` that it gives the bits of the kernel
-//! interpreter, with rows in 128-bit and in 256-bit registers. `ENGINE-mlir` runs the cases that hold `module.mlir`
-//! from it.
+//! interpreter, with rows in registers of 128, 256 and 512 bits, as far as the machine has them. `ENGINE-mlir` runs the cases
+//! that hold `module.mlir` from it.
 
 mod check;
 mod diagnose;

@@ -1,0 +1,165 @@
+//! Several turns at once: a scan whose steps wait less for each other.
+//!
+//! **Problem.** A step of a scan needs what the step before has left. By itself it loads the carry from its row buffer, combines an
+//! element and stores it again, and the next step waits for all three.
+//!
+//! **Invariant.** Every element is combined and stored once. Elements are grouped otherwise only where the stage says that they may
+//! be ([`Stage::regroups`]), and then by the number of the turn alone; the order in which they meet stays.
+//!
+//! **Algorithm.** The innermost sequential loop is cut into pieces of a few turns, which are written out, so that carries inside a
+//! piece need no memory. Where rows are short and may be grouped otherwise, the elements of a piece are combined by halves first,
+//! each with all before it, and the carry joins at the end: from one piece to the next there is one operation. What is left behind
+//! the last whole piece is a stage of its own.
+
+use super::cost::{UNIT, reads_what_it_writes};
+use super::split::Fresh;
+use crate::kernel::body::{Body, NodeId, Op};
+use crate::kernel::index::Ix;
+use crate::kernel::ir::{Loop, Nest, Running, Stage, Store};
+use crate::kernel::rewrite::{Copied, copy_nodes};
+use std::collections::HashMap;
+
+/// Turns of a piece, where the body allows so many.
+const TURNS: [i64; 3] = [8, 4, 2];
+/// The most nodes of a body that is made: the steps of a longer one have enough to compute.
+const MOST: usize = 64;
+/// Rows of so many elements have enough to do at each turn.
+const LONG: i64 = UNIT / 2;
+
+/// The nest with several turns in one, where a stage of it carries rows from turn to turn.
+pub fn scan(nest: &Nest) -> Option<Nest> {
+    if reads_what_it_writes(nest) {
+        return None;
+    }
+    let mut fresh = Fresh::of(nest);
+    let mut stages = Vec::with_capacity(nest.stages.len() + 1);
+    let mut changed = false;
+    for stage in &nest.stages {
+        match pieces(stage, &mut fresh) {
+            Some(new) => {
+                stages.extend(new);
+                changed = true;
+            }
+            None => stages.push(stage.clone()),
+        }
+    }
+    changed.then(|| Nest { stages, ..nest.clone() })
+}
+
+/// The stages over whole pieces and over what is left.
+fn pieces(stage: &Stage, fresh: &mut Fresh) -> Option<Vec<Stage>> {
+    let last = *stage.sequential.last()?;
+    let wanted = stage.body.needed(stage.roots());
+    let nodes = stage.body.nodes().iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(node, _)| node);
+    let stored = |row: u32| stage.row_stores.iter().any(|s| s.0 == row);
+    let carries = nodes.clone().any(|node| matches!(node.op, Op::Row(row) if stored(row)));
+    if !carries || !stage.accumulators.is_empty() {
+        return None;
+    }
+    let each = nodes.count();
+    let turns = TURNS.into_iter().find(|&t| 2 * t <= last.extent && each.saturating_mul(t as usize) <= MOST)?;
+    let whole = fresh.new_loop(last.extent / turns);
+    let steps: Vec<Ix> = (0..turns).map(|u| whole.ix().scale(turns).offset(u)).collect();
+    let mut out = vec![Turns::new(stage, last, whole).write(&steps)?];
+    let left = last.extent % turns;
+    if left > 0 {
+        let rest = fresh.new_loop(left);
+        out.push(Turns::new(stage, last, rest).write(&[rest.ix().offset(last.extent - left)])?);
+    }
+    Some(out)
+}
+
+/// A stage that is being written.
+struct Turns<'s> {
+    stage: &'s Stage,
+    /// The loop that is replaced.
+    axis: Loop,
+    out: Stage,
+}
+
+impl Turns<'_> {
+    /// A stage over `new` instead of its innermost sequential loop `axis`.
+    fn new(stage: &Stage, axis: Loop, new: Loop) -> Turns<'_> {
+        let mut sequential = stage.sequential.clone();
+        sequential.pop();
+        sequential.extend((new.extent > 1).then_some(new));
+        let (body, stores, row_stores) = (Body::new(), Vec::new(), Vec::new());
+        Turns { stage, axis, out: Stage { sequential, body, stores, row_stores, ..stage.clone() } }
+    }
+
+    /// The stage whose body takes these steps, the values of the old loop's variable.
+    fn write(mut self, steps: &[Ix]) -> Option<Stage> {
+        let stage = self.stage;
+        let short = steps.len() > 1 && stage.regroups && stage.vector.extent < LONG;
+        let running = stage.running().filter(|_| short).unwrap_or_default();
+        let sums = running.iter().map(|r| self.sums(r, steps)).collect::<Option<Vec<_>>>()?;
+        let nodes = (0..).map(NodeId).zip(stage.body.nodes());
+        let leaves: Vec<(NodeId, u32)> =
+            nodes.filter_map(|(id, node)| if let Op::Row(row) = node.op { Some((id, row)) } else { None }).collect();
+        let mut carried: HashMap<u32, NodeId> = HashMap::new();
+        for (turn, step) in steps.iter().enumerate() {
+            let leaves = leaves.iter().filter_map(|(id, row)| Some((*id, *carried.get(row)?)));
+            let known = leaves.chain(running.iter().zip(&sums).map(|(r, sums)| (r.next, sums[turn]))).collect();
+            let places = self.turn(&stage.roots(), step, &known);
+            let place = |n: NodeId| places.get(n.0 as usize).copied().flatten();
+            for s in &stage.stores {
+                let index = at(&s.index, self.axis, step).rename_values(&|v| place(v).unwrap_or(v));
+                self.out.stores.push(Store { index, value: place(s.value)?, ..s.clone() });
+            }
+            for &(row, value) in &stage.row_stores {
+                carried.insert(row, place(value)?);
+            }
+        }
+        let last = stage.row_stores.iter().map(|(row, _)| Some((*row, *carried.get(row)?)));
+        self.out.row_stores = last.collect::<Option<_>>()?;
+        self.out.regroups &= self.out.running().is_some();
+        Some(self.out)
+    }
+
+    /// The running value after each step.
+    fn sums(&mut self, r: &Running, steps: &[Ix]) -> Option<Vec<NodeId>> {
+        let none = HashMap::new();
+        let mut values = Vec::with_capacity(steps.len());
+        for step in steps {
+            values.push(self.turn(&[r.value], step, &none).get(r.value.0 as usize).copied().flatten()?);
+        }
+        let lane = self.stage.body.lane(r.next);
+        let body = &mut self.out.body;
+        let parts = before(body, &mut |body, x, y| body.push(r.op.clone(), &[x, y], lane), &values);
+        let carry = body.push(Op::Row(r.row), &[], lane);
+        Some(parts.into_iter().map(|part| body.push(r.op.clone(), &[carry, part], lane)).collect())
+    }
+
+    /// Copies the nodes that `roots` need at a step; those of `known` are there already.
+    fn turn(&mut self, roots: &[NodeId], step: &Ix, known: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
+        let (stage, axis) = (self.stage, self.axis);
+        let moved = |ix: &Ix| at(ix, axis, step);
+        let wanted = stage.body.needed(roots.iter().copied());
+        copy_nodes(&mut self.out.body, &stage.body, &wanted, &|id, op| match (known.get(&id), op) {
+            (Some(&node), _) => Copied::Node(node),
+            (None, Op::Load(buffer, mem, ix)) => Copied::Op(Op::Load(*buffer, *mem, moved(ix))),
+            (None, Op::Index(ix)) => Copied::Op(Op::Index(moved(ix))),
+            (None, op) => Copied::Op(op.clone()),
+        })
+    }
+}
+
+/// An index map where the loop's variable is `step`.
+fn at(ix: &Ix, axis: Loop, step: &Ix) -> Ix {
+    ix.substitute(&|a| (a == axis.axis).then(|| step.clone()))
+}
+
+/// Each value with all before it: by halves, so that no value waits for more than the logarithm of their number.
+fn before(
+    body: &mut Body,
+    combine: &mut impl FnMut(&mut Body, NodeId, NodeId) -> NodeId,
+    values: &[NodeId],
+) -> Vec<NodeId> {
+    let (left, right) = values.split_at(values.len() / 2);
+    let (Some(_), Some(_)) = (left.first(), right.first()) else { return values.to_vec() };
+    let (mut out, right) = (before(body, combine, left), before(body, combine, right));
+    if let Some(&last) = out.last() {
+        out.extend(right.into_iter().map(|value| combine(body, last, value)));
+    }
+    out
+}
