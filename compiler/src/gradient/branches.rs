@@ -1,8 +1,9 @@
 //! Calls and conditionals.
 
-use super::replay::{self, assemble, leaves, replay};
-use super::reverse::{Cotangent, Past, pull_masked};
-use super::rule::{Rule, zeros};
+use super::reach::Past;
+use super::replay::{assemble, leaves, may_run_again, replay};
+use super::reverse::pull_masked;
+use super::rule::{Cotangent, Rule, zeros};
 use crate::builder::{Builder, Op, Shape};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Module, Opcode};
@@ -12,24 +13,6 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
         Opcode::Call => call(r, AttrKey::ToApply),
         Opcode::Fusion => call(r, AttrKey::Calls),
         _ => conditional(r),
-    }
-}
-
-/// Deeper calls are not followed: each level of them takes some of the stack.
-const DEEPEST: usize = 64;
-
-/// Larger computations are not copied in: each calling the next twice, a few of them would fill the memory.
-const LARGEST: usize = 1 << 20;
-
-/// A computation that is copied in runs once more: that must change nothing. And it must have an end.
-pub(super) fn may_run_again(r: &Rule<'_>, module: &Module) -> Result<()> {
-    let (depth, size) = replay::extent(module);
-    if depth > DEEPEST || size > LARGEST {
-        return Err(r.refuse(&format!("of calls {depth} deep of {size} instructions in all")));
-    }
-    match replay::effect(module) {
-        Some(opcode) => Err(r.refuse(&format!("of a computation that contains {opcode}"))),
-        None => Ok(()),
     }
 }
 
@@ -110,7 +93,7 @@ fn derivative(r: &Rule<'_>, branch: &Module, operand: Op, targets: &[(usize, Op,
     let own = targets.iter().find(|t| t.1 == operand).map_or(&[][..], |t| &t.2);
     let masked: Vec<(Op, Vec<bool>)> =
         inputs.iter().enumerate().map(|(leaf, &op)| (op, vec![own.contains(&leaf)])).collect();
-    let found = pull_masked(&b, r.at, seeds, &masked, Past::Nothing)?;
+    let found = pull_masked(&b, r.at, r.rules, seeds, &masked, Past::Nothing)?;
     let mut results = Vec::new();
     for (_, op, wanted) in targets {
         let target = r.b.shape(*op)?;

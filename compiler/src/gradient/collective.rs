@@ -3,8 +3,8 @@
 //! Every device runs the same program and adds the same instructions, so that exchanges meet their like. A value that reaches other
 //! devices has an effect on their losses too: the derivatives are those of the sum of all devices' losses, as in JAX's `pmap`.
 
-use super::reduction::{reducer, root_name};
 use super::rule::Rule;
+use super::scalars::{reducer, root_name};
 use crate::builder::scalar_computation;
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Attrs, Opcode};

@@ -2,7 +2,7 @@
 //! one of the input with the result's. Strides of the one are dilations of the other.
 
 use super::rule::Rule;
-use super::window::span;
+use super::sliding::span;
 use crate::builder::{ConvolutionDims, Op, Padding};
 use crate::error::Result;
 use crate::hlo::{AttrKey, WindowDimension};

@@ -7,9 +7,9 @@
 //! combines neighbours until one is left; a window of `k` elements is put together of windows of the powers of two whose sum
 //! is `k`, with a mask of what is padding. So either takes about as many steps as the logarithm of what it folds.
 
-use super::reduction::lifted;
 use super::rule::{Rule, full};
-use super::window::Window;
+use super::scalars::{compare, lifted};
+use super::sliding::Window;
 use crate::builder::{Op, PaddingDimension};
 use crate::error::Result;
 use crate::hlo::{AttrKey, ComparisonDirection, Module};
@@ -32,9 +32,7 @@ impl Combine<'_> {
             (Combine::Computation(computation), [first, ..], _) => {
                 lifted(r, computation, computation.entry, &r.shape(*first)?, &[left, right].concat())
             }
-            (Combine::Extreme(direction), &[x], &[y]) => {
-                Ok(vec![r.b.select(super::window::compare(r.b, x, y, *direction), x, y)])
-            }
+            (Combine::Extreme(direction), &[x], &[y]) => Ok(vec![r.b.select(compare(r.b, x, y, *direction), x, y)]),
             _ => Err(r.broken("folds no operands")),
         }
     }

@@ -3,9 +3,9 @@
 //! A gather moves windows inwards that would not fit, a scatter drops them: the places of the one are moved before the other
 //! takes them, and what was dropped gets zero.
 
-use super::reduction::root_name;
 use super::replay::behind;
 use super::rule::{Rule, full, number, zeros};
+use super::scalars::root_name;
 use crate::builder::{GatherDimensions, Op, ScatterDimensions, scalar_computation};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Module, Opcode};
@@ -309,7 +309,7 @@ fn scatter(r: &mut Rule<'_>) -> Result<()> {
 }
 
 /// The computation that yields its second argument.
-pub(super) fn overwrite(ty: ElementType) -> Result<Module> {
+fn overwrite(ty: ElementType) -> Result<Module> {
     let b = crate::builder::Builder::new("overwrite");
     b.parameter(0, brolga_runtime::Shape::scalar(ty), "old");
     let new = b.parameter(1, brolga_runtime::Shape::scalar(ty), "new");

@@ -7,19 +7,16 @@
 //! iteration. The loop backwards takes them from there, the last first, and turns cotangents after an iteration into those
 //! before it.
 
-use super::branches::may_run_again;
-use super::reach::{Reach, smooth_leaves};
-use super::replay::{assemble, leaves, needed, replay};
-use super::reverse::{Past, pull_masked};
-use super::rule::{Rule, full, zeros};
+use super::counted::{COUNTER, condition, shapes_of, state, zeros_of};
+use super::reach::{Past, Reach, smooth_leaves};
+use super::replay::{assemble, leaves, may_run_again, needed, replay};
+use super::reverse::pull_masked;
+use super::rule::{Rule, zeros};
 use super::trips::trips;
 use crate::builder::{Builder, Op, Shape};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Module};
-use brolga_runtime::{ArrayShape, ElementType};
-
-/// Counts the iterations.
-pub(super) const COUNTER: ElementType = ElementType::S32;
+use brolga_runtime::ArrayShape;
 
 /// A loop and what is known of its body.
 struct Loop {
@@ -129,7 +126,7 @@ fn derivative(r: &Rule<'_>, looped: &Loop) -> Result<Module> {
         seeds.push((after[leaf], vec![Some(ct)]));
         inputs.push((before[leaf], vec![true]));
     }
-    let found = pull_masked(&b, r.at, seeds, &inputs, Past::Nothing)?;
+    let found = pull_masked(&b, r.at, r.rules, seeds, &inputs, Past::Nothing)?;
     let active = looped.leaves.iter().zip(&looped.active).filter(|(_, a)| **a);
     let results: Vec<Op> = found
         .iter()
@@ -149,27 +146,6 @@ fn stacked(shape: &ArrayShape, trips: i64) -> ArrayShape {
 fn place(b: &Builder, counter: Op, shape: &ArrayShape) -> Vec<Op> {
     let zero = b.zero(COUNTER);
     std::iter::once(counter).chain(std::iter::repeat_n(zero, shape.rank())).collect()
-}
-
-/// The parameter of a loop whose state has these shapes, and its elements.
-pub(super) fn state(b: &Builder, shapes: &[Shape]) -> Vec<Op> {
-    let parameter = b.parameter(0, Shape::tuple(shapes.to_vec()), "state");
-    (0..shapes.len() as i64).map(|i| b.get_tuple_element(parameter, i)).collect()
-}
-
-/// The condition that the counter, the first element of the state, is `less` than a limit, or not negative.
-pub(super) fn condition(r: &Rule<'_>, shapes: &[Shape], less: Option<i32>) -> Result<Module> {
-    let b = Builder::new_at(r.at, "condition");
-    let counter = state(&b, shapes).first().copied().ok_or_else(|| r.broken("has no counter"))?;
-    let root = match less {
-        Some(limit) => b.lt(counter, b.constant_r0(limit)),
-        None => b.ge(counter, b.constant_r0(0i32)),
-    };
-    b.build_with_root(root)
-}
-
-pub(super) fn shapes_of(b: &Builder, ops: &[Op]) -> Result<Vec<Shape>> {
-    ops.iter().map(|&op| Ok(b.shape(op)?.without_layout())).collect()
 }
 
 /// Runs the loop and keeps what the leaves `kept` are before each iteration.
@@ -197,14 +173,6 @@ fn forwards(r: &Rule<'_>, looped: &Loop, initial: &[Op], kept: &[usize]) -> Resu
     let condition = condition(r, &shapes, Some(i32::try_from(looped.trips).unwrap_or(i32::MAX)))?;
     let result = r.b.while_(&condition, &body, r.b.tuple(&init));
     Ok((0..kept.len()).map(|k| r.b.get_tuple_element(result, (n + 1 + k) as i64)).collect())
-}
-
-/// Zeros of any element type.
-pub(super) fn zeros_of(b: &Builder, shape: &ArrayShape) -> Op {
-    match shape.ty {
-        ElementType::Pred => full(b, shape, b.constant_pred(false)),
-        _ => zeros(b, shape),
-    }
 }
 
 /// The cotangents of the active leaves before the first iteration.

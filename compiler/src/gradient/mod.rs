@@ -8,8 +8,14 @@
 //! Algorithm: [`reverse`] marks what lies between the variables and the loss ([`reach`]) and walks it backwards. Each
 //! instruction there has the *cotangent* of its value, the derivative of the loss with respect to it, one array for each leaf
 //! of its shape. The rule of its opcode turns it into contributions to the cotangents of the operands, which are summed. A
-//! rule builds only what some variable needs. The rules stand in a file for each family; all of them add ordinary
-//! instructions, so that derivatives can be differentiated again.
+//! rule builds only what some variable needs. All rules add ordinary instructions, so that derivatives can be
+//! differentiated again.
+//!
+//! The rules stand in a file for each family, and [`families`] finds the one of an opcode. A family names no other:
+//! what some of them share lies below them, and what a rule sees and gives below that ([`rule`]). Nor does a family
+//! name [`families`], though the rules of loops, of branches and of what is differentiated instead walk backwards
+//! themselves, past any opcode: the rules of all opcodes are a value that the walk is given here and hands to each
+//! rule.
 //!
 //! Computations that are called are copied in ([`replay`]) and differentiated like the rest; branches get a conditional of the
 //! derivatives of each branch. A loop whose trip count is known runs a second time and keeps the state of each iteration that
@@ -19,7 +25,9 @@ mod branches;
 mod collective;
 mod contraction;
 mod convolution;
+mod counted;
 mod elementwise;
+mod families;
 mod fold;
 mod grouped;
 mod indexing;
@@ -34,7 +42,9 @@ mod reduction;
 mod replay;
 mod reverse;
 mod rule;
+mod scalars;
 mod scan;
+mod sliding;
 mod trips;
 mod window;
 
@@ -100,8 +110,8 @@ fn gradient_at(b: &Builder, at: At, loss: Op, variables: &[Op]) -> Result<Vec<Op
     };
     let shapes: Vec<ArrayShape> = variables.iter().map(|&v| variable_shape(b, at, v)).collect::<Result<_>>()?;
     let seeds = vec![(loss, vec![Some(b.one(scalar.ty))])];
-    let found = reverse::pull(b, at, seeds, variables, reverse::Past::Inputs)?;
-    let of = |(found, shape): (reverse::Cotangent, &ArrayShape)| {
+    let found = reverse::pull(b, at, families::rule, seeds, variables, reach::Past::Inputs)?;
+    let of = |(found, shape): (rule::Cotangent, &ArrayShape)| {
         found.first().copied().flatten().unwrap_or_else(|| rule::zeros(b, shape))
     };
     let derivatives = found.into_iter().zip(&shapes).map(of).collect();

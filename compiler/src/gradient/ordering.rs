@@ -2,7 +2,7 @@
 
 use super::replay;
 use super::rule::{Rule, zeros};
-use super::window::comparison;
+use super::scalars::comparison;
 use crate::builder::{Builder, Op, ScatterDimensions, Shape, scalar_computation};
 use crate::error::Result;
 use crate::hlo::{AttrKey, ComparisonDirection, Module, Opcode};

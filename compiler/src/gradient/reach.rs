@@ -1,10 +1,18 @@
 //! What lies between inputs and outputs, and which leaves of it depend on the inputs by way of differentiable operations.
 
-use super::reverse::Past;
 use crate::builder::{Builder, Op};
 use crate::hlo::{AttrKey, Instruction, Opcode};
 use brolga_runtime::Shape;
 use std::collections::{BTreeMap, HashMap};
+
+/// How far the walk goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Past {
+    /// To everything that varies: an input may depend on another.
+    Inputs,
+    /// Not past the inputs, which are independent of each other, whatever they were made from.
+    Nothing,
+}
 
 /// An instruction that outputs depend on.
 pub(super) struct Node {

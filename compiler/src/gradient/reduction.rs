@@ -1,30 +1,12 @@
 //! Folds over whole dimensions, and maps.
 
-use super::branches;
 use super::fold::{self, Combine};
-use super::replay::behind;
+use super::replay::may_run_again;
 use super::rule::{Rule, full, number, zeros};
+use super::scalars::{lifted, reducer};
 use crate::builder::{Op, PaddingDimension, inverse};
 use crate::error::Result;
-use crate::hlo::{AttrKey, ComputationId, InstructionId, Module, Opcode};
-use brolga_runtime::{ArrayShape, Shape};
-use std::collections::HashMap;
-
-/// The operation of two numbers that a computation of two scalars is, whatever it converts them to on the way.
-pub(super) fn reducer(module: &Module) -> Option<Opcode> {
-    let entry = module.entry();
-    let plain = |id| &entry.instructions[behind(entry, id, &[Opcode::Convert, Opcode::Copy])];
-    let root = plain(entry.root);
-    let [x, y] = root.operands[..] else { return None };
-    let numbers = (plain(x).parameter_number()?, plain(y).parameter_number()?);
-    let known = matches!(root.opcode, Opcode::Add | Opcode::Multiply | Opcode::Maximum | Opcode::Minimum);
-    (known && matches!(numbers, (0, 1) | (1, 0)) && entry.parameters().len() == 2).then_some(root.opcode)
-}
-
-/// The opcode at the root of a computation that is none of these, for an error.
-pub(super) fn root_name(module: &Module) -> &'static str {
-    module.entry().instructions[module.entry().root].opcode.name()
-}
+use crate::hlo::{AttrKey, Opcode};
 
 pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
     if r.instruction.opcode == Opcode::Map {
@@ -36,7 +18,7 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
         Some(Opcode::Multiply) => product(r),
         Some(opcode) => extreme(r, opcode),
         None => {
-            branches::may_run_again(r, &computation)?;
+            may_run_again(r, &computation)?;
             fold::reduce(r, &Combine::Computation(&computation))
         }
     }
@@ -146,56 +128,7 @@ fn before(r: &Rule<'_>, rows: Op, count: i64, step: i64) -> Result<Op> {
 /// The computation applied to whole arrays, which is differentiated instead.
 fn map(r: &mut Rule<'_>) -> Result<()> {
     let computation = r.callee(AttrKey::ToApply)?;
-    branches::may_run_again(r, &computation)?;
+    may_run_again(r, &computation)?;
     let shape = r.shape(r.op)?;
     r.instead(|r| lifted(r, &computation, computation.entry, &shape, &r.operands.clone()))
-}
-
-/// A computation of scalars, on arrays: each of its values becomes an array of the dimensions of `shape`. The result is that
-/// of the computation, or the elements of the tuple that is its result.
-pub(super) fn lifted(
-    r: &Rule<'_>,
-    module: &Module,
-    id: ComputationId,
-    shape: &ArrayShape,
-    arguments: &[Op],
-) -> Result<Vec<Op>> {
-    let b = r.b;
-    let computation = &module.computations[id];
-    let mut ops: HashMap<InstructionId, Vec<Op>> = HashMap::new();
-    let refuse = |opcode: Opcode| Err(r.refuse(&format!("by a computation that contains {opcode}")));
-    for &i in &computation.order {
-        let instruction = &computation.instructions[i];
-        let operands: Vec<Op> = instruction.operands.iter().filter_map(|o| ops.get(o)).flatten().copied().collect();
-        let value = match instruction.opcode {
-            Opcode::Parameter => {
-                let argument = instruction.parameter_number().and_then(|n| arguments.get(n));
-                vec![*argument.ok_or_else(|| r.broken("has too few operands"))?]
-            }
-            Opcode::Call => {
-                let callee = instruction.attrs.computation(AttrKey::ToApply);
-                lifted(r, module, callee.ok_or_else(|| r.broken("calls nothing"))?, shape, &operands)?
-            }
-            Opcode::Constant => {
-                let scalar =
-                    b.append(r.at, Opcode::Constant, &[], instruction.attrs.clone(), instruction.shape.clone());
-                vec![full(b, shape, scalar)]
-            }
-            Opcode::Tuple => operands,
-            Opcode::GetTupleElement => {
-                let index = instruction.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok());
-                let element = index.and_then(|i| operands.get(i)).ok_or_else(|| r.broken("takes no element"))?;
-                vec![*element]
-            }
-            Opcode::Copy | Opcode::Reshape if !operands.is_empty() => vec![operands[0]],
-            opcode if opcode.is_elementwise() => {
-                let Shape::Array(scalar) = &instruction.shape else { return refuse(opcode) };
-                let shape = shape.with_type(scalar.ty).into();
-                vec![b.append(r.at, opcode, &operands, instruction.attrs.clone(), shape)]
-            }
-            opcode => return refuse(opcode),
-        };
-        ops.insert(i, value);
-    }
-    ops.remove(&computation.root).ok_or_else(|| r.broken("maps a computation without a root"))
 }

@@ -1,10 +1,18 @@
-//! Copies of called computations among the instructions of a builder, and values taken apart and put together.
+//! Copies of called computations among the instructions of a builder, of those that may run again, and values taken
+//! apart and put together.
 
+use super::rule::Rule;
 use crate::builder::{At, Builder, Op};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Category, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use brolga_runtime::Shape;
 use std::collections::{HashMap, HashSet};
+
+/// Deeper calls are not followed: each level of them takes some of the stack.
+const DEEPEST: usize = 64;
+
+/// Larger computations are not copied in: each calling the next twice, a few of them would fill the memory.
+const LARGEST: usize = 1 << 20;
 
 /// Adds what the result of `module` needs to `b`, with `arguments` for its parameters, and yields the result. A parameter that
 /// the result does not depend on needs no argument.
@@ -57,9 +65,21 @@ pub(super) fn needed(module: &Module) -> HashSet<InstructionId> {
     needed
 }
 
+/// A computation that is copied in runs once more: that must change nothing. And it must have an end.
+pub(super) fn may_run_again(r: &Rule<'_>, module: &Module) -> Result<()> {
+    let (depth, size) = extent(module);
+    if depth > DEEPEST || size > LARGEST {
+        return Err(r.refuse(&format!("of calls {depth} deep of {size} instructions in all")));
+    }
+    match effect(module) {
+        Some(opcode) => Err(r.refuse(&format!("of a computation that contains {opcode}"))),
+        None => Ok(()),
+    }
+}
+
 /// How deep the calls of `module` are, and about how many instructions there are when all are written out. A loop or a
 /// branch is copied several times on the way to its derivative.
-pub(super) fn extent(module: &Module) -> (usize, usize) {
+fn extent(module: &Module) -> (usize, usize) {
     let mut extents: HashMap<ComputationId, (usize, usize)> = HashMap::new();
     for &id in &module.order {
         let computation = &module.computations[id];
@@ -79,7 +99,7 @@ pub(super) fn extent(module: &Module) -> (usize, usize) {
 
 /// An instruction of `module`, or of what it calls, that may not run a second time. Exchanges between devices may: all devices run
 /// them, and each time they give the same.
-pub(super) fn effect(module: &Module) -> Option<Opcode> {
+fn effect(module: &Module) -> Option<Opcode> {
     let computations = module.order.iter().map(|&c: &ComputationId| &module.computations[c]);
     let mut all = computations.flat_map(|c| c.order.iter().map(|&i| &c.instructions[i]));
     all.find(|i| i.has_side_effect() && i.opcode.category() != Category::Collective).map(|i| i.opcode)

@@ -1,20 +1,29 @@
-//! What a rule sees and gives, and which family has the rule of an opcode.
+//! What a rule sees and gives.
 
 use super::reach::Node;
-use super::reverse::{Cotangent, Past};
-use super::{
-    branches, collective, contraction, convolution, elementwise, grouped, indexing, lapack, linalg, loops, movement,
-    normalisation, ordering, reduction, scan, window,
-};
 use crate::builder::{At, Builder, Op, scalar_computation};
 use crate::error::{Error, Result, Site};
-use crate::hlo::{AttrKey, Attrs, Category, Instruction, Module, Opcode};
+use crate::hlo::{AttrKey, Attrs, Instruction, Module, Opcode};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar, Shape};
+
+/// The cotangent of a value: an array for each leaf of its shape, nothing where it is zero.
+pub(super) type Cotangent = Vec<Option<Op>>;
+
+/// A contribution: the number of the operand, the number of its leaf, the value.
+pub(super) type Given = (usize, usize, Op);
+
+/// The rules of all opcodes as one: it finds that of the instruction and follows it.
+///
+/// They are a value, which the walk backwards is given and every rule carries on, because some rules walk backwards
+/// themselves: over what stands in a loop or a branch, or what they build instead. Any opcode may stand there, so a
+/// walk that named the rules would name all families, and these the walk.
+pub(super) type Rules = fn(&mut Rule<'_>) -> Result<()>;
 
 /// An instruction with the cotangent of its value, and what its rule gives the operands.
 pub(super) struct Rule<'b> {
     pub b: &'b Builder,
     pub at: At,
+    pub rules: Rules,
     /// The value.
     pub op: Op,
     pub instruction: Instruction,
@@ -24,46 +33,17 @@ pub(super) struct Rule<'b> {
     given: Vec<Given>,
 }
 
-/// A contribution: the number of the operand, the number of its leaf, the value.
-pub(super) type Given = (usize, usize, Op);
-
-/// What the rule of an instruction gives its operands.
-pub(super) fn apply(mut r: Rule<'_>) -> Result<Vec<Given>> {
-    let shapes = r.operands.iter().map(|&o| r.b.shape(o)).collect::<Result<Vec<Shape>>>()?;
-    let is_dynamic = |s: &Shape| s.leaves().iter().any(|l| l.as_array().is_some_and(ArrayShape::is_dynamic));
-    if shapes.iter().chain([&r.instruction.shape]).any(is_dynamic) {
-        return Err(r.refuse("of bounded-dynamic shapes"));
-    }
-    match r.instruction.opcode {
-        Opcode::Dot => contraction::dot(&mut r),
-        Opcode::ScaledDot => grouped::scaled_dot(&mut r),
-        Opcode::RaggedDot => grouped::ragged_dot(&mut r),
-        Opcode::Convolution => convolution::convolution(&mut r),
-        Opcode::Gather | Opcode::Scatter | Opcode::DynamicSlice | Opcode::DynamicUpdateSlice => indexing::rule(&mut r),
-        Opcode::Reduce | Opcode::Map => reduction::rule(&mut r),
-        Opcode::Scan => scan::rule(&mut r),
-        Opcode::CustomCall => lapack::rule(&mut r),
-        Opcode::ReduceWindow | Opcode::SelectAndScatter => window::rule(&mut r),
-        Opcode::BatchNormTraining | Opcode::BatchNormInference | Opcode::BatchNormGrad => normalisation::rule(&mut r),
-        Opcode::While => loops::rule(&mut r),
-        Opcode::Call | Opcode::Fusion | Opcode::Conditional => branches::rule(&mut r),
-        opcode => match opcode.category() {
-            Category::Structure => movement::structure(&mut r),
-            Category::Elementwise => elementwise::rule(&mut r),
-            Category::Movement => movement::rule(&mut r),
-            Category::LinearAlgebra => linalg::rule(&mut r),
-            Category::Ordering => ordering::rule(&mut r),
-            Category::Collective => collective::rule(&mut r),
-            _ => Err(r.no_rule()),
-        },
-    }?;
-    r.b.first_error().map_or(Ok(r.given), Err)
-}
-
 impl<'b> Rule<'b> {
-    pub fn new(b: &'b Builder, at: At, node: Node, wanted: Vec<Vec<bool>>, cotangent: Cotangent) -> Rule<'b> {
+    pub fn new(
+        b: &'b Builder,
+        at: At,
+        rules: Rules,
+        node: Node,
+        wanted: Vec<Vec<bool>>,
+        cotangent: Cotangent,
+    ) -> Rule<'b> {
         let Node { op, instruction, operands, .. } = node;
-        Rule { b, at, op, instruction, operands, cotangent, wanted, given: Vec::new() }
+        Rule { b, at, rules, op, instruction, operands, cotangent, wanted, given: Vec::new() }
     }
 
     /// Whether anything needs the cotangent of operand `i`.
@@ -164,29 +144,9 @@ impl<'b> Rule<'b> {
         Ok(self.b.reduce(op, neutral, &scalar_computation(opcode, ty)?, dims))
     }
 
-    /// Differentiates what `make` builds of the operands instead: the values that the leaves of this one equal. Operands that
-    /// are named twice are inputs once.
-    pub fn instead(&mut self, make: impl FnOnce(&Rule<'b>) -> Result<Vec<Op>>) -> Result<()> {
-        let leaves = make(self)?;
-        self.b.first_error().map_or(Ok(()), Err)?;
-        let seeds = leaves.into_iter().zip(self.cotangent.clone()).map(|(op, c)| (op, vec![c])).collect();
-        let mut places: Vec<usize> = Vec::new();
-        for (i, op) in self.operands.iter().enumerate() {
-            if self.wants(i) && !places.iter().any(|&p| self.operands[p] == *op) {
-                places.push(i);
-            }
-        }
-        let inputs: Vec<(Op, Vec<bool>)> =
-            places.iter().map(|&p| (self.operands[p], self.wanted(p).to_vec())).collect();
-        let found = super::reverse::pull_masked(self.b, self.at, seeds, &inputs, Past::Nothing)?;
-        for (place, cotangent) in places.into_iter().zip(found) {
-            for (leaf, value) in cotangent.into_iter().enumerate() {
-                if let Some(value) = value {
-                    self.give_leaf(place, leaf, value);
-                }
-            }
-        }
-        Ok(())
+    /// What the operands were given.
+    pub fn given(self) -> Vec<Given> {
+        self.given
     }
 
     fn site(&self) -> Site {

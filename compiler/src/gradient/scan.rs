@@ -3,9 +3,8 @@
 //! The state of that loop has a counter, the inputs, the outputs as far as they are made, and the carries. What it hands on
 //! unchanged, and what its derivative does not read, is not kept: of a scan's loop the carries alone are.
 
-use super::branches::may_run_again;
-use super::loops::{COUNTER, condition, shapes_of, state, zeros_of};
-use super::replay::{element, leaves, replay};
+use super::counted::{COUNTER, condition, shapes_of, state, zeros_of};
+use super::replay::{element, leaves, may_run_again, replay};
 use super::rule::Rule;
 use super::trips::MOST;
 use crate::builder::{Builder, Op, Shape};

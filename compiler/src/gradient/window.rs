@@ -1,12 +1,13 @@
 //! Folds of windows that slide over an array, and their own derivative, select-and-scatter.
 
-use super::branches;
 use super::fold::{self, Combine};
-use super::reduction::{reducer, root_name};
+use super::replay::{may_run_again, replay};
 use super::rule::{Rule, number};
-use crate::builder::{At, Builder, Op, Padding, PaddingDimension, Shape, scalar_computation};
+use super::scalars::{comparison, reducer, root_name};
+use super::sliding::{Window, span};
+use crate::builder::{Builder, Padding, PaddingDimension, Shape, scalar_computation};
 use crate::error::Result;
-use crate::hlo::{AttrKey, ComparisonDirection, Module, Opcode, WindowDimension};
+use crate::hlo::{AttrKey, ComparisonDirection, Module, Opcode};
 use brolga_runtime::ElementType;
 
 pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
@@ -16,39 +17,6 @@ pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
     }
 }
 
-/// The lists that the builder takes.
-pub(super) struct Window {
-    pub sizes: Vec<i64>,
-    pub strides: Vec<i64>,
-    pub padding: Vec<(i64, i64)>,
-    pub base: Vec<i64>,
-    pub dilation: Vec<i64>,
-}
-
-impl Window {
-    /// Without attribute, a window of one element.
-    pub fn of(r: &Rule<'_>, rank: usize) -> Window {
-        let default = vec![WindowDimension::default(); rank];
-        let w = r.attrs().window(AttrKey::Window).unwrap_or(&default);
-        Window {
-            sizes: w.iter().map(|w| w.size).collect(),
-            strides: w.iter().map(|w| w.stride).collect(),
-            padding: w.iter().map(|w| (w.padding_low, w.padding_high)).collect(),
-            base: w.iter().map(|w| w.base_dilation).collect(),
-            dilation: w.iter().map(|w| w.window_dilation).collect(),
-        }
-    }
-
-    fn is_dense(&self) -> bool {
-        self.base.iter().chain(&self.dilation).all(|&d| d == 1)
-    }
-}
-
-/// How many places an array of `n` takes with its neighbours `dilation` apart.
-pub(super) fn span(n: i64, dilation: i64) -> i64 {
-    if n == 0 { 0 } else { (n - 1) * dilation + 1 }
-}
-
 fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
     let computation = r.callee(AttrKey::ToApply)?;
     let by_rule = r.operands.len() == 2 && !r.wants(1);
@@ -56,7 +24,7 @@ fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
         Some(Opcode::Add) => window_sum(r),
         Some(opcode @ (Opcode::Maximum | Opcode::Minimum)) => window_extreme(r, opcode),
         _ => {
-            branches::may_run_again(r, &computation)?;
+            may_run_again(r, &computation)?;
             fold::windows(r, &Combine::Computation(&computation))
         }
     }
@@ -103,26 +71,6 @@ fn window_extreme(r: &mut Rule<'_>, opcode: Opcode) -> Result<()> {
     Ok(())
 }
 
-/// A computation that compares two scalars.
-pub(super) fn comparison(at: At, ty: ElementType, direction: ComparisonDirection) -> Result<Module> {
-    let b = Builder::new_at(at, "compare");
-    let x = b.parameter(0, Shape::scalar(ty), "x");
-    let y = b.parameter(1, Shape::scalar(ty), "y");
-    let root = compare(&b, x, y, direction);
-    b.build_with_root(root)
-}
-
-pub(super) fn compare(b: &Builder, x: Op, y: Op, direction: ComparisonDirection) -> Op {
-    match direction {
-        ComparisonDirection::Eq => b.eq(x, y),
-        ComparisonDirection::Ne => b.ne(x, y),
-        ComparisonDirection::Ge => b.ge(x, y),
-        ComparisonDirection::Gt => b.gt(x, y),
-        ComparisonDirection::Le => b.le(x, y),
-        ComparisonDirection::Lt => b.lt(x, y),
-    }
-}
-
 /// Which way a computation compares its first argument with its second.
 fn selects(module: &Module) -> Option<ComparisonDirection> {
     let entry = module.entry();
@@ -167,7 +115,7 @@ fn chooser(r: &Rule<'_>, select: &Module, key: ElementType, value: ElementType) 
     let b = Builder::new_at(r.at, "choose");
     let parameter = |n: i64, ty| b.parameter(n, Shape::scalar(ty), "");
     let (x, u, y, v) = (parameter(0, key), parameter(1, value), parameter(2, key), parameter(3, value));
-    let first = super::replay::replay(&b, r.at, select, &[Some(x), Some(y)])?;
+    let first = replay(&b, r.at, select, &[Some(x), Some(y)])?;
     let root = b.tuple(&[b.select(first, x, y), b.select(first, u, v)]);
     b.build_with_root(root)
 }

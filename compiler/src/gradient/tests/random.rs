@@ -5,8 +5,7 @@ use crate::builder::{
     ArrayLiteral, Builder, ElementType, FftKind, GatherDimensions, Literal, Module, Op, Opcode, Padding,
     PaddingDimension, Result, ScatterDimensions, Shape, TransposeKind, default_convolution_dims, scalar_computation,
 };
-use crate::gradient::reach::Reach;
-use crate::gradient::reverse::Past;
+use crate::gradient::reach::{Past, Reach};
 use crate::hlo::Category;
 use crate::text::parse;
 use std::collections::HashMap;
