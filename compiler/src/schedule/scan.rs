@@ -58,10 +58,14 @@ fn pieces(stage: &Stage, fresh: &mut Fresh) -> Option<Vec<Stage>> {
     }
     let each = nodes.count();
     let turns = TURNS.into_iter().find(|&t| 2 * t <= last.extent && each.saturating_mul(t as usize) <= MOST)?;
+    let left = last.extent % turns;
+    // What is left over comes behind all whole pieces, also those of later turns of a loop around it.
+    if left > 0 && stage.sequential.len() > 1 {
+        return None;
+    }
     let whole = fresh.new_loop(last.extent / turns);
     let steps: Vec<Ix> = (0..turns).map(|u| whole.ix().scale(turns).offset(u)).collect();
     let mut out = vec![Turns::new(stage, last, whole).write(&steps)?];
-    let left = last.extent % turns;
     if left > 0 {
         let rest = fresh.new_loop(left);
         out.push(Turns::new(stage, last, rest).write(&[rest.ix().offset(last.extent - left)])?);

@@ -263,9 +263,35 @@ fn scans_of_long_rows_and_in_order_keep_it() {
     }
 }
 
+/// Running sums of the rows of a matrix, one after another, over two loops.
+fn running_over_two(columns: i64) -> String {
+    format!(
+        "kernel running (in0: f32[{all}]) -> (out0: f32[{all}])
+  phase
+    row buffer row0: f32[1]
+    stage
+      store row0[0] = 0.0
+    stage sequential i0 in 5, i1 in {columns}
+      %0 = load row0[0] : f32
+      %1 = load in0[{columns}*i0 + i1] : f32
+      %2 = fadd %0, %1 : f32
+      store row0[0] = %2
+      store out0[{columns}*i0 + i1] = %2 : f32
+",
+        all = 5 * columns,
+    )
+}
+
+#[test]
+fn what_is_left_over_stays_in_its_place() {
+    let text = transformed("scan", &running_over_two(24));
+    assert!(text.contains("sequential i0 in 5, i3 in 3"), "{text}");
+}
+
 #[test]
 fn turns_that_do_not_fill_a_piece_are_left_alone() {
-    for text in [running_sums(3, "").replace("i0 in 61", "i0 in 3"), sums_of_columns(250)] {
+    let few = running_sums(3, "").replace("i0 in 61", "i0 in 3");
+    for text in [few, running_over_two(23), sums_of_columns(250)] {
         let mut kernel = parse::parse(&text).expect("a kernel").remove(0);
         let before = kernel.to_string();
         each_nest(&mut kernel, |nest| scan::scan(nest).map(|n| vec![n]));
