@@ -12,9 +12,9 @@
 //! can walk or where packing pays; then blocks of rows go through the tile. A right operand that the tile can walk it packs
 //! itself while it multiplies the first rows, where it can: that costs less than to read it for nothing else. Unfinished
 //! sums lie in the result itself where a store has the sum's type and unit stride, otherwise in the worker's scratch. After
-//! the last block of `k` the epilogue runs as a row loop over the block of rows just finished, which the cache still holds. Packing and epilogue
-//! are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own: [`super::x86::tile`] where the
-//! machine has registers wider than CLIF's, else [`super::tile`].
+//! the last block of `k` the epilogue runs as a row loop over the block of rows just finished, which the cache still holds.
+//! Packing and epilogue are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own:
+//! [`super::x86::tile`] where the machine has registers wider than CLIF's, else [`super::tile`].
 
 use super::address::Point;
 use super::attribution::Attribution;
@@ -484,15 +484,8 @@ impl Emitter<'_, '_, '_> {
         let mem = self.plan.mem;
         let value = body.push(Op::Load(buffer, mem, from), &[], mem.lane());
         let destination = self.bases.len() as u32;
-        let stage = Stage {
-            sequential: inner.into_iter().collect(),
-            vector: row,
-            body,
-            accumulators: Vec::new(),
-            stores: vec![Store { buffer: destination, mem, index: to, value }],
-            row_stores: Vec::new(),
-            regroups: false,
-        };
+        let stores = vec![Store { buffer: destination, mem, index: to, value }];
+        let stage = Stage { stores, ..Stage::new(inner.into_iter().collect(), row, body) };
         Nest { parallel: vec![parallel], rows: Vec::new(), stages: vec![stage] }
     }
 
@@ -603,9 +596,7 @@ impl Emitter<'_, '_, '_> {
             for (id, node) in (0..).map(NodeId).zip(c.epilogue.nodes()) {
                 let op = match &node.op {
                     Op::Arg(0) => Op::Load(buffer, plan.mem, index.clone()),
-                    Op::Load(b, mem, ix) => Op::Load(*b, *mem, change(ix)),
-                    Op::Index(ix) => Op::Index(change(ix)),
-                    other => other.clone(),
+                    op => op.map_index(change),
                 };
                 let args: Vec<NodeId> = node.args.iter().map(|a| places[a.0 as usize]).collect();
                 body.set_source(c.epilogue.source(id));
@@ -616,15 +607,7 @@ impl Emitter<'_, '_, '_> {
                 .into_iter()
                 .map(|s| Store { index: change(&s.index), value: places[s.value.0 as usize], ..s.clone() })
                 .collect();
-            let stage = Stage {
-                sequential: Vec::new(),
-                vector,
-                body,
-                accumulators: Vec::new(),
-                stores,
-                row_stores: Vec::new(),
-                regroups: false,
-            };
+            let stage = Stage { stores, ..Stage::new(Vec::new(), vector, body) };
             let nest = Nest { parallel: vec![c.m], rows: Vec::new(), stages: vec![stage] };
             this.nest(&nest, &bases, (row, row_end));
         });

@@ -13,7 +13,7 @@ pub(super) fn structure(r: &mut Rule<'_>) -> Result<()> {
         Opcode::Tuple => elementwise_of_tuple(r, leaves),
         Opcode::OptimizationBarrier if r.operands.len() != 1 => elementwise_of_tuple(r, leaves),
         Opcode::GetTupleElement => {
-            let index = r.attrs().int(AttrKey::Index).and_then(|i| usize::try_from(i).ok()).unwrap_or(0);
+            let index = r.instruction.element_number().unwrap_or(0);
             let first = r.b.shape(r.operand(0)?)?.leaves_before(index);
             leaves.into_iter().for_each(|(leaf, ct)| r.give_leaf(0, first + leaf, ct));
             Ok(())

@@ -1,7 +1,7 @@
 //! What lies between inputs and outputs, and which leaves of it depend on the inputs by way of differentiable operations.
 
 use crate::builder::{Builder, Op};
-use crate::hlo::{AttrKey, Instruction, Opcode};
+use crate::hlo::{Instruction, Opcode};
 use brolga_runtime::Shape;
 use std::collections::{BTreeMap, HashMap};
 
@@ -72,7 +72,7 @@ impl Reach {
             _ if cuts(instruction) => return vec![false; smooth.len()],
             Opcode::Tuple => node.operands.iter().flat_map(|&o| self.active(o).iter().copied()).collect(),
             Opcode::GetTupleElement => {
-                let index = instruction.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok()).unwrap_or(0);
+                let index = instruction.element_number().unwrap_or(0);
                 let tuple = node.operands.first().and_then(|&o| self.0.get(&o.number()));
                 let skipped = tuple.map_or(0, |t| t.instruction.shape.leaves_before(index));
                 operand(0).iter().skip(skipped).take(smooth.len()).copied().collect()

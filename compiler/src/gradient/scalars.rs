@@ -77,7 +77,7 @@ pub(super) fn lifted(
             }
             Opcode::Tuple => operands,
             Opcode::GetTupleElement => {
-                let index = instruction.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok());
+                let index = instruction.element_number();
                 let element = index.and_then(|i| operands.get(i)).ok_or_else(|| r.broken("takes no element"))?;
                 vec![*element]
             }

@@ -5,7 +5,7 @@
 
 use super::replay::{behind, element};
 use crate::builder::{Builder, Literal, Op};
-use crate::hlo::{AttrKey, ComparisonDirection as Direction, Computation, InstructionId, Module, Opcode};
+use crate::hlo::{ComparisonDirection as Direction, Computation, InstructionId, Module, Opcode};
 use brolga_runtime::ElementType;
 
 /// More iterations than this are not kept.
@@ -84,9 +84,7 @@ fn plain(c: &Computation, id: InstructionId) -> InstructionId {
 fn of_state(c: &Computation, id: InstructionId) -> Option<usize> {
     let instruction = &c.instructions[plain(c, id)];
     let tuple = plain(c, *instruction.operands.first()?);
-    let index = instruction.attrs.int(AttrKey::Index)?;
-    let is_element = instruction.opcode == Opcode::GetTupleElement && c.instructions[tuple].opcode == Opcode::Parameter;
-    usize::try_from(index).ok().filter(|_| is_element)
+    instruction.element_number().filter(|_| c.instructions[tuple].opcode == Opcode::Parameter)
 }
 
 /// The value of element `index` of the result.
@@ -121,7 +119,7 @@ fn constant_value(b: &Builder, mut op: Op) -> Option<(i64, ElementType)> {
             Opcode::Copy | Opcode::Reshape => op = b.value(*instruction.operands.first()?),
             Opcode::GetTupleElement => {
                 let tuple = b.instruction(b.value(*instruction.operands.first()?))?;
-                let index = usize::try_from(instruction.attrs.int(AttrKey::Index)?).ok()?;
+                let index = instruction.element_number()?;
                 (tuple.opcode == Opcode::Tuple).then_some(())?;
                 op = b.value(*tuple.operands.get(index)?);
             }

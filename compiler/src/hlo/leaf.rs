@@ -1,6 +1,6 @@
 //! Leaves: the arrays inside results, whatever tuples are around them.
 
-use super::{AttrKey, Computation, InstructionId, Opcode};
+use super::{Computation, InstructionId, Opcode};
 use brolga_runtime::Shape;
 
 /// A leaf of an instruction's result.
@@ -12,7 +12,7 @@ pub fn resolve(computation: &Computation, mut leaf: Leaf) -> Leaf {
         let inst = &computation.instructions[leaf.0];
         match inst.opcode {
             Opcode::GetTupleElement => {
-                let index = inst.attrs.int(AttrKey::Index).unwrap_or(0).max(0) as usize;
+                let index = inst.element_number().unwrap_or(0);
                 let operand = inst.operands[0];
                 leaf = (operand, computation.instructions[operand].shape.leaves_before(index) + leaf.1);
             }

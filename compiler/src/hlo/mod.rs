@@ -99,6 +99,12 @@ impl Instruction {
         self.attrs.int(AttrKey::ParameterNumber).and_then(|n| usize::try_from(n).ok())
     }
 
+    /// The number of the element that a `get-tuple-element` takes.
+    pub fn element_number(&self) -> Option<usize> {
+        let taken = self.attrs.int(AttrKey::Index).filter(|_| self.opcode == Opcode::GetTupleElement);
+        taken.and_then(|n| usize::try_from(n).ok())
+    }
+
     /// The shape of the value that an infeed reads, with the layouts in which it arrives.
     pub fn infeed_shape(&self) -> Option<&Shape> {
         self.attrs.shape(AttrKey::InfeedShape).or_else(|| self.shape.as_tuple()?.first())

@@ -76,9 +76,7 @@ impl Flattener<'_> {
                 Opcode::Parameter => args.get(inst.parameter_number()?)?.clone(),
                 Opcode::Tuple => Symbol::Tuple(operands),
                 Opcode::GetTupleElement => match operands.first()? {
-                    Symbol::Tuple(elements) => {
-                        elements.get(usize::try_from(inst.attrs.int(AttrKey::Index)?).ok()?)?.clone()
-                    }
+                    Symbol::Tuple(elements) => elements.get(inst.element_number()?)?.clone(),
                     Symbol::Slot(_) => return None,
                 },
                 Opcode::Call => self.flatten(inst.attrs.computation(AttrKey::ToApply)?, &operands, depth + 1)?,

@@ -229,7 +229,7 @@ impl<'a> Context<'a> {
 
 /// `get-tuple-element`, by moving the element out where nobody else will ask for it.
 fn element(inst: &Instruction, values: &mut [Option<Value>], take: bool) -> Result<Value> {
-    let index = inst.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok());
+    let index = inst.element_number();
     let tuple = inst.operands.first().and_then(|o| values.get_mut(o.as_u32() as usize)?.as_mut());
     match (tuple, index) {
         (Some(Value::Tuple(elements)), Some(index)) => elements

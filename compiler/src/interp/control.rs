@@ -32,10 +32,7 @@ pub(super) fn step(cx: &Context<'_>, inst: &Instruction, operands: Vec<Value>) -
         }
         Opcode::Parameter => Err(invalid(inst, "a parameter has no value of its own")),
         Opcode::Tuple => Ok(Value::Tuple(operands)),
-        Opcode::GetTupleElement => {
-            let index = inst.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok());
-            element(inst, operands, index.unwrap_or(usize::MAX))
-        }
+        Opcode::GetTupleElement => element(inst, operands, inst.element_number().unwrap_or(usize::MAX)),
         Opcode::OptimizationBarrier if operands.len() > 1 => Ok(Value::Tuple(operands)),
         Opcode::OptimizationBarrier | Opcode::AddDependency | Opcode::Domain | Opcode::Copy => first(inst, operands),
         Opcode::AfterAll => Ok(Value::token()),

@@ -136,8 +136,9 @@ impl Ix {
                     }
                     Atom::Mod(y, m) if **y == quotient => {
                         // Where the whole would be taken apart, at this place or another, it is no form to fold into.
-                        let whole = Atom::Mod(x.clone(), n.checked_mul(*m)?);
-                        x.rem(n * m).is_atom(&whole).then(|| (j, Ix::atom(whole)))
+                        let both = n.checked_mul(*m)?;
+                        let whole = Atom::Mod(x.clone(), both);
+                        x.rem(both).is_atom(&whole).then(|| (j, Ix::atom(whole)))
                     }
                     _ => None,
                 });
@@ -404,6 +405,11 @@ impl Ix {
             out = out.add(&value.scale(*c));
         }
         out
+    }
+
+    /// The expression where the variable of loop `axis` is `step`.
+    pub fn at(&self, axis: Axis, step: &Ix) -> Ix {
+        self.substitute(&|a| (a == axis).then(|| step.clone()))
     }
 
     /// The value at the given loop variables and loaded offsets.

@@ -154,6 +154,12 @@ fn stored(stores: &[Store]) -> Vec<NodeId> {
 }
 
 impl Stage {
+    /// A stage that computes and keeps nothing yet.
+    pub fn new(sequential: Vec<Loop>, vector: Loop, body: Body) -> Stage {
+        let (accumulators, stores, row_stores) = (Vec::new(), Vec::new(), Vec::new());
+        Stage { sequential, vector, body, accumulators, stores, row_stores, regroups: false }
+    }
+
     /// The nodes of the body that are stored or folded, for each element; initial values are not among them.
     pub fn roots(&self) -> Vec<NodeId> {
         let mut out = stored(&self.stores);

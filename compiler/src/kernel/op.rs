@@ -270,6 +270,15 @@ pub enum Op {
 }
 
 impl Op {
+    /// The operation with its index map, where it has one, replaced by what `change` makes of it.
+    pub fn map_index(&self, change: impl FnOnce(&Ix) -> Ix) -> Op {
+        match self {
+            Op::Load(buffer, mem, ix) => Op::Load(*buffer, *mem, change(ix)),
+            Op::Index(ix) => Op::Index(change(ix)),
+            other => other.clone(),
+        }
+    }
+
     /// Whether arguments of a chain of this operation may change places and be grouped otherwise: of floats, up to rounding.
     pub fn regroups(&self) -> bool {
         use Op::*;

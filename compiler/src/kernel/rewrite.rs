@@ -2,15 +2,11 @@
 
 use super::body::{Body, NodeId, Op};
 use super::index::{Axis, Ix};
-use super::ir::{Accumulator, Contraction, Nest, Phase, Stage};
+use super::ir::{Accumulator, Contraction, Nest, Phase, Stage, Store};
 
 /// A copy of `body` with every index map replaced by what `change` makes of it, and where each node went.
 pub fn map_indices(body: &Body, change: &impl Fn(&Ix) -> Ix) -> (Body, Vec<NodeId>) {
-    map_body(body, &|op| match op {
-        Op::Load(buffer, mem, ix) => Op::Load(*buffer, *mem, change(ix)),
-        Op::Index(ix) => Op::Index(change(ix)),
-        other => other.clone(),
-    })
+    map_body(body, &|op| op.map_index(change))
 }
 
 fn map_body(body: &Body, change: &impl Fn(&Op) -> Op) -> (Body, Vec<NodeId>) {
@@ -48,15 +44,13 @@ pub fn copy_nodes(
             continue;
         }
         // What a wanted node uses is wanted too, and comes before it.
-        let at = |n: NodeId| places.get(n.0 as usize).copied().flatten().unwrap_or(n);
+        let at = |n: NodeId| place(&places, n).unwrap_or(n);
         let op = match change(id, &node.op) {
             Copied::Node(n) => {
                 places.push(Some(n));
                 continue;
             }
-            Copied::Op(Op::Load(buffer, mem, ix)) => Op::Load(buffer, mem, ix.rename_values(&at)),
-            Copied::Op(Op::Index(ix)) => Op::Index(ix.rename_values(&at)),
-            Copied::Op(other) => other,
+            Copied::Op(op) => op.map_index(|ix| ix.rename_values(&at)),
         };
         let args: Vec<NodeId> = node.args.iter().map(|&a| at(a)).collect();
         out.set_source(body.source(id).or(now));
@@ -65,6 +59,17 @@ pub fn copy_nodes(
     }
     out.set_source(now);
     places
+}
+
+/// Where a copied node went.
+pub fn place(places: &[Option<NodeId>], node: NodeId) -> Option<NodeId> {
+    places.get(node.0 as usize).copied().flatten()
+}
+
+/// The store of a copied node, at what `change` makes of its index map.
+pub fn copied_store(store: &Store, places: &[Option<NodeId>], change: impl FnOnce(&Ix) -> Ix) -> Option<Store> {
+    let index = change(&store.index).rename_values(&|n| place(places, n).unwrap_or(n));
+    Some(Store { index, value: place(places, store.value)?, ..store.clone() })
 }
 
 /// Calls `change` for every buffer number of a phase.

@@ -108,8 +108,7 @@ fn state(computation: &Computation, id: InstructionId) -> Option<Place> {
         Opcode::Parameter => Some(Place::Whole),
         Opcode::GetTupleElement => {
             let parameter = &computation.instructions[*instruction.operands.first()?];
-            let index = instruction.attrs.int(AttrKey::Index)?;
-            (parameter.opcode == Opcode::Parameter).then_some(Place::Element(usize::try_from(index).ok()?))
+            (parameter.opcode == Opcode::Parameter).then_some(Place::Element(instruction.element_number()?))
         }
         _ => None,
     }

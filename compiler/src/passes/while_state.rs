@@ -49,10 +49,9 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                 return Ok(gone.then_some(init));
             }
             let instruction = rw.instruction(i);
-            let tuple = instruction.operands.first().filter(|_| instruction.opcode == Opcode::GetTupleElement);
-            let Some(state) = tuple.and_then(|t| slimmed.get(t)) else { return Ok(None) };
-            let index = instruction.attrs.int(AttrKey::Index).and_then(|k| usize::try_from(k).ok());
-            if let Some(k) = index.filter(|k| state.handed_on.contains(k)) {
+            let Some(k) = instruction.element_number() else { return Ok(None) };
+            let Some(state) = instruction.operands.first().and_then(|t| slimmed.get(t)) else { return Ok(None) };
+            if state.handed_on.contains(&k) {
                 stats.add("invariant element taken from before the loop", 1);
                 return Ok(Some(rw.element(state.init, k)));
             }
@@ -78,8 +77,7 @@ fn taken_elements(computation: &Computation) -> HashMap<InstructionId, Option<BT
     let mut taken: HashMap<InstructionId, Option<BTreeSet<usize>>> = HashMap::new();
     for &i in &computation.order {
         let instruction = &computation.instructions[i];
-        let index = instruction.attrs.int(AttrKey::Index).and_then(|k| usize::try_from(k).ok());
-        let element = index.filter(|_| instruction.opcode == Opcode::GetTupleElement);
+        let element = instruction.element_number();
         for operand in &instruction.operands {
             let Some(elements) = taken.get_mut(operand) else { continue };
             let inside = computation.instructions[*operand].shape.as_tuple().zip(element);
@@ -110,10 +108,7 @@ struct Loop {
 fn element_of_parameter(computation: &Computation, id: InstructionId) -> Option<usize> {
     let instruction = &computation.instructions[id];
     let source = &computation.instructions[*instruction.operands.first()?];
-    if instruction.opcode != Opcode::GetTupleElement || source.opcode != Opcode::Parameter {
-        return None;
-    }
-    usize::try_from(instruction.attrs.int(AttrKey::Index)?).ok()
+    instruction.element_number().filter(|_| source.opcode == Opcode::Parameter)
 }
 
 /// Whether two values of different computations are constants of the same shape and bits.

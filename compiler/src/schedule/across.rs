@@ -12,9 +12,9 @@
 
 use super::cost::{UNIT, reads_what_it_writes};
 use crate::kernel::body::{Body, Lane, NodeId, Op};
-use crate::kernel::index::{Axis, Ix};
+use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Stage, Store};
-use crate::kernel::rewrite::{Copied, copy};
+use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 use crate::kernel::simplify::merge_loops;
 use std::collections::HashMap;
 
@@ -64,15 +64,7 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     }
     let mut parallel = nest.parallel.clone();
     parallel.remove(number);
-    let stage = Stage {
-        sequential: Vec::new(),
-        vector,
-        body: run.body,
-        accumulators: Vec::new(),
-        stores: run.stores,
-        row_stores: Vec::new(),
-        regroups: false,
-    };
+    let stage = Stage { stores: run.stores, ..Stage::new(Vec::new(), vector, run.body) };
     Some(Nest { parallel, rows: Vec::new(), stages: vec![stage] })
 }
 
@@ -116,16 +108,11 @@ impl Symbolic {
         }
         for e in 0..n {
             let places = self.element(stage, &stage.roots(), e)?;
-            let at = |ix: &Ix| {
-                let ix = at_element(ix, stage.vector, e);
-                ix.rename_values(&|v| place(&places, v).unwrap_or(v))
-            };
             for s in &stage.stores {
                 // One that is the same along the row happens once.
-                let index = at(&s.index);
-                let value = place(&places, s.value)?;
-                if self.stores.iter().all(|o| (o.buffer, &o.index) != (s.buffer, &index)) {
-                    self.stores.push(Store { buffer: s.buffer, mem: s.mem, index, value });
+                let new = copied_store(s, &places, |ix| at_element(ix, stage.vector, e))?;
+                if self.stores.iter().all(|o| (o.buffer, &o.index) != (new.buffer, &new.index)) {
+                    self.stores.push(new);
                 }
             }
             for &(number, value) in &stage.row_stores {
@@ -157,10 +144,9 @@ impl Symbolic {
                 leaves.insert(node.op.clone(), known(&node.op)?);
             }
         }
-        Some(copy(&mut self.body, &stage.body, &wanted, &|op| match op {
-            Op::Load(buffer, mem, ix) => Copied::Op(Op::Load(*buffer, *mem, at_element(ix, stage.vector, e))),
-            Op::Index(ix) => Copied::Op(Op::Index(at_element(ix, stage.vector, e))),
-            op => leaves.get(op).map_or_else(|| Copied::Op(op.clone()), |&n| Copied::Node(n)),
+        Some(copy(&mut self.body, &stage.body, &wanted, &|op| match leaves.get(op) {
+            Some(&n) => Copied::Node(n),
+            None => Copied::Op(op.map_index(|ix| at_element(ix, stage.vector, e))),
         }))
     }
 
@@ -193,11 +179,7 @@ impl Symbolic {
     }
 }
 
-fn place(places: &[Option<NodeId>], node: NodeId) -> Option<NodeId> {
-    places.get(node.0 as usize).copied().flatten()
-}
-
 /// An index map at element `e` of the row.
 fn at_element(ix: &Ix, row: Loop, e: i64) -> Ix {
-    ix.substitute(&|a: Axis| (a == row.axis).then(|| Ix::constant(e)))
+    ix.at(row.axis, &Ix::constant(e))
 }

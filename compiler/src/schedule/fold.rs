@@ -9,9 +9,8 @@
 //! elements of all of them, and the combiner is applied to one after another.
 
 use crate::kernel::body::{Body, NodeId, Op};
-use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
-use crate::kernel::rewrite::{Copied, copy};
+use crate::kernel::rewrite::{Copied, copy, place};
 
 /// Turns that are written out, the first one of which the loop is a multiple.
 const TURNS: [i64; 7] = [8, 4, 7, 6, 5, 3, 2];
@@ -48,13 +47,9 @@ fn stage_of_turns(stage: &Stage) -> Option<Stage> {
     let mut inits: Vec<Vec<NodeId>> = Vec::new();
     for turn in 0..turns {
         let at = outer.ix().scale(turns).offset(turn);
-        let moved = |ix: &Ix| ix.substitute(&|a| (a == last.axis).then(|| at.clone()));
-        let places = copy(&mut body, &stage.body, &wanted, &|op| match op {
-            Op::Load(buffer, mem, ix) => Copied::Op(Op::Load(*buffer, *mem, moved(ix))),
-            Op::Index(ix) => Copied::Op(Op::Index(moved(ix))),
-            op => Copied::Op(op.clone()),
-        });
-        let place = |n: &NodeId| places.get(n.0 as usize).copied().flatten();
+        let moved = |op: &Op| Copied::Op(op.map_index(|ix| ix.at(last.axis, &at)));
+        let places = copy(&mut body, &stage.body, &wanted, &moved);
+        let place = |n: &NodeId| place(&places, *n);
         for (all, a) in values.iter_mut().zip(&stage.accumulators) {
             all.extend(a.values.iter().map(place).collect::<Option<Vec<_>>>()?);
         }

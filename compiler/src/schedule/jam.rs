@@ -12,9 +12,9 @@
 use super::cost::{POINTS, TASK, UNIT, elements_of_nest, reads_what_it_writes};
 use super::split::{Fresh, pieces};
 use crate::kernel::body::{Body, NodeId, Op};
-use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage, Store};
-use crate::kernel::rewrite::{Copied, copy};
+use crate::kernel::index::Ix;
+use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
+use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 
 /// Points that run side by side.
 const STREAMS: i64 = 4;
@@ -73,17 +73,14 @@ fn side_by_side(stage: &Stage, streams: Loop, results: u32) -> Option<Stage> {
     let wanted = stage.body.needed(roots);
     let mut out = Stage { body: Body::new(), accumulators: Vec::new(), stores: Vec::new(), ..stage.clone() };
     for (turn, u) in (0..u32::try_from(streams.extent).ok()?).zip(0..) {
-        let moved = |ix: &Ix| ix.substitute(&|a: Axis| (a == streams.axis).then(|| Ix::constant(u)));
+        let moved = |ix: &Ix| ix.at(streams.axis, &Ix::constant(u));
         let places = copy(&mut out.body, &stage.body, &wanted, &|op| {
             Copied::Op(match op {
-                Op::Load(buffer, mem, ix) => Op::Load(*buffer, *mem, moved(ix)),
-                Op::Index(ix) => Op::Index(moved(ix)),
                 Op::Result(r) => Op::Result(turn * results + r),
-                op => op.clone(),
+                op => op.map_index(moved),
             })
         });
-        let place = |n: NodeId| places.get(n.0 as usize).copied().flatten();
-        let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(n)).collect::<Option<Vec<_>>>();
+        let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
         for a in &stage.accumulators {
             let Place::Lanes { results: numbers } = &a.place else { return None };
             let numbers = numbers.iter().map(|r| turn * results + r).collect();
@@ -91,8 +88,7 @@ fn side_by_side(stage: &Stage, streams: Loop, results: u32) -> Option<Stage> {
             out.accumulators.push(Accumulator { init, values, place: Place::Lanes { results: numbers }, ..a.clone() });
         }
         for s in &stage.stores {
-            let index = moved(&s.index).rename_values(&|v| place(v).unwrap_or(v));
-            out.stores.push(Store { index, value: place(s.value)?, ..s.clone() });
+            out.stores.push(copied_store(s, &places, moved)?);
         }
     }
     Some(out)

@@ -15,7 +15,7 @@ use super::split::{Fresh, pieces};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Buffer, Kernel, Loop, Nest, Phase, Place, Role, Stage, Store};
-use crate::kernel::rewrite::{Copied, copy};
+use crate::kernel::rewrite::{self, Copied, copy};
 use brolga_runtime::ElementType;
 
 /// Rows that are folded together in a turn of the loop over them: see [`super::fold`].
@@ -140,15 +140,7 @@ impl Cut {
                 stores.push(Store { buffer, mem: Mem::of(lane), index: place.clone(), value });
             }
         }
-        nest.stages.push(Stage {
-            sequential: Vec::new(),
-            vector: kept,
-            body: store,
-            accumulators: Vec::new(),
-            stores,
-            row_stores: Vec::new(),
-            regroups: false,
-        });
+        nest.stages.push(Stage { stores, ..Stage::new(Vec::new(), kept, store) });
         nest
     }
 
@@ -162,7 +154,7 @@ impl Cut {
         let mut number = first;
         for a in &mut stage.accumulators {
             for init in &mut a.init {
-                *init = places.get(init.0 as usize).copied().flatten().unwrap_or(*init);
+                *init = rewrite::place(&places, *init).unwrap_or(*init);
             }
             let lanes: Vec<Lane> = a.lanes().collect();
             a.values.clear();

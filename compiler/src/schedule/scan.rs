@@ -14,9 +14,9 @@
 use super::cost::{UNIT, reads_what_it_writes};
 use super::split::Fresh;
 use crate::kernel::body::{Body, NodeId, Op};
-use crate::kernel::index::Ix;
-use crate::kernel::ir::{Loop, Nest, Running, Stage, Store};
-use crate::kernel::rewrite::{Copied, copy_nodes};
+use crate::kernel::index::{Axis, Ix};
+use crate::kernel::ir::{Loop, Nest, Running, Stage};
+use crate::kernel::rewrite::{Copied, copied_store, copy_nodes, place};
 use std::collections::HashMap;
 
 /// Turns of a piece, where the body allows so many.
@@ -77,7 +77,7 @@ fn pieces(stage: &Stage, fresh: &mut Fresh) -> Option<Vec<Stage>> {
 struct Turns<'s> {
     stage: &'s Stage,
     /// The loop that is replaced.
-    axis: Loop,
+    axis: Axis,
     out: Stage,
 }
 
@@ -88,7 +88,7 @@ impl Turns<'_> {
         sequential.pop();
         sequential.extend((new.extent > 1).then_some(new));
         let (body, stores, row_stores) = (Body::new(), Vec::new(), Vec::new());
-        Turns { stage, axis, out: Stage { sequential, body, stores, row_stores, ..stage.clone() } }
+        Turns { stage, axis: axis.axis, out: Stage { sequential, body, stores, row_stores, ..stage.clone() } }
     }
 
     /// The stage whose body takes these steps, the values of the old loop's variable.
@@ -105,13 +105,11 @@ impl Turns<'_> {
             let leaves = leaves.iter().filter_map(|(id, row)| Some((*id, *carried.get(row)?)));
             let known = leaves.chain(running.iter().zip(&sums).map(|(r, sums)| (r.next, sums[turn]))).collect();
             let places = self.turn(&stage.roots(), step, &known);
-            let place = |n: NodeId| places.get(n.0 as usize).copied().flatten();
             for s in &stage.stores {
-                let index = at(&s.index, self.axis, step).rename_values(&|v| place(v).unwrap_or(v));
-                self.out.stores.push(Store { index, value: place(s.value)?, ..s.clone() });
+                self.out.stores.push(copied_store(s, &places, |ix| ix.at(self.axis, step))?);
             }
             for &(row, value) in &stage.row_stores {
-                carried.insert(row, place(value)?);
+                carried.insert(row, place(&places, value)?);
             }
         }
         let last = stage.row_stores.iter().map(|(row, _)| Some((*row, *carried.get(row)?)));
@@ -125,45 +123,38 @@ impl Turns<'_> {
         let none = HashMap::new();
         let mut values = Vec::with_capacity(steps.len());
         for step in steps {
-            values.push(self.turn(&[r.value], step, &none).get(r.value.0 as usize).copied().flatten()?);
+            values.push(place(&self.turn(&[r.value], step, &none), r.value)?);
         }
-        let lane = self.stage.body.lane(r.next);
         let body = &mut self.out.body;
-        let parts = before(body, &mut |body, x, y| body.push(r.op.clone(), &[x, y], lane), &values);
-        let carry = body.push(Op::Row(r.row), &[], lane);
-        Some(parts.into_iter().map(|part| body.push(r.op.clone(), &[carry, part], lane)).collect())
+        let parts = before(body, &r.op, &values);
+        let carry = body.push(Op::Row(r.row), &[], self.stage.body.lane(r.next));
+        Some(parts.into_iter().map(|part| combined(body, &r.op, carry, part)).collect())
     }
 
     /// Copies the nodes that `roots` need at a step; those of `known` are there already.
     fn turn(&mut self, roots: &[NodeId], step: &Ix, known: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
         let (stage, axis) = (self.stage, self.axis);
-        let moved = |ix: &Ix| at(ix, axis, step);
         let wanted = stage.body.needed(roots.iter().copied());
-        copy_nodes(&mut self.out.body, &stage.body, &wanted, &|id, op| match (known.get(&id), op) {
-            (Some(&node), _) => Copied::Node(node),
-            (None, Op::Load(buffer, mem, ix)) => Copied::Op(Op::Load(*buffer, *mem, moved(ix))),
-            (None, Op::Index(ix)) => Copied::Op(Op::Index(moved(ix))),
-            (None, op) => Copied::Op(op.clone()),
+        copy_nodes(&mut self.out.body, &stage.body, &wanted, &|id, op| match known.get(&id) {
+            Some(&node) => Copied::Node(node),
+            None => Copied::Op(op.map_index(|ix| ix.at(axis, step))),
         })
     }
 }
 
-/// An index map where the loop's variable is `step`.
-fn at(ix: &Ix, axis: Loop, step: &Ix) -> Ix {
-    ix.substitute(&|a| (a == axis.axis).then(|| step.clone()))
+fn combined(body: &mut Body, op: &Op, x: NodeId, y: NodeId) -> NodeId {
+    body.push(op.clone(), &[x, y], body.lane(x))
 }
 
 /// Each value with all before it: by halves, so that no value waits for more than the logarithm of their number.
-fn before(
-    body: &mut Body,
-    combine: &mut impl FnMut(&mut Body, NodeId, NodeId) -> NodeId,
-    values: &[NodeId],
-) -> Vec<NodeId> {
+fn before(body: &mut Body, op: &Op, values: &[NodeId]) -> Vec<NodeId> {
     let (left, right) = values.split_at(values.len() / 2);
-    let (Some(_), Some(_)) = (left.first(), right.first()) else { return values.to_vec() };
-    let (mut out, right) = (before(body, combine, left), before(body, combine, right));
+    if left.is_empty() {
+        return values.to_vec();
+    }
+    let (mut out, right) = (before(body, op, left), before(body, op, right));
     if let Some(&last) = out.last() {
-        out.extend(right.into_iter().map(|value| combine(body, last, value)));
+        out.extend(right.into_iter().map(|value| combined(body, op, last, value)));
     }
     out
 }

@@ -301,8 +301,7 @@ impl Packing {
         (buffer, mem, index, value): (u32, Mem, Ix, NodeId),
     ) {
         let stores = vec![ir::Store { buffer, mem, index, value }];
-        let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-        let stage = ir::Stage { sequential, vector, body, accumulators, stores, row_stores, regroups: false };
+        let stage = ir::Stage { stores, ..ir::Stage::new(Vec::new(), vector, body) };
         self.phases.push(Phase::Nest(Nest { parallel: parallel.to_vec(), rows: Vec::new(), stages: vec![stage] }));
     }
 }

@@ -164,15 +164,7 @@ impl Lowerer<'_> {
         };
         let identity = Some(vec![if out.is_float() { negative_zero(lane) } else { 0 }]);
         let accumulator = Accumulator { init: vec![zero], values, identity, combine, roots: vec![root], splits, place };
-        let first = ir::Stage {
-            sequential: l.k,
-            vector,
-            body: stage.body,
-            accumulators: vec![accumulator],
-            stores: Vec::new(),
-            row_stores: Vec::new(),
-            regroups: false,
-        };
+        let first = ir::Stage { accumulators: vec![accumulator], ..ir::Stage::new(l.k, vector, stage.body) };
         let second = self.epilogue_stage(&known, &offset, (!along_k).then_some(vector))?;
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])
     }
@@ -345,9 +337,7 @@ impl Lowerer<'_> {
         let buffer = self.scratch_buffer(ty, shape.elements());
         let mem = Mem::of(storage::compute_lane(ty));
         let stores = vec![ir::Store { buffer, mem, index: linearize(&index, &shape.dims), value }];
-        let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-        let stage =
-            ir::Stage { sequential, vector, body: stage.body, accumulators, stores, row_stores, regroups: false };
+        let stage = ir::Stage { stores, ..ir::Stage::new(Vec::new(), vector, stage.body) };
         Ok((Phase::Nest(Nest { parallel, rows: Vec::new(), stages: vec![stage] }), buffer))
     }
 

@@ -160,9 +160,7 @@ impl Lowerer<'_> {
             Some(v) => v,
             None => self.new_loop(1),
         };
-        let body = stage.body;
-        let (sequential, accumulators, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-        let stage = ir::Stage { sequential, vector, body, accumulators, stores, row_stores, regroups: false };
+        let stage = ir::Stage { stores, ..ir::Stage::new(Vec::new(), vector, stage.body) };
         Ok(Phase::Nest(Nest { parallel: loops, rows: Vec::new(), stages: vec![stage] }))
     }
 }

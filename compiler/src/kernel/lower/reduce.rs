@@ -71,15 +71,7 @@ impl Lowerer<'_> {
             splits: combiner.splits,
             place,
         };
-        let first = ir::Stage {
-            sequential,
-            vector,
-            body: stage.body,
-            accumulators: vec![accumulator],
-            stores: Vec::new(),
-            row_stores: Vec::new(),
-            regroups: false,
-        };
+        let first = ir::Stage { accumulators: vec![accumulator], ..ir::Stage::new(sequential, vector, stage.body) };
         let second = self.epilogue_stage(&known, &offset, if vector_is_reduced { None } else { Some(vector) })?;
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])
     }
@@ -103,15 +95,6 @@ impl Lowerer<'_> {
             Some(v) => v,
             None => self.new_loop(1),
         };
-        let (accumulators, row_stores) = (Vec::new(), Vec::new());
-        Ok(ir::Stage {
-            sequential: Vec::new(),
-            vector,
-            body: stage.body,
-            accumulators,
-            stores,
-            row_stores,
-            regroups: false,
-        })
+        Ok(ir::Stage { stores, ..ir::Stage::new(Vec::new(), vector, stage.body) })
     }
 }

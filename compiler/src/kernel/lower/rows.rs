@@ -133,15 +133,8 @@ impl Lowerer<'_> {
             known.rows.extend(kept);
             // Row values alone need no loop over the row.
             let vector = if full { vector } else { self.new_loop(1) };
-            stages.push(ir::Stage {
-                sequential: Vec::new(),
-                vector,
-                body: stage.body,
-                accumulators,
-                stores,
-                row_stores,
-                regroups: false,
-            });
+            let plain = ir::Stage::new(Vec::new(), vector, stage.body);
+            stages.push(ir::Stage { accumulators, stores, row_stores, ..plain });
         }
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])
     }

@@ -46,11 +46,6 @@ fn as_row(body: &mut Body, value: NodeId) -> NodeId {
     if body.lane(value).is_mask() { body.mask_to_int(value) } else { value }
 }
 
-fn stage_of(stage: Stage, sequential: Vec<Loop>, vector: Loop) -> ir::Stage {
-    let (accumulators, stores, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-    ir::Stage { sequential, vector, body: stage.body, accumulators, stores, row_stores, regroups: false }
-}
-
 impl Lowerer<'_> {
     fn scan_loops(&mut self, dims: &[i64], axis: usize, reverse: bool) -> Loops {
         let loops: Vec<Loop> = dims.iter().map(|&d| self.new_loop(d)).collect();
@@ -97,8 +92,7 @@ impl Lowerer<'_> {
             let init = if sum { start.body.convert(Op::Promote, init, Lane::F64) } else { init };
             initial.push((row, as_row(&mut start.body, init)));
         }
-        let mut first = stage_of(start, Vec::new(), l.vector);
-        first.row_stores = initial;
+        let first = ir::Stage { row_stores: initial, ..ir::Stage::new(Vec::new(), l.vector, start.body) };
 
         let mut step = Stage::default();
         let mut args = Vec::with_capacity(2 * components.len());
@@ -140,8 +134,8 @@ impl Lowerer<'_> {
             let place = self.placed(number, offset.clone())?;
             stores.extend(self.store(&mut step.body, number as u32, &value, place)?);
         }
-        let mut second = stage_of(step, vec![l.sequential], l.vector);
-        (second.stores, second.row_stores) = (stores, row_stores);
+        let plain = ir::Stage::new(vec![l.sequential], l.vector, step.body);
+        let mut second = ir::Stage { stores, row_stores, ..plain };
         second.regroups = (sum || combiner.splits) && second.running().is_some();
         Ok(vec![Phase::Nest(Nest { parallel: l.parallel, rows: rows(&lanes, &l.vector), stages: vec![first, second] })])
     }
@@ -184,8 +178,7 @@ impl Lowerer<'_> {
             lanes.push(start.body.lane(value));
             initial.push((row, as_row(&mut start.body, value)));
         }
-        let mut first = stage_of(start, Vec::new(), l.vector);
-        first.row_stores = initial;
+        let first = ir::Stage { row_stores: initial, ..ir::Stage::new(Vec::new(), l.vector, start.body) };
 
         let mut step = Stage::default();
         let mut args = Vec::new();
@@ -210,8 +203,7 @@ impl Lowerer<'_> {
             let value = storage::round_to(&mut step.body, types[k], value);
             row_stores.push((k as u32, as_row(&mut step.body, value)));
         }
-        let mut second = stage_of(step, vec![l.sequential], l.vector);
-        (second.stores, second.row_stores) = (stores, row_stores);
+        let second = ir::Stage { stores, row_stores, ..ir::Stage::new(vec![l.sequential], l.vector, step.body) };
 
         let mut end = Stage::default();
         let mut stores = Vec::new();
@@ -224,8 +216,7 @@ impl Lowerer<'_> {
                 stores.extend(self.store(&mut end.body, number, &parts, linearize(&l.within, &slice))?);
             }
         }
-        let mut third = stage_of(end, Vec::new(), l.vector);
-        third.stores = stores;
+        let third = ir::Stage { stores, ..ir::Stage::new(Vec::new(), l.vector, end.body) };
         let stages = vec![first, second, third];
         Ok(vec![Phase::Nest(Nest { parallel: l.parallel, rows: rows(&lanes, &l.vector), stages })])
     }

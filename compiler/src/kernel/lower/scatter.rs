@@ -104,16 +104,7 @@ impl Lowerer<'_> {
             None => self.new_loop(1),
         };
         sequential.extend(windows);
-        let body = stage.body;
-        let stage = ir::Stage {
-            sequential,
-            vector,
-            body,
-            accumulators: Vec::new(),
-            stores,
-            row_stores: Vec::new(),
-            regroups: false,
-        };
+        let stage = ir::Stage { stores, ..ir::Stage::new(sequential, vector, stage.body) };
         phases.push(Phase::Nest(Nest { parallel: Vec::new(), rows: Vec::new(), stages: vec![stage] }));
         Ok(phases)
     }

@@ -225,15 +225,7 @@ impl Lowerer<'_> {
         let place = Place::Row { rows: (0..folded.init.len() as u32).collect() };
         let Folded { init, values, combine, roots, .. } = folded;
         let accumulator = Accumulator { init, values, identity: None, combine, roots, splits: false, place };
-        let first = ir::Stage {
-            sequential: windows,
-            vector,
-            body: stage.body,
-            accumulators: vec![accumulator],
-            stores: Vec::new(),
-            row_stores: Vec::new(),
-            regroups: false,
-        };
+        let first = ir::Stage { accumulators: vec![accumulator], ..ir::Stage::new(windows, vector, stage.body) };
         let second = self.epilogue_stage(&known, &offset, Some(vector))?;
         Ok(vec![Phase::Nest(Nest { parallel: outputs, rows, stages: vec![first, second] })])
     }

@@ -76,10 +76,7 @@ impl Walk<'_> {
         use Opcode::*;
         match inst.opcode {
             Tuple => Ok(Value::tuple(draft, at.operands.to_vec())),
-            GetTupleElement => {
-                let k = inst.attrs.int(AttrKey::Index).and_then(|k| usize::try_from(k).ok());
-                element(draft, at.operand(draft, 0)?, k.unwrap_or(usize::MAX))
-            }
+            GetTupleElement => element(draft, at.operand(draft, 0)?, inst.element_number().unwrap_or(usize::MAX)),
             Copy => Ok(at.operand(draft, 0)?.clone()),
             OptimizationBarrier | AddDependency | Domain => passed_on(draft, at),
             Call => self.call(draft, at, AttrKey::ToApply),

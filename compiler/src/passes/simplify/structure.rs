@@ -33,7 +33,7 @@ pub fn structure(rw: &mut Rewriter<'_>, id: InstructionId) -> Found {
     match instruction.opcode {
         Opcode::GetTupleElement => {
             let tuple = rw.operand(id, 0)?;
-            let index = instruction.attrs.int(AttrKey::Index).and_then(|i| usize::try_from(i).ok());
+            let index = instruction.element_number();
             let source = rw.instruction(tuple);
             let element = match (source.opcode, index) {
                 (Opcode::Tuple, Some(index)) => source.operands.get(index).copied(),

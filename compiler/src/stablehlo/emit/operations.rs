@@ -25,7 +25,7 @@ impl Body<'_, '_> {
             }
             O::GetTupleElement => {
                 let tuple = self.operand(frame, i, 0)?.clone();
-                let index = i.attrs.int(AttrKey::Index).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+                let index = i.element_number().unwrap_or(usize::MAX);
                 self.element(&tuple, index)
             }
             // Layouts are not StableHLO's: a copy is its operand.
