@@ -43,6 +43,9 @@ const ROW_GROUP: i64 = 1024;
 const STRIP: i64 = 256;
 /// Points that are enough for the strips of a packed operand to be twice as wide: the left one is then read half as often.
 const ENOUGH_POINTS: i64 = 8;
+/// Sums of a group and a narrow strip, where they wait for another block of `k`: so many stay in the second cache, also where their
+/// rows lie a page apart and share a part of its sets.
+const WAITING: i64 = 1 << 17;
 /// A right operand is packed where it is at least this large, in bytes, ...
 const PACK_BYTES: i64 = 1 << 19;
 /// ... and serves at least this many rows; of a tile that does not pack on its way, twice as many.
@@ -139,11 +142,14 @@ impl Plan {
         let strips = pack_rhs || sums == Sums::Scratch || m < 4 * ROW_BLOCK;
         // Of one panel, packing is little work: the rows of the left operand are read to their ends before the next ones.
         let most_rows = if n <= panel { rows } else { ROW_GROUP };
-        let group = if pack_rhs { cut(m, most_rows, rows) } else { rows };
-        let batch = c.batch.iter().map(|l| l.extent).product();
-        let points = |strip: i64| parts(m, group).saturating_mul(parts(n, strip)).saturating_mul(batch);
-        let most = if pack_rhs && points(2 * STRIP) >= ENOUGH_POINTS { 2 * STRIP } else { STRIP };
+        let group = |most_rows: i64| if pack_rhs { cut(m, most_rows, rows) } else { rows };
+        let batch: i64 = c.batch.iter().map(|l| l.extent).product();
+        let points = parts(m, group(most_rows)).saturating_mul(parts(n, 2 * STRIP)).saturating_mul(batch);
+        let wide = pack_rhs && points >= ENOUGH_POINTS;
+        let most = if wide { 2 * STRIP } else { STRIP };
         let strip = if strips && n > most { cut(n, most, panel) } else { n };
+        let waiting = if wide || k <= steps { ROW_GROUP } else { WAITING / strip };
+        let group = group(most_rows.min(waiting.max(rows)));
         let lhs = lhs.unwrap_or_default();
         Plan {
             mem,
