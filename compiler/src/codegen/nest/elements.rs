@@ -1,7 +1,7 @@
 //! The elements of a row loop: a block of them, or one.
 
 use super::fold::Running;
-use super::{At, Live, NestEmitter};
+use super::{Address, At, Live, NestEmitter, near};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Lanes, Shape, Val};
 use crate::codegen::rows::{Access, BLOCK, RowLoop, Walk};
@@ -18,6 +18,8 @@ pub(super) struct Elements<'t, 'f, 'b, 'k, 'o> {
     pub live: &'t Live,
     pub running: &'t [Running],
     pub at: At,
+    /// Bases at the first element of the turn: by what they are for the row, and the bytes from one element to the next.
+    pub turn: &'t mut HashMap<(Value, i64), Value>,
 }
 
 impl<'f, 'b> Leaves for Elements<'_, 'f, 'b, '_, '_> {
@@ -38,18 +40,17 @@ impl<'f, 'b> Leaves for Elements<'_, 'f, 'b, '_, '_> {
             (Op::Load(..), Some(access)) => {
                 let (mem, pointer) = (access.mem, self.live.loads.get(&id).copied());
                 if let (Some(pointer), Walk::Contiguous) = (pointer, access.walk) {
-                    let start = self.nest.element(pointer, at.i, mem.bytes());
-                    let offset = (at.offset * mem.bytes()) as i32;
+                    let place = self.walked(pointer, mem.bytes(), 0);
                     return Some(if at.block {
-                        self.nest.lanes.load_block(mem, start, offset)
+                        self.nest.lanes.load_block(mem, place.base, place.offset)
                     } else {
-                        Val::One(self.nest.lanes.load_one(mem, start, offset))
+                        Val::One(self.nest.lanes.load_one(mem, place.base, place.offset))
                     });
                 }
                 let mut v = Vec::new();
                 for e in 0..at.count() as u8 {
                     let place = self.element_address(access, pointer, values, e);
-                    v.push(self.nest.lanes.load_one(mem, place, 0));
+                    v.push(self.nest.lanes.load_one(mem, place.base, place.offset));
                 }
                 self.collect(mem.lane(), &v)
             }
@@ -86,36 +87,35 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
         let (at, mem, v) = (self.at, s.access.mem, *s.value);
         let pointer = self.live.stores.get(&s.number).copied();
         if let (Some(pointer), Walk::Contiguous) = (pointer, s.access.walk) {
-            let start = self.nest.element(pointer, at.i, mem.bytes());
-            let offset = (at.offset * mem.bytes()) as i32;
+            let place = self.walked(pointer, mem.bytes(), 0);
             match v {
-                Val::One(v) => self.nest.lanes.store_one(mem, v, start, offset),
-                v => self.nest.lanes.store_block(mem, v, start, offset),
+                Val::One(v) => self.nest.lanes.store_one(mem, v, place.base, place.offset),
+                v => self.nest.lanes.store_block(mem, v, place.base, place.offset),
             }
             return Some(false);
         }
         for e in 0..at.count() as u8 {
             let place = self.element_address(s.access, pointer, values, e);
             let x = self.nest.lanes.extract(s.lane, v, e);
-            self.nest.lanes.store_one(mem, x, place, 0);
+            self.nest.lanes.store_one(mem, x, place.base, place.offset);
         }
         Some(false)
     }
 
     fn row(&mut self, number: u32) -> Option<Val> {
-        let (mem, address, offset) = self.row_place(number);
+        let (mem, Address { base, offset }) = self.row_place(number);
         Some(if self.at.block {
-            self.nest.lanes.load_block(mem, address, offset)
+            self.nest.lanes.load_block(mem, base, offset)
         } else {
-            Val::One(self.nest.lanes.load_one(mem, address, offset))
+            Val::One(self.nest.lanes.load_one(mem, base, offset))
         })
     }
 
     fn set_row(&mut self, number: u32, value: &Val) -> Option<()> {
-        let (mem, address, offset) = self.row_place(number);
+        let (mem, Address { base, offset }) = self.row_place(number);
         match *value {
-            Val::One(v) => self.nest.lanes.store_one(mem, v, address, offset),
-            v => self.nest.lanes.store_block(mem, v, address, offset),
+            Val::One(v) => self.nest.lanes.store_one(mem, v, base, offset),
+            v => self.nest.lanes.store_block(mem, v, base, offset),
         }
         Some(())
     }
@@ -153,17 +153,36 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
 }
 
 impl Elements<'_, '_, '_, '_, '_> {
-    /// Address of element `e` of those of an access, which walks from a pointer where there is one.
-    fn element_address(&mut self, access: &Access, pointer: Option<Value>, values: &Values<Val>, e: u8) -> Value {
-        let (bytes, offset) = (access.mem.bytes(), self.at.offset + i64::from(e));
-        match (pointer, access.walk.stride()) {
-            (Some(pointer), Some(stride)) => {
-                let start = self.nest.element(pointer, self.at.i, bytes * stride);
-                self.nest.b().ins().iadd_imm_s(start, offset * stride * bytes)
+    /// Where element `e` of those lies in an access that walks from `start`, by so many bytes.
+    fn walked(&mut self, start: Address, stride: i64, e: u8) -> Address {
+        let key = (start.base, stride);
+        let base = match self.turn.get(&key) {
+            Some(&base) => base,
+            None => {
+                let base = self.nest.element(start.base, self.at.i, stride);
+                self.turn.insert(key, base);
+                base
             }
+        };
+        // Addresses wrap, in CLIF too.
+        let behind = (self.at.offset + i64::from(e)).wrapping_mul(stride);
+        match near(behind.saturating_add(i64::from(start.offset))) {
+            Some(offset) => Address { base, offset },
+            None => {
+                let start = self.nest.pointer(Address { base, ..start });
+                Address { base: self.nest.b().ins().iadd_imm_s(start, behind), offset: 0 }
+            }
+        }
+    }
+
+    /// Where element `e` of those of an access lies, which walks from a start where there is one.
+    fn element_address(&mut self, access: &Access, start: Option<Address>, values: &Values<Val>, e: u8) -> Address {
+        let bytes = access.mem.bytes();
+        match (start, access.walk.stride()) {
+            (Some(start), Some(stride)) => self.walked(start, bytes * stride, e),
             _ => {
                 let index = self.index_at(&access.start, values, e);
-                self.nest.element(self.nest.bases[access.buffer as usize], index, bytes)
+                Address { base: self.nest.element(self.nest.bases[access.buffer as usize], index, bytes), offset: 0 }
             }
         }
     }
@@ -195,10 +214,9 @@ impl Elements<'_, '_, '_, '_, '_> {
     }
 
     /// Where elements of a row buffer lie.
-    fn row_place(&mut self, number: u32) -> (Mem, Value, i32) {
-        let (pointer, lane) = self.nest.row_pointer(number);
+    fn row_place(&mut self, number: u32) -> (Mem, Address) {
+        let (start, lane) = self.nest.row_start(number);
         let mem = Mem::of(lane);
-        let address = self.nest.element(pointer, self.at.i, mem.bytes());
-        (mem, address, (self.at.offset * mem.bytes()) as i32)
+        (mem, self.walked(start, mem.bytes(), 0))
     }
 }

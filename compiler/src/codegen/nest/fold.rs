@@ -77,7 +77,8 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 
     fn fill_row(&mut self, row: u32, lane: Lane, v: Value, n: i64) {
-        let (pointer, row_lane) = self.row_pointer(row);
+        let (start, row_lane) = self.row_start(row);
+        let pointer = self.pointer(start);
         let v = if lane.is_mask() { self.b().ins().uextend(scalar_type(row_lane), v) } else { v };
         let bytes = i64::from(row_lane.bits() / 8);
         let block = self.lanes.splat(row_lane, v);

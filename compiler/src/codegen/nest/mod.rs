@@ -84,10 +84,41 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.lanes.index(ix, Point { axes: &self.axes, values })
     }
 
-    fn row_pointer(&mut self, row: u32) -> (Value, Lane) {
+    /// Where a row buffer starts, and the lane of its elements.
+    fn row_start(&mut self, row: u32) -> (Address, Lane) {
         let before: u64 = self.nest.rows[..row as usize].iter().map(|r| row_bytes(r.elements, r.lane)).sum();
         let scratch = self.scratch;
-        (self.b().ins().iadd_imm_s(scratch, before as i64), self.nest.rows[row as usize].lane)
+        let start = match near(before as i64) {
+            Some(offset) => Address { base: scratch, offset },
+            None => Address { base: self.b().ins().iadd_imm_s(scratch, before as i64), offset: 0 },
+        };
+        (start, self.nest.rows[row as usize].lane)
+    }
+
+    /// Where the element of a buffer lies that an index gives. Indices that differ by a constant share a base.
+    fn address(&mut self, live: &mut Live, buffer: u32, ix: &Ix, bytes: i64) -> Address {
+        let offset = ix.constant.checked_mul(bytes).and_then(near);
+        let constant = if offset.is_some() { ix.constant } else { 0 };
+        let offset = offset.unwrap_or(0);
+        let key = (buffer, bytes, ix.offset(constant.wrapping_neg()));
+        if let Some(&base) = live.bases.get(&key) {
+            return Address { base, offset };
+        }
+        let mut base = self.bases[buffer as usize];
+        if key.2 != Ix::constant(0) {
+            let index = self.at(&key.2, &live.uniform);
+            base = self.element(base, index, bytes);
+        }
+        live.bases.insert(key, base);
+        Address { base, offset }
+    }
+
+    /// An address in a register of its own.
+    fn pointer(&mut self, address: Address) -> Value {
+        match address.offset {
+            0 => address.base,
+            offset => self.b().ins().iadd_imm_s(address.base, i64::from(offset)),
+        }
     }
 
     fn stage(&mut self, stage: &Stage) {
@@ -172,11 +203,10 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
         let stage = row.stage;
         for (s, _) in stage.stores.iter().zip(&row.stores).filter(|(_, access)| access.is_none()) {
-            let index = self.at(&s.index, &live.uniform);
-            let at = self.element(self.bases[s.buffer as usize], index, s.mem.bytes());
+            let at = self.address(&mut live, s.buffer, &s.index, s.mem.bytes());
             let v = self.uniform_node(row, &mut live, s.value);
             self.lanes.mark(stage.body.source(s.value));
-            self.lanes.store_one(s.mem, v, at, 0);
+            self.lanes.store_one(s.mem, v, at.base, at.offset);
         }
     }
 
@@ -185,10 +215,13 @@ impl NestEmitter<'_, '_, '_, '_> {
         let block = segment.form != Form::Singles;
         let step = if block { BLOCK } else { 1 };
         self.count_constant(segment.begin, segment.end, segment.turn, &mut |this, i| {
+            let mut turn = HashMap::new();
             for offset in (0..segment.turn).step_by(step as usize) {
                 let lane = segment.begin + offset;
                 let at = At { i, offset, block, lane, starts: segment.starts };
-                if vector::elements(&mut Elements { nest: this, row, live, running, at }, row).is_none() {
+                if vector::elements(&mut Elements { nest: this, row, live, running, at, turn: &mut turn }, row)
+                    .is_none()
+                {
                     this.lanes.faults.report("a row has no form in CLIF");
                 }
             }
@@ -204,22 +237,21 @@ impl NestEmitter<'_, '_, '_, '_> {
 
     fn row_pointers(&mut self, row: &RowLoop<'_>, live: &mut Live) {
         for (&id, access) in &row.loads {
-            if let Some(pointer) = self.row_start(access, live) {
-                live.loads.insert(id, pointer);
+            if let Some(start) = self.access_start(access, live) {
+                live.loads.insert(id, start);
             }
         }
         for (number, access) in row.stores.iter().enumerate() {
-            if let Some(pointer) = access.as_ref().and_then(|access| self.row_start(access, live)) {
-                live.stores.insert(number, pointer);
+            if let Some(start) = access.as_ref().and_then(|access| self.access_start(access, live)) {
+                live.stores.insert(number, start);
             }
         }
     }
 
     /// Where the first element of an access that walks lies.
-    fn row_start(&mut self, access: &Access, live: &Live) -> Option<Value> {
+    fn access_start(&mut self, access: &Access, live: &mut Live) -> Option<Address> {
         access.walk.stride()?;
-        let index = self.at(&access.start, &live.uniform);
-        Some(self.element(self.bases[access.buffer as usize], index, access.mem.bytes()))
+        Some(self.address(live, access.buffer, &access.start, access.mem.bytes()))
     }
 
     /// The scalar of a node that is the same along the vector axis.
@@ -238,9 +270,8 @@ impl NestEmitter<'_, '_, '_, '_> {
                     self.uniform_node(row, live, n);
                 });
                 self.lanes.mark(source);
-                let index = self.at(ix, &live.uniform);
-                let at = self.element(self.bases[*buffer as usize], index, mem.bytes());
-                self.lanes.load_one(*mem, at, 0)
+                let at = self.address(live, *buffer, ix, mem.bytes());
+                self.lanes.load_one(*mem, at.base, at.offset)
             }
             Op::Result(n) => match self.results.get(n) {
                 Some(&v) => v,
@@ -251,8 +282,8 @@ impl NestEmitter<'_, '_, '_, '_> {
                 if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
             }
             Op::Row(number) => {
-                let (pointer, lane) = self.row_pointer(*number);
-                self.lanes.load_one(Mem::of(lane), pointer, 0)
+                let (start, lane) = self.row_start(*number);
+                self.lanes.load_one(Mem::of(lane), start.base, start.offset)
             }
             op => {
                 let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(row, live, a))).collect();
@@ -274,9 +305,23 @@ impl NestEmitter<'_, '_, '_, '_> {
 struct Live {
     /// Scalars of the nodes that are the same along the row.
     uniform: HashMap<NodeId, Value>,
-    /// Pointers to the first element of each load, and of each store by number, that walks.
-    loads: HashMap<NodeId, Value>,
-    stores: HashMap<usize, Value>,
+    /// Where the first element of each load lies, and of each store by number, that walks.
+    loads: HashMap<NodeId, Address>,
+    stores: HashMap<usize, Address>,
+    /// What addresses are counted from: of a buffer, with elements of so many bytes, at an index without a constant.
+    bases: HashMap<(u32, i64, Ix), Value>,
+}
+
+/// A place in memory: so many bytes behind a pointer, which need no instruction.
+#[derive(Clone, Copy)]
+struct Address {
+    base: Value,
+    offset: i32,
+}
+
+/// Bytes that may stand in an instruction, together with the few of the elements of a turn.
+fn near(bytes: i64) -> Option<i32> {
+    i32::try_from(bytes).ok().filter(|bytes| bytes.unsigned_abs() < 1 << 30)
 }
 
 /// Which elements of a row: those at vector index `i + offset`.

@@ -1,7 +1,7 @@
 //! Row loops handed to code of 256 or 512 bits: its frame is filled, the function called, the accumulators taken back.
 
 use super::fold::Running;
-use super::{Live, NestEmitter};
+use super::{Address, Live, NestEmitter};
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags};
@@ -178,12 +178,12 @@ impl NestEmitter<'_, '_, '_, '_> {
             let pointer = match p {
                 Pointer::Load(id) => live.loads.get(id).copied(),
                 Pointer::Store(number) => live.stores.get(number).copied(),
-                Pointer::Row(number) => Some(self.row_pointer(*number).0),
-                Pointer::Base(buffer) => self.bases.get(*buffer as usize).copied(),
+                Pointer::Row(number) => Some(self.row_start(*number).0),
+                Pointer::Base(buffer) => self.bases.get(*buffer as usize).map(|&base| Address { base, offset: 0 }),
             };
             // Selection has seen that each is linear, and so has a pointer.
             let pointer = match pointer {
-                Some(pointer) => pointer,
+                Some(address) => self.pointer(address),
                 None => self.lanes.missing(Lane::I64, format!("{p:?} has no pointer")),
             };
             self.b().ins().store(flags(), pointer, at, frame.pointer(k) as i32);
