@@ -3,7 +3,8 @@
 //! **Problem.** One object is to run at the speed of the processor that it finds, and on all from the lowest level on.
 //!
 //! **Invariant.** The levels share constants, workspace and numeric variant; each has functions of its own, whose names say
-//! the level. A processor below the lowest executes nothing of them.
+//! the level. A processor below the lowest executes nothing of them. Levels may differ in what their workers need besides and in the
+//! services that they use (a contraction is cut for the tile of its level): the program asks for the most, and for all.
 //!
 //! **Algorithm.** The schedule is compiled into the object once for each target, and behind these functions stands the one
 //! that callers call, which finds out the level ([`super::x86::choice`]). A target without levels, or one that asks nothing
@@ -30,11 +31,11 @@ pub fn asks(targets: &[Target]) -> bool {
 pub struct Levels {
     /// The function that callers call.
     pub entry: FuncId,
-    /// Bytes of workspace besides the schedule's own, for each worker.
+    /// Bytes of workspace besides the schedule's own, for each worker, of the level that needs most.
     pub per_worker: u64,
     /// CLIF of each function, where it was asked for.
     pub clif: Vec<String>,
-    /// Services that the code uses where they are offered.
+    /// Services that the code of some level uses where they are offered.
     pub services: Services,
     /// Services that it cannot do without.
     pub needed: Services,
@@ -45,7 +46,7 @@ pub struct Levels {
 /// Compiles a schedule into the object for each of the targets, the lowest first; `symbol` is the entry's.
 ///
 /// # Errors
-/// Those of [`program::compile`]; `Internal` where the levels differ in what they must share.
+/// Those of [`program::compile`]; `Internal` where there is no target.
 pub fn compile(
     object: &mut ObjectInput,
     symbol: &str,
@@ -58,15 +59,14 @@ pub fn compile(
     let Some((lowest, higher)) = targets.split_first() else { return Err(internal("there is no target")) };
     let asks = asks(targets);
     let shared = Shared::declare(symbol, schedule, lowest, object)?;
-    let Code { mut entry, per_worker, mut clif, services } =
+    let Code { mut entry, mut per_worker, mut clif, mut services } =
         program::compile(object, &shared, !asks, schedule, assignment, lowest, options)?;
     if asks {
         let mut entries = vec![(Needs::of(&lowest.features), entry)];
         for target in higher {
             let code = program::compile(object, &shared, false, schedule, assignment, target, options)?;
-            if (code.per_worker, code.services) != (per_worker, services) {
-                return Err(internal("its levels differ in more than their functions"));
-            }
+            per_worker = per_worker.max(code.per_worker);
+            services = services.union(code.services);
             clif.extend(code.clif);
             entries.push((Needs::of(&target.features), code.entry));
         }

@@ -48,6 +48,8 @@ fn machines(cpu: Option<&str>) -> Vec<TargetOptions> {
         return vec![of(cpu, &[])];
     }
     let mut all = vec![of(None, &[]), of(Some("x86-64-v3"), &[]), of(Some("x86-64-v3"), &["-avx2"])];
+    // A tile that packs and one that does not, which cut a product in different ways.
+    all.push(of(Some("x86-64,x86-64-v3"), &["+avx", "+fma"]));
     if IsaFeatures::detect().contains(IsaFeatures::AVX512F) {
         all.push(of(Some("x86-64-v4"), &[]));
     }
@@ -211,6 +213,21 @@ fn batches_and_views() {
                   dimensions={1,0,2}\n  r = f32[30,300] reshape(t)\n  b = f32[300,18] parameter(1)\n  \
                   ROOT c = f32[30,18] dot(r, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n";
     check(merged, None, 5e-5);
+}
+
+/// Levels whose tiles cut a product in different ways share one workspace, which has room for each.
+#[test]
+fn workspace_is_enough_for_each_level() {
+    let module = text::parse(&plain("f64", 128, 512, 1024)).unwrap();
+    let per_worker = |cpu: &str| {
+        let features = ["+avx", "+fma"].map(str::to_owned).to_vec();
+        let target = TargetOptions { cpu: Some(cpu.to_owned()), features, ..TargetOptions::default() };
+        let options = CompileOptions { target, ..CompileOptions::default() };
+        compile(&module, &options).unwrap().descriptor.workspace_per_worker
+    };
+    let alone = ["x86-64", "x86-64-v3", "x86-64-v4"].map(per_worker);
+    assert!(alone[0] != alone[1], "the levels do not differ: {alone:?}");
+    assert_eq!(Some(per_worker("x86-64,x86-64-v3,x86-64-v4")), alone.into_iter().max());
 }
 
 #[test]
