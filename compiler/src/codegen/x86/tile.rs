@@ -13,12 +13,16 @@
 //! take wider strips instead, for one row of one register would wait for every product. Parts of the same form are one
 //! subroutine ([`Micro`]), which all blocks share.
 
+mod form;
+
 use super::asm::{Assembled, Assembler, Label, Refer, indexed, memory, there};
 use crate::error::Result;
-use crate::kernel::ir::Product;
+use form::Codes;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+pub use form::Form;
 
 /// The blocks that a tile is called with.
 pub type Blocks = BTreeSet<Block>;
@@ -61,149 +65,6 @@ const APART_LEFT: i64 = 2048;
 /// In bytes. Right operands of shorter rows are mostly small, and stay where they are fast.
 const APART_RIGHT: i64 = 512;
 
-/// Registers and elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
-    /// Registers of 512 bits rather than 256.
-    pub widest: bool,
-    /// What is multiplied.
-    pub product: Product,
-}
-
-/// The instructions of a form.
-struct Codes {
-    load: Code,
-    store: Code,
-    masked_load: Code,
-    masked_store: Code,
-    spread: Code,
-    step: Code,
-    add: Code,
-    zero: Code,
-}
-
-impl Form {
-    fn bytes(self) -> i64 {
-        self.product.mem().bytes()
-    }
-
-    fn register_bytes(self) -> i64 {
-        if self.widest { 64 } else { 32 }
-    }
-
-    /// Elements of a register.
-    fn lanes(self) -> i64 {
-        self.register_bytes() / self.bytes()
-    }
-
-    /// Rows whose sums the register file holds, of so many registers each.
-    fn most_rows(self, registers: i64) -> i64 {
-        match (registers, self.widest) {
-            (..=2, true) => 12,
-            (3..=4, true) => 6,
-            (_, true) => 2,
-            (..=2, false) => 6,
-            (3..=4, false) => 3,
-            (_, false) => 1,
-        }
-    }
-
-    fn codes(self) -> Codes {
-        use Code::*;
-        match (self.widest, self.product) {
-            (false, Product::F32) => Codes {
-                load: VEX_Vmovups_ymm_ymmm256,
-                store: VEX_Vmovups_ymmm256_ymm,
-                masked_load: VEX_Vmaskmovps_ymm_ymm_m256,
-                masked_store: VEX_Vmaskmovps_m256_ymm_ymm,
-                spread: VEX_Vbroadcastss_ymm_m32,
-                step: VEX_Vfmadd231ps_ymm_ymm_ymmm256,
-                add: VEX_Vaddps_ymm_ymm_ymmm256,
-                zero: VEX_Vxorps_ymm_ymm_ymmm256,
-            },
-            (false, Product::F64) => Codes {
-                load: VEX_Vmovupd_ymm_ymmm256,
-                store: VEX_Vmovupd_ymmm256_ymm,
-                masked_load: VEX_Vmaskmovpd_ymm_ymm_m256,
-                masked_store: VEX_Vmaskmovpd_m256_ymm_ymm,
-                spread: VEX_Vbroadcastsd_ymm_m64,
-                step: VEX_Vfmadd231pd_ymm_ymm_ymmm256,
-                add: VEX_Vaddpd_ymm_ymm_ymmm256,
-                zero: VEX_Vxorps_ymm_ymm_ymmm256,
-            },
-            (true, Product::F32) => Codes {
-                load: EVEX_Vmovups_zmm_k1z_zmmm512,
-                store: EVEX_Vmovups_zmmm512_k1z_zmm,
-                masked_load: EVEX_Vmovups_zmm_k1z_zmmm512,
-                masked_store: EVEX_Vmovups_zmmm512_k1z_zmm,
-                spread: EVEX_Vbroadcastss_zmm_k1z_xmmm32,
-                step: EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
-                add: EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
-                zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
-            },
-            (true, Product::F64) => Codes {
-                load: EVEX_Vmovupd_zmm_k1z_zmmm512,
-                store: EVEX_Vmovupd_zmmm512_k1z_zmm,
-                masked_load: EVEX_Vmovupd_zmm_k1z_zmmm512,
-                masked_store: EVEX_Vmovupd_zmmm512_k1z_zmm,
-                spread: EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
-                step: EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
-                add: EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
-                zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
-            },
-            // Words are moved as floats are.
-            (_, Product::U8S8 | Product::S8U8) => {
-                let moves = Form { product: Product::F32, ..self }.codes();
-                match self.widest {
-                    false => Codes { step: VEX_Vpdpbusd_ymm_ymm_ymmm256, add: VEX_Vpaddd_ymm_ymm_ymmm256, ..moves },
-                    true => Codes {
-                        step: EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32,
-                        add: EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
-                        ..moves
-                    },
-                }
-            }
-        }
-    }
-
-    /// Whether a step takes its left operand first, and the right one from a register or memory: of bytes the unsigned ones come
-    /// first.
-    fn left_first(self) -> bool {
-        match self.product {
-            Product::F32 | Product::F64 | Product::U8S8 => true,
-            Product::S8U8 => false,
-        }
-    }
-
-    /// The strips of `n` columns for blocks of `m` rows: columns, and how many such strips follow each other.
-    fn strips(self, m: i64, n: i64) -> Vec<(i64, i64)> {
-        let most = [8, 4, 2].into_iter().find(|&v| m <= self.most_rows(v)).unwrap_or(2);
-        let mut strips = Vec::new();
-        let mut left = n;
-        while left > 0 {
-            let registers = (left + self.lanes() - 1) / self.lanes();
-            // Eight registers come whole only: their masked form would not earn its code.
-            let registers = if most == 8 && left >= 8 * self.lanes() { 8 } else { registers.min(most.min(4)) };
-            let columns = (registers * self.lanes()).min(left);
-            count(&mut strips, columns);
-            left -= columns;
-        }
-        strips
-    }
-
-    /// Parts of `m` rows for a strip of so many registers: rows, and how many such parts follow each other.
-    fn parts(self, m: i64, registers: i64) -> Vec<(i64, i64)> {
-        let most = self.most_rows(registers);
-        let (mut parts, mut left) = (Vec::new(), m);
-        for part in (1..=(m + most - 1) / most).rev() {
-            let rows = (left + part - 1) / part;
-            count(&mut parts, rows);
-            left -= rows;
-        }
-        parts
-    }
-}
-
 /// A parameter on the stack.
 fn parameter(n: i64) -> MemoryOperand {
     memory(Register::RSP, PARAMETERS + 8 * n)
@@ -217,14 +78,6 @@ fn slot_inside(at: i64) -> MemoryOperand {
 /// A parameter on the stack, likewise.
 fn parameter_inside(n: i64) -> MemoryOperand {
     slot_inside(PARAMETERS + 8 * n)
-}
-
-/// Adds one to a list of values and how often each comes in a row.
-fn count(list: &mut Vec<(i64, i64)>, value: i64) {
-    match list.last_mut() {
-        Some((last, n)) if *last == value => *n += 1,
-        _ => list.push((value, 1)),
-    }
 }
 
 /// What a subroutine computes: rows, registers of columns, the last of them under the mask, of operands whose rows lie apart
@@ -724,6 +577,7 @@ impl Writer {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::kernel::ir::Product;
 
     #[test]
     fn parts_and_strips_cover_a_block_and_fit_the_registers() {
