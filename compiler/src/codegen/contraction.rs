@@ -10,9 +10,11 @@
 //! **Algorithm.** [`Plan`] cuts rows into groups, columns into strips; a pair of both (and a batch index) is a point of
 //! the phase's parallel space. For each block of `k`, an operand is packed where its index map is not one that the tile
 //! can walk or where packing pays; then blocks of rows go through the tile. A right operand that the tile can walk it packs
-//! itself while it multiplies the first rows, where it can: that costs less than to read it for nothing else. Unfinished
-//! sums lie in the result itself where a store has the sum's type and unit stride, otherwise in the worker's scratch. After
-//! the last block of `k` the epilogue runs as a row loop over the block of rows just finished, which the cache still holds.
+//! itself while it multiplies the first rows, where it can: that costs less than to read it for nothing else. In the same way it
+//! packs rows of the left operand that lie pages apart while it multiplies their first columns, where a step takes more of them than a
+//! set of the cache has ways. Unfinished sums lie in the result itself where a store has the sum's type and unit stride, otherwise in
+//! the worker's scratch; there they also wait between several blocks where the rows of the result lie pages apart, and the last block
+//! stores to the result. After the last block of `k` the epilogue runs as a row loop over the block of rows just finished, which the cache still holds.
 //! Packing and epilogue are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own:
 //! [`super::x86::tile`] where the machine has registers wider than CLIF's, else [`super::tile`].
 
@@ -25,7 +27,7 @@ use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
 use super::tile;
-use super::x86::tile::{Apart, Block, Blocks, PANEL_BYTES};
+use super::x86::tile::{Apart, Block, Blocks, Form, Left, PANEL_BYTES};
 use crate::error::Result;
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
@@ -46,6 +48,10 @@ const ENOUGH_POINTS: i64 = 8;
 /// Sums of a group and a narrow strip, where they wait for another block of `k`: so many stay in the second cache, also where their
 /// rows lie a page apart and share a part of its sets.
 const WAITING: i64 = 1 << 17;
+/// Rows so many bytes apart, or a multiple of that, all lie in one set of the first cache, and in few of the second: ...
+const PAGE: i64 = 4096;
+/// ... the tile packs those of the left operand where a part has more of them than this, of which a set has room.
+const WAYS: i64 = 8;
 /// A right operand is packed where it is at least this large, in bytes, ...
 const PACK_BYTES: i64 = 1 << 19;
 /// ... and serves at least this many rows; of a tile that does not pack on its way, twice as many.
@@ -76,9 +82,14 @@ pub struct Plan {
     pack_rhs: bool,
     /// Whether the tile packs the right operand on its way through the first rows of a group.
     tile_packs: bool,
+    /// Whether it packs a block of rows of the left one on its way through their first columns.
+    tile_packs_left: bool,
     /// Elements from one row of the right operand to the next where it lies; of a panel where nothing walks that.
     rhs_row: i64,
     sums: Sums,
+    /// Whether unfinished sums wait in scratch, those of a block of rows and a panel behind each other, and only the last block of `k`
+    /// stores where the finished ones lie.
+    waits: bool,
     /// Columns of a panel.
     panel: i64,
     /// Columns of a strip, rows of a group, rows of a block, steps of a block.
@@ -104,8 +115,8 @@ fn parts(extent: i64, part: i64) -> i64 {
 }
 
 impl Plan {
-    /// Cuts a contraction, for a tile that packs or one that does not.
-    pub fn new(c: &Contraction, tile_packs: bool) -> Plan {
+    /// Cuts a contraction, for a tile of the form, which packs, or for CLIF's.
+    pub fn new(c: &Contraction, form: Option<Form>) -> Plan {
         let mem = c.product.mem();
         let bytes = mem.bytes();
         let (m, n, k) = (c.m.extent, c.n.extent, c.k.extent);
@@ -123,10 +134,13 @@ impl Plan {
         let pack_lhs = lhs.is_none();
         let unit = |stride: Option<i64>, extent: i64| extent == 1 || stride == Some(1);
         let walk = c.rhs.index.stride(c.k.axis).filter(|_| unit(c.rhs.index.stride(c.n.axis), n));
-        let tile_packs = tile_packs && walk.is_some();
+        let tile_packs = form.is_some() && walk.is_some();
         let large = k.saturating_mul(n).saturating_mul(bytes) >= PACK_BYTES
             && m >= if tile_packs { PACK_ROWS } else { 2 * PACK_ROWS };
         let pack_rhs = walk.is_none() || large;
+        let pages = |elements: i64| elements != 0 && elements * bytes % PAGE == 0;
+        let many = form.is_some_and(|form| form.rows() > WAYS);
+        let tile_packs_left = tile_packs && pack_rhs && many && n > panel && lhs.is_some_and(|(row, _)| pages(row));
         let tile_packs = tile_packs && pack_rhs;
         let rhs_row = walk.unwrap_or(panel);
         let holds = |s: &Store| {
@@ -151,14 +165,20 @@ impl Plan {
         let waiting = if wide || k <= steps { ROW_GROUP } else { WAITING / strip };
         let group = group(most_rows.min(waiting.max(rows)));
         let lhs = lhs.unwrap_or_default();
+        let waits = match sums {
+            Sums::Store(i) => pack_rhs && k > 2 * steps && c.stores[i].index.stride(c.m.axis).is_some_and(pages),
+            Sums::Scratch => false,
+        };
         Plan {
             mem,
             pack_lhs,
             lhs,
             pack_rhs,
             tile_packs,
+            tile_packs_left,
             rhs_row,
             sums,
+            waits,
             panel,
             strip,
             group,
@@ -187,8 +207,19 @@ impl Plan {
             for at in (0..group).step_by(self.rows as usize) {
                 let packs = self.tile_packs && at == 0;
                 let right = if packs || !self.pack_rhs { self.rhs_row } else { self.panel };
-                let (rows, apart) = (self.rows.min(group - at), Apart::of(bytes(self.lhs_row()), bytes(right)));
-                all.extend(sizes(self.n, width.min(self.n)).map(|columns| Block { rows, columns, apart, packs }));
+                let rows = self.rows.min(group - at);
+                for strip in sizes(self.n, self.strip.min(self.n)) {
+                    for from in (0..strip).step_by(width as usize) {
+                        let left = match self.tile_packs_left {
+                            false => Left::Lies,
+                            true if from == 0 => Left::Packs,
+                            true => Left::Packed,
+                        };
+                        let row = if left == Left::Packed { 0 } else { self.lhs_row() };
+                        let apart = Apart::of(bytes(row), bytes(right));
+                        all.insert(Block { rows, columns: width.min(strip - from), apart, packs, left });
+                    }
+                }
             }
         }
         all
@@ -199,13 +230,22 @@ impl Plan {
         self.batch.saturating_mul(parts(self.m, self.group)).saturating_mul(parts(self.n, self.strip))
     }
 
+    /// Columns of a strip's panels.
+    fn panels(&self) -> i64 {
+        parts(self.strip, self.panel) * self.panel
+    }
+
     /// Bytes of each part of a worker's scratch: packed left rows, packed right strip, sums.
     fn scratch_parts(&self) -> [i64; 3] {
         let line = |elements: i64| (elements * self.mem.bytes() + 63) / 64 * 64;
         [
-            if self.pack_lhs { line(self.rows * self.steps) } else { 0 },
-            if self.pack_rhs { line(parts(self.strip, self.panel) * self.panel * self.steps) } else { 0 },
-            if self.sums == Sums::Scratch { line(self.group * self.strip) } else { 0 },
+            if self.pack_lhs || self.tile_packs_left { line(self.rows * self.steps) } else { 0 },
+            if self.pack_rhs { line(self.panels() * self.steps) } else { 0 },
+            match self.sums {
+                Sums::Scratch => line(self.group * self.strip),
+                Sums::Store(_) if self.waits => line(self.group * self.panels()),
+                Sums::Store(_) => 0,
+            },
         ]
     }
 
@@ -299,6 +339,13 @@ struct Right {
     start: Value,
     along: Value,
     pack: Value,
+}
+
+/// Sums of a tile: where they go, and what is added to them (null where nothing is); start and row stride, in elements.
+#[derive(Clone, Copy)]
+struct Total {
+    to: [Value; 2],
+    from: [Value; 2],
 }
 
 /// A matrix as the tile walks it: start, row stride, column or `k` stride, in elements.
@@ -443,6 +490,16 @@ impl Emitter<'_, '_, '_> {
                     let n = this.b.ins().smin(panel, left);
                     let packed = this.element(this.scratch[1], j, plan.steps * bytes);
                     let at = this.element(sums.start, j, bytes);
+                    let there = [at, this.iconst(sums.row)];
+                    let mut total = Total { to: there, from: there };
+                    if plan.waits {
+                        let down = this.b.ins().isub(r, row);
+                        let down = this.element(this.scratch[2], down, plan.panels() * bytes);
+                        let waiting = [this.element(down, j, plan.rows * bytes), panel];
+                        let to = [0, 1].map(|i| this.b.ins().select(last, there[i], waiting[i]));
+                        total = Total { to, from: waiting };
+                    }
+                    total.from[0] = this.b.ins().select(block, total.from[0], zero);
                     let (mut start, mut along, mut pack) = (packed, panel, zero);
                     if let Some((fresh, lies)) = fresh {
                         let (lies, lies_along) = (this.element(lies, j, bytes), this.iconst(plan.rhs_row));
@@ -451,12 +508,21 @@ impl Emitter<'_, '_, '_> {
                         pack = this.b.ins().select(fresh, packed, zero);
                     }
                     let rhs = Right { start, along, pack };
-                    this.tile(steps, lhs, rhs, Walk { start: at, ..sums }, rows, n, block);
+                    let (mut lhs, mut pack_left) = (lhs, zero);
+                    if plan.tile_packs_left {
+                        let first = this.b.ins().icmp_imm_s(IntCC::Equal, j, 0);
+                        lhs.start = this.b.ins().select(first, lhs.start, zero);
+                        pack_left = this.scratch[0];
+                    }
+                    this.tile(steps, (lhs, pack_left), rhs, total, (rows, n));
                 });
             } else {
                 let start = this.address(c.rhs.buffer, &c.rhs.index);
                 let rhs = Right { start, along: this.iconst(plan.rhs_row), pack: zero };
-                this.tile(steps, lhs, rhs, sums, rows, columns, block);
+                let (there, row) = (sums.start, this.iconst(sums.row));
+                let from = this.b.ins().select(block, there, zero);
+                let total = Total { to: [there, row], from: [from, row] };
+                this.tile(steps, (lhs, zero), rhs, total, (rows, columns));
             }
             if this.epilogue_stores().is_empty() {
                 return;
@@ -476,11 +542,11 @@ impl Emitter<'_, '_, '_> {
         });
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn tile(&mut self, steps: Value, lhs: Walk, rhs: Right, sums: Walk, m: Value, n: Value, accumulate: Value) {
-        let [lhs_row, lhs_along, sums_row] = [lhs.row, lhs.along, sums.row].map(|s| self.iconst(s));
-        let (a, b, c) = ([lhs.start, lhs_row, lhs_along], [rhs.start, rhs.along], [sums.start, sums_row]);
-        let arguments = [&[steps], &a[..], &b, &c, &[m, n, accumulate, rhs.pack]].concat();
+    /// Calls the tile; the left operand with where its rows are packed, or null.
+    fn tile(&mut self, steps: Value, (lhs, pack_left): (Walk, Value), rhs: Right, sums: Total, (m, n): (Value, Value)) {
+        let [lhs_row, lhs_along] = [lhs.row, lhs.along].map(|s| self.iconst(s));
+        let (a, b) = ([lhs.start, lhs_row, lhs_along], [rhs.start, rhs.along]);
+        let arguments = [&[steps], &a[..], &b, &sums.to, &[m, n], &sums.from, &[rhs.pack, pack_left]].concat();
         self.b.ins().call(self.tile, &arguments);
     }
 

@@ -172,7 +172,7 @@ impl<'a> Functions<'a> {
 
     /// How a contraction is cut for its tile.
     fn plan(&self, c: &Contraction) -> Plan {
-        Plan::new(c, self.tile_form(c.product).is_some())
+        Plan::new(c, self.tile_form(c.product))
     }
 
     /// The registers in which a product's tile is written, where the machine has wider ones than CLIF with an instruction for a

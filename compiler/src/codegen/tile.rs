@@ -27,12 +27,13 @@ use cranelift_module::FuncId;
 /// Rows of the register tiles, largest first.
 const ROWS: [i64; 4] = [6, 4, 2, 1];
 
-/// The signature of a tile: `k, a, a_row, a_k, b, b_k, c, c_row, m, n, accumulate, pack`; strides in elements, rows of `b` and
-/// `c` without gaps. Extents are at least 1. Where it is not null, the rows of `b` are also written to `pack`, a panel after another;
-/// only tiles of wider registers do that.
+/// The signature of a tile: `k, a, a_row, a_k, b, b_k, c, c_row, m, n, from, from_row, pack, pack_a`; strides in elements, rows of
+/// `b`, `c` and `from` without gaps. Extents are at least 1. `from` is what is added, or null; it may be `c`. Where it is not null, the
+/// rows of `b` are also written to `pack`, a panel after another, and those of `a` to `pack_a`; where `a` is null, a call before has done
+/// that. Only tiles of wider registers do.
 pub fn signature() -> Signature {
     let mut s = Signature::new(CallConv::SystemV);
-    s.params = vec![AbiParam::new(types::I64); 12];
+    s.params = vec![AbiParam::new(types::I64); 14];
     s
 }
 
@@ -55,6 +56,8 @@ struct Tile<'t> {
     b_k: Value,
     a_row: Value,
     c_row: Value,
+    from_row: Value,
+    /// Whether something is added.
     accumulate: Value,
 }
 
@@ -67,8 +70,8 @@ pub fn function(id: FuncId, product: Product, target: &Target) -> Function {
     let ty = scalar(product);
     let bytes = i64::from(ty.bytes());
     let mut scale = |v: Value| b.ins().imul_imm_s(v, bytes);
-    let (a_row, a_k, b_k, c_row) = (scale(p[2]), scale(p[3]), scale(p[5]), scale(p[7]));
-    let t = Tile { target, product, ty, k: p[0], a_k, b_k, a_row, c_row, accumulate: p[10] };
+    let [a_row, a_k, b_k, c_row, from_row] = [2, 3, 5, 7, 11].map(|i| scale(p[i]));
+    let t = Tile { target, product, ty, k: p[0], a_k, b_k, a_row, c_row, from_row, accumulate: p[10] };
     let (m, n) = (p[8], p[9]);
     let width = if target.has_vectors() { 16 / bytes } else { 1 };
     let mut column = b.ins().iconst(types::I64, 0);
@@ -79,13 +82,16 @@ pub fn function(id: FuncId, product: Product, target: &Target) -> Function {
     for (vectors, width) in shapes {
         column = rounds(&mut b, (column, n), vectors * width, &mut |b, j| {
             let offset = b.ins().imul_imm_s(j, bytes);
-            let (at_b, at_c) = (b.ins().iadd(p[4], offset), b.ins().iadd(p[6], offset));
+            let [at_b, at_c, at_from] = [4, 6, 10].map(|i| b.ins().iadd(p[i], offset));
             let mut row = b.ins().iconst(types::I64, 0);
             for rows in ROWS {
                 row = rounds(b, (row, m), rows, &mut |b, i| {
-                    let (down_a, down_c) = (b.ins().imul(i, t.a_row), b.ins().imul(i, t.c_row));
-                    let (at_a, at_c) = (b.ins().iadd(p[1], down_a), b.ins().iadd(at_c, down_c));
-                    t.micro(b, rows as usize, vectors as usize, width, [at_a, at_b, at_c]);
+                    let [at_a, at_c, at_from] =
+                        [(p[1], t.a_row), (at_c, t.c_row), (at_from, t.from_row)].map(|(at, row)| {
+                            let down = b.ins().imul(i, row);
+                            b.ins().iadd(at, down)
+                        });
+                    t.micro(b, rows as usize, vectors as usize, width, [at_a, at_b, at_c, at_from]);
                 });
             }
         });
@@ -138,7 +144,14 @@ impl Tile<'_> {
         total
     }
 
-    fn micro(&self, b: &mut FunctionBuilder<'_>, rows: usize, vectors: usize, width: i64, [a, bb, c]: [Value; 3]) {
+    fn micro(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        rows: usize,
+        vectors: usize,
+        width: i64,
+        [a, bb, c, from]: [Value; 4],
+    ) {
         let ty = if width == 1 { self.ty } else { self.ty.by(width as u32).unwrap_or(self.ty) };
         let bytes = ty.bytes() as i32;
         // Never written while this function runs.
@@ -156,6 +169,7 @@ impl Tile<'_> {
         };
         let a_rows = multiples(b, self.a_row);
         let c_rows = multiples(b, self.c_row);
+        let from_rows = multiples(b, self.from_row);
         let at = |b: &mut FunctionBuilder<'_>, base: Value, offset: Option<Value>| match offset {
             Some(o) => b.ins().iadd(base, o),
             None => base,
@@ -202,8 +216,8 @@ impl Tile<'_> {
         b.ins().brif(self.accumulate, old, &[], new, &[]);
         b.switch_to_block(old);
         b.seal_block(old);
-        for (row, &offset) in sums.iter().zip(&c_rows) {
-            let base = at(b, c, offset);
+        for (row, &offset) in sums.iter().zip(&from_rows) {
+            let base = at(b, from, offset);
             for (v, &sum) in row.iter().enumerate() {
                 let before = b.ins().load(ty, flags(), base, v as i32 * bytes);
                 let x = b.use_var(sum);

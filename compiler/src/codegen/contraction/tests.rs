@@ -4,7 +4,7 @@
 
 use super::Plan;
 use crate::codegen::target::TargetOptions;
-use crate::codegen::x86::tile::{Apart, Block, Blocks};
+use crate::codegen::x86::tile::{Apart, Block, Blocks, Form, Left};
 use crate::driver::{CompileOptions, compile};
 use crate::interp;
 use crate::kernel::body::Variant;
@@ -170,6 +170,11 @@ fn large_ones_are_packed() {
     }
     chain_f64("f64", (100, 270, 290), None);
     chain_f64("f64", (200, 270, 290), None);
+    // Rows a page apart: of the left operand, of the result, of both.
+    for shape in [(97, 528, 512), (100, 512, 600), (100, 512, 1024), (1030, 512, 512)] {
+        chain_f64("f64", shape, None);
+    }
+    chain_f32("f32", (98, 1024, 1024), None);
     // Rows of the right operand along k, in several strips and blocks of k.
     let turned = "HloModule t\n\nENTRY main {\n  a = f32[40,600] parameter(0)\n  b = f32[700,600] parameter(1)\n  \
                   ROOT c = f32[40,700] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n}\n";
@@ -232,7 +237,9 @@ fn workspace_is_enough_for_each_level() {
 
 #[test]
 fn epilogues() {
-    for (m, n, k) in [(30, 50, 20), (20, 19, 300), (100, 600, 40), (110, 290, 500)] {
+    // The last ones have rows a page apart, of the result and of the left operand.
+    for (m, n, k) in [(30, 50, 20), (20, 19, 300), (100, 600, 40), (110, 290, 500), (100, 1024, 600), (100, 290, 1024)]
+    {
         let hlo = format!(
             "HloModule e\n\nENTRY main {{\n  a = f32[{m},{k}] parameter(0)\n  b = f32[{k},{n}] parameter(1)\n  \
              bias = f32[{n}] parameter(2)\n  residual = f32[{m},{n}] parameter(3)\n  \
@@ -255,15 +262,21 @@ fn epilogues() {
 /// The blocks that the loops of a plan go through are those that its tile is made for.
 #[test]
 fn blocks_are_those_of_the_loops() {
-    for (m, n, k) in SHAPES.into_iter().chain([(130, 500, 300), (1200, 1000, 700), (96, 512, 2000), (2000, 40, 8)]) {
+    for (m, n, k) in SHAPES.into_iter().chain([
+        (130, 500, 300),
+        (1200, 1000, 700),
+        (96, 512, 2000),
+        (2000, 40, 8),
+        (300, 1072, 1024),
+    ]) {
         let module = text::parse(&plain("f32", m, n, k)).unwrap();
         let numerics = Numerics { variant: Variant::Fma, ..Numerics::default() };
         let schedule = memory::build(&module, numerics).unwrap();
         let phases = schedule.kernels.values().flat_map(|kernel| &kernel.phases);
         for phase in phases {
             let Phase::Contraction(c) = phase else { continue };
-            for tile_packs in [false, true] {
-                let plan = Plan::new(c, tile_packs);
+            for widest in [None, Some(false), Some(true)] {
+                let plan = Plan::new(c, widest.map(|widest| Form { widest, product: c.product }));
                 let steps =
                     |from: i64, to: i64, step: i64| (from..to).step_by(step as usize).map(move |x| step.min(to - x));
                 let mut found = Blocks::new();
@@ -272,10 +285,17 @@ fn blocks_are_those_of_the_loops() {
                         for (j, columns) in (0..plan.n).step_by(plan.strip as usize).zip(steps(0, plan.n, plan.strip)) {
                             let width = if plan.pack_rhs { plan.panel } else { columns };
                             let packs = plan.tile_packs && r0 == i;
-                            let (left, right) = (plan.k, if plan.pack_rhs && !packs { plan.panel } else { plan.n });
-                            let apart = Apart::of(left * plan.mem.bytes(), right * plan.mem.bytes());
-                            let block = |columns| Block { rows: r, columns, apart, packs };
-                            found.extend(steps(j, j + columns, width).map(block));
+                            let right = if plan.pack_rhs && !packs { plan.panel } else { plan.n };
+                            for (p, columns) in steps(j, j + columns, width).enumerate() {
+                                let left = match (plan.tile_packs_left, p) {
+                                    (false, _) => Left::Lies,
+                                    (true, 0) => Left::Packs,
+                                    (true, _) => Left::Packed,
+                                };
+                                let row = if left == Left::Packed { 0 } else { plan.k };
+                                let apart = Apart::of(row * plan.mem.bytes(), right * plan.mem.bytes());
+                                found.insert(Block { rows: r, columns, apart, packs, left });
+                            }
                         }
                     }
                 }

@@ -38,6 +38,21 @@ pub struct Block {
     pub apart: Apart,
     /// Whether the columns are packed on the way: the call says where to. What is packed follows each other.
     pub packs: bool,
+    /// Where the rows are taken from.
+    pub left: Left,
+}
+
+/// Where the rows of a block are taken from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Left {
+    /// From where they lie.
+    #[default]
+    Lies,
+    /// From where they lie, and they are packed on the way, for calls with other columns.
+    Packs,
+    /// From where another call packed them: the elements that a step takes of a part's rows follow each other, then come those of the
+    /// next step, then the next part.
+    Packed,
 }
 
 /// Rows of operands so far from each other that the machine's own prefetchers, which look no further than a page, make nothing of
@@ -89,6 +104,7 @@ struct Micro {
     masked: bool,
     apart: Apart,
     packs: bool,
+    left: Left,
 }
 
 // Parameters, in bytes where they are strides; the subroutines keep them.
@@ -108,14 +124,15 @@ const LEFT: Register = Register::RAX;
 // What is asked for ahead, and the steps to the end of a line; the latter in a parameter's place, which is fetched again.
 const AHEAD: Register = Register::R15;
 const IN_LINE: Register = C_ROW;
-// Where a row of `b` is packed to, likewise in a parameter's place.
+// Where a row of `b` is packed to, likewise in a parameter's place; where elements of `a` are.
 const PACK: Register = K;
+const PACK_LEFT: Register = A_PART;
 
 const SAVED: [Register; 6] = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
 
 // The frame: parts left, strips left, `a`, `c` of the strip, the mask of 256-bit forms; of what is packed where the strip goes, and
-// what its parameters were.
-const FRAME: i32 = 112;
+// what its parameters were; where a part of `a` goes, and where it lies; unfinished sums of the strip, those of a part, their row stride.
+const FRAME: i32 = 144;
 const PARTS: i64 = 0;
 const STRIPS: i64 = 8;
 const A_START: i64 = 16;
@@ -126,11 +143,18 @@ const KEPT_K: i64 = 72;
 const KEPT_B: i64 = 80;
 const KEPT_B_K: i64 = 88;
 const KEPT_C: i64 = 96;
-/// Parameters on the stack: `c`, its row stride, `m`, `n`, `accumulate`, where to pack.
+const PACKED_LEFT: i64 = 104;
+const KEPT_A: i64 = 112;
+const FROM_STRIP: i64 = 120;
+const FROM_PART: i64 = 128;
+const FROM_ROW: i64 = 136;
+/// Parameters on the stack: `c`, its row stride, `m`, `n`, unfinished sums, their row stride, where to pack columns, where rows are packed.
 const PARAMETERS: i64 = FRAME as i64 + 8 * SAVED.len() as i64 + 8;
 const C_ROW_PARAMETER: i64 = 1;
-const ACCUMULATE_PARAMETER: i64 = 4;
-const PACK_PARAMETER: i64 = 5;
+const FROM_PARAMETER: i64 = 4;
+const FROM_ROW_PARAMETER: i64 = 5;
+const PACK_PARAMETER: i64 = 6;
+const PACK_LEFT_PARAMETER: i64 = 7;
 
 /// Parts of fewer rows ask for nothing ahead: what they read of `a` is little.
 const ROWS_AHEAD: i64 = 4;
@@ -186,6 +210,11 @@ impl Writer {
         }
         self.keep(memory(Register::RSP, A_START), Register::RSI);
         self.keep(memory(Register::RSP, C_STRIP), C_PART);
+        self.fetch(LEFT, parameter(FROM_PARAMETER));
+        self.keep(memory(Register::RSP, FROM_STRIP), LEFT);
+        self.fetch(LEFT, parameter(FROM_ROW_PARAMETER));
+        self.a.put(Instruction::with2(Code::Shl_rm64_imm8, LEFT, shift));
+        self.keep(memory(Register::RSP, FROM_ROW), LEFT);
         let (m, n) = (Register::RAX, Register::R10);
         self.fetch(m, parameter(2));
         self.fetch(n, parameter(3));
@@ -193,20 +222,28 @@ impl Writer {
         for &block in blocks {
             let next = self.a.label();
             let unless = |is: bool, yes: Code, no: Code| if is { yes } else { no };
-            let all = [
+            let mut all = vec![
                 (m, block.rows, Code::Jne_rel32_64),
                 (n, block.columns, Code::Jne_rel32_64),
-                (A_ROW, APART_LEFT, unless(block.apart.left, Code::Jl_rel32_64, Code::Jge_rel32_64)),
                 (B_K, APART_RIGHT, unless(block.apart.right, Code::Jl_rel32_64, Code::Jge_rel32_64)),
             ];
+            if block.left != Left::Packed {
+                all.push((A_ROW, APART_LEFT, unless(block.apart.left, Code::Jl_rel32_64, Code::Jge_rel32_64)));
+            }
             for (register, value, other) in all {
                 // Extents are those of blocks, far below 2^31.
                 self.a.put(Instruction::with2(Code::Cmp_rm64_imm32, register, value as i32));
                 self.a.branch(other, Refer::Label(next));
             }
-            self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, parameter(PACK_PARAMETER), 0));
-            let other = unless(block.packs, Code::Je_rel32_64, Code::Jne_rel32_64);
-            self.a.branch(other, Refer::Label(next));
+            let zeros = [
+                (parameter(PACK_PARAMETER), !block.packs),
+                (parameter(PACK_LEFT_PARAMETER), block.left == Left::Lies),
+                (memory(Register::RSP, A_START), block.left == Left::Packed),
+            ];
+            for (value, zero) in zeros {
+                self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, value, 0));
+                self.a.branch(unless(zero, Code::Jne_rel32_64, Code::Je_rel32_64), Refer::Label(next));
+            }
             self.block(block);
             self.a.branch(Code::Jmp_rel32_64, Refer::Label(done));
             self.a.bind(next);
@@ -241,7 +278,7 @@ impl Writer {
     }
 
     /// Blocks of one kind.
-    fn block(&mut self, Block { rows: m, columns: n, apart, packs }: Block) {
+    fn block(&mut self, Block { rows: m, columns: n, apart, packs, left }: Block) {
         let form = self.form;
         if packs {
             self.fetch(A_PART, parameter(PACK_PARAMETER));
@@ -256,19 +293,27 @@ impl Writer {
                 self.mask(columns % form.lanes(), registers);
             }
             self.repeat(strips, STRIPS, &mut |w| {
-                w.fetch(A_PART, memory(Register::RSP, A_START));
+                if left == Left::Packs {
+                    w.fetch(LEFT, parameter(PACK_LEFT_PARAMETER));
+                    w.keep(memory(Register::RSP, PACKED_LEFT), LEFT);
+                }
+                let start =
+                    if left == Left::Packed { parameter(PACK_LEFT_PARAMETER) } else { memory(Register::RSP, A_START) };
+                w.fetch(A_PART, start);
                 w.fetch(C_PART, memory(Register::RSP, C_STRIP));
+                w.fetch(LEFT, memory(Register::RSP, FROM_STRIP));
+                w.keep(memory(Register::RSP, FROM_PART), LEFT);
                 let mut parts = form.parts(m, registers);
                 let mut apart = apart;
                 if packs && let Some((rows, times)) = parts.first_mut() {
-                    w.part(Micro { rows: *rows, registers, masked, apart, packs });
+                    w.part(Micro { rows: *rows, registers, masked, apart, packs, left });
                     // The other parts take what the first one packed.
                     w.fetch(B, memory(Register::RSP, PACKED));
                     w.a.put(Instruction::with2(Code::Mov_rm64_imm32, B_K, PANEL_BYTES as i32));
                     (apart.right, *times) = (false, *times - 1);
                 }
                 for (rows, parts) in parts.into_iter().filter(|&(_, times)| times > 0) {
-                    let micro = Micro { rows, registers, masked, apart, packs: false };
+                    let micro = Micro { rows, registers, masked, apart, packs: false, left };
                     w.repeat(parts, PARTS, &mut |w| w.part(micro));
                 }
                 let width = (columns * form.bytes()) as i32;
@@ -280,7 +325,9 @@ impl Writer {
                     }
                 }
                 w.a.put(Instruction::with2(Code::Add_rm64_imm32, B, width));
-                w.a.put(Instruction::with2(Code::Add_rm64_imm32, memory(Register::RSP, C_STRIP), width));
+                for slot in [C_STRIP, FROM_STRIP] {
+                    w.a.put(Instruction::with2(Code::Add_rm64_imm32, memory(Register::RSP, slot), width));
+                }
             });
         }
     }
@@ -299,10 +346,15 @@ impl Writer {
             }
         };
         self.a.branch(Code::Call_rel32_64, Refer::Label(label));
-        for (start, stride) in [(A_PART, A_ROW), (C_PART, C_ROW)] {
-            self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, LEFT, stride, micro.rows as i32));
+        // Of what is packed, a part has all its steps behind each other.
+        let left = if micro.left == Left::Packed { (K, micro.rows * self.form.bytes()) } else { (A_ROW, micro.rows) };
+        for (start, (stride, times)) in [(A_PART, left), (C_PART, (C_ROW, micro.rows))] {
+            self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, LEFT, stride, times as i32));
             self.add(start, LEFT);
         }
+        let (row, part) = (memory(Register::RSP, FROM_ROW), memory(Register::RSP, FROM_PART));
+        self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, LEFT, row, micro.rows as i32));
+        self.a.put(Instruction::with2(Code::Add_rm64_r64, part, LEFT));
     }
 
     /// Whether a mask of 256 bits has a register of its own.
@@ -383,14 +435,20 @@ impl Writer {
     }
 
     /// An element of row `r` of `a` in every lane.
-    fn spread(&mut self, r: i64, to: Register) {
+    fn spread(&mut self, left: Left, r: i64, to: Register) {
         // At most twelve rows, three to a pointer.
         let row = A_ROWS[(r / 3) as usize % A_ROWS.len()];
         let at = match r % 3 {
+            _ if left == Left::Packed => memory(A_ROWS[0], r * self.form.bytes()),
             0 => memory(row, 0),
             n => indexed(row, A_ROW, n as u32, 0),
         };
         self.a.put(Instruction::with2(self.codes.spread, to, at));
+        if left == Left::Packs {
+            let number = to as u32 - self.vector(0) as u32;
+            let store = self.codes.store_one;
+            self.a.put(Instruction::with2(store, memory(PACK_LEFT, r * self.form.bytes()), Register::XMM0 + number));
+        }
     }
 
     /// Asks for the lines of some bytes behind a pointer.
@@ -415,10 +473,18 @@ impl Writer {
     /// Runs `step` for each step of the block. Where rows of `a` lie apart, it asks for those of the next part on the way, a line of
     /// each while this part goes by a line of its own, and for a row of the sums with each; where those of `b` do, for the columns of
     /// the next strip. What the machine's prefetchers know of one page says nothing of the next.
-    fn steps(&mut self, Micro { rows, registers, apart, packs, .. }: Micro, step: &mut dyn FnMut(&mut Self)) {
+    fn steps(&mut self, Micro { rows, registers, apart, packs, left, .. }: Micro, step: &mut dyn FnMut(&mut Self)) {
+        if apart.left {
+            self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, AHEAD, A_ROW, rows as i32));
+            self.add(AHEAD, A_PART);
+        }
         self.set(LEFT, K);
         if packs {
             self.fetch(PACK, slot_inside(PACKED));
+        }
+        if left == Left::Packs {
+            self.keep(slot_inside(KEPT_A), A_PART);
+            self.fetch(PACK_LEFT, slot_inside(PACKED_LEFT));
         }
         self.set(B_NOW, B);
         let width = registers * self.form.register_bytes();
@@ -436,8 +502,6 @@ impl Writer {
             return;
         }
         let line = 64 / self.form.bytes() as i32;
-        self.a.put(Instruction::with3(Code::Imul_r64_rm64_imm32, AHEAD, A_ROW, rows as i32));
-        self.add(AHEAD, A_PART);
         self.keep(slot_inside(KEPT_C), C_PART);
         let lines = self.a.here();
         self.fetch_c_row();
@@ -471,11 +535,11 @@ impl Writer {
     /// The sums of a part lie in the first registers, row by row. Behind them come those of `b` and one of `a`, where there
     /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`.
     fn micro(&mut self, micro: Micro) {
-        let Micro { rows, registers, masked, packs, .. } = micro;
+        let Micro { rows, registers, masked, packs, left: lies, .. } = micro;
         let sum = |w: &Self, r: i64, v: i64| w.vector(r * registers + v);
         let free = self.vector(rows * registers);
         let width = self.form.register_bytes();
-        let groups = ((rows + 2) / 3) as usize;
+        let groups = if lies == Left::Packed { 1 } else { ((rows + 2) / 3) as usize };
         self.set(A_ROWS[0], A_PART);
         if groups > 1 {
             self.a.put(Instruction::with2(Code::Lea_r64_m, LEFT, indexed(A_ROW, A_ROW, 2, 0)));
@@ -511,7 +575,7 @@ impl Writer {
                     w.pack(micro, v, right(w, v));
                 }
                 for r in 0..rows {
-                    w.spread(r, left);
+                    w.spread(lies, r, left);
                     for v in 0..registers {
                         let operands = (left, right(w, v));
                         product(w, r, v, operands);
@@ -520,7 +584,8 @@ impl Writer {
             } else {
                 let right = behind(w, rows);
                 for r in 0..rows {
-                    w.spread(r, behind(w, r));
+                    let left = behind(w, r);
+                    w.spread(lies, r, left);
                 }
                 for v in 0..registers {
                     if !direct(v) {
@@ -533,8 +598,16 @@ impl Writer {
                     }
                 }
             }
-            for &pointer in A_ROWS.iter().take(groups) {
-                w.add(pointer, A_K);
+            let step = (rows * w.form.bytes()) as i32;
+            if lies == Left::Packed {
+                w.a.put(Instruction::with2(Code::Add_rm64_imm32, A_ROWS[0], step));
+            } else {
+                for &pointer in A_ROWS.iter().take(groups) {
+                    w.add(pointer, A_K);
+                }
+            }
+            if lies == Left::Packs {
+                w.a.put(Instruction::with2(Code::Add_rm64_imm32, PACK_LEFT, step));
             }
             w.add(B_NOW, B_K);
             if packs {
@@ -544,11 +617,14 @@ impl Writer {
         if packs {
             self.fetch(K, slot_inside(KEPT_K));
         }
+        if lies == Left::Packs {
+            self.keep(slot_inside(PACKED_LEFT), PACK_LEFT);
+            self.fetch(A_PART, slot_inside(KEPT_A));
+        }
         let fresh = self.a.label();
-        let accumulate = parameter_inside(ACCUMULATE_PARAMETER);
-        self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, accumulate, 0));
+        self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, parameter_inside(FROM_PARAMETER), 0));
         self.a.branch(Code::Je_rel32_64, Refer::Label(fresh));
-        self.set(LEFT, C_PART);
+        self.fetch(LEFT, slot_inside(FROM_PART));
         for r in 0..rows {
             for v in 0..registers {
                 let s = sum(self, r, v);
@@ -556,7 +632,7 @@ impl Writer {
                 self.a.put(Instruction::with3(self.codes.add, s, s, free));
             }
             if r + 1 < rows {
-                self.add(LEFT, C_ROW);
+                self.a.put(Instruction::with2(Code::Add_r64_rm64, LEFT, slot_inside(FROM_ROW)));
             }
         }
         self.a.bind(fresh);
@@ -608,7 +684,7 @@ mod tests {
     fn all_blocks_share_their_subroutines() {
         let form = Form { widest: true, product: Product::F32 };
         let apart = Apart { left: true, right: false };
-        let block = |rows| Block { rows, columns: 32, apart, packs: false };
+        let block = |rows| Block { rows, columns: 32, apart, packs: false, left: Left::Lies };
         let one = function(form, &[block(96)].into()).unwrap().code.len();
         let two = function(form, &[block(96), block(48)].into()).unwrap().code.len();
         assert!(two < one + one / 4, "{one} {two}");

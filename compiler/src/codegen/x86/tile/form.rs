@@ -19,6 +19,8 @@ pub(super) struct Codes {
     pub masked_load: Code,
     pub masked_store: Code,
     pub spread: Code,
+    /// Of a register's first element.
+    pub store_one: Code,
     pub step: Code,
     pub add: Code,
     pub zero: Code,
@@ -36,6 +38,11 @@ impl Form {
     /// Elements of a register.
     pub(super) fn lanes(self) -> i64 {
         self.register_bytes() / self.bytes()
+    }
+
+    /// Rows of the left operand that a part goes through side by side, of strips that are no wider than they need be.
+    pub fn rows(self) -> i64 {
+        self.most_rows(2)
     }
 
     /// Rows whose sums the register file holds, of so many registers each.
@@ -59,6 +66,7 @@ impl Form {
                 masked_load: VEX_Vmaskmovps_ymm_ymm_m256,
                 masked_store: VEX_Vmaskmovps_m256_ymm_ymm,
                 spread: VEX_Vbroadcastss_ymm_m32,
+                store_one: VEX_Vmovss_m32_xmm,
                 step: VEX_Vfmadd231ps_ymm_ymm_ymmm256,
                 add: VEX_Vaddps_ymm_ymm_ymmm256,
                 zero: VEX_Vxorps_ymm_ymm_ymmm256,
@@ -69,6 +77,7 @@ impl Form {
                 masked_load: VEX_Vmaskmovpd_ymm_ymm_m256,
                 masked_store: VEX_Vmaskmovpd_m256_ymm_ymm,
                 spread: VEX_Vbroadcastsd_ymm_m64,
+                store_one: VEX_Vmovsd_m64_xmm,
                 step: VEX_Vfmadd231pd_ymm_ymm_ymmm256,
                 add: VEX_Vaddpd_ymm_ymm_ymmm256,
                 zero: VEX_Vxorps_ymm_ymm_ymmm256,
@@ -79,6 +88,7 @@ impl Form {
                 masked_load: EVEX_Vmovups_zmm_k1z_zmmm512,
                 masked_store: EVEX_Vmovups_zmmm512_k1z_zmm,
                 spread: EVEX_Vbroadcastss_zmm_k1z_xmmm32,
+                store_one: EVEX_Vmovss_m32_k1_xmm,
                 step: EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
                 add: EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
@@ -89,6 +99,7 @@ impl Form {
                 masked_load: EVEX_Vmovupd_zmm_k1z_zmmm512,
                 masked_store: EVEX_Vmovupd_zmmm512_k1z_zmm,
                 spread: EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
+                store_one: EVEX_Vmovsd_m64_k1_xmm,
                 step: EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
                 add: EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
