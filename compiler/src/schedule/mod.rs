@@ -18,9 +18,10 @@
 //!    kernel of its own is: one that shares its rows with others must not depend on them.
 //! 3. [`tile`]: what is read along one axis and written along another goes in blocks of both.
 //! 4. [`chunk`]: a nest that is one long row gets points.
-//! 5. [`fold`]: a reduction that keeps the vector axis folds several rows in a turn.
-//! 6. [`scan`]: what is carried from turn to turn takes several turns at once.
-//! 7. [`jam`]: a reduction over long rows reads several of them in a turn.
+//! 5. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
+//! 6. [`fold`]: one of more rows folds several of them in a turn.
+//! 7. [`scan`]: what is carried from turn to turn takes several turns at once.
+//! 8. [`jam`]: a reduction over long rows reads several of them in a turn.
 
 pub mod across;
 pub mod census;
@@ -34,6 +35,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 pub mod tile;
+pub mod unroll;
 
 use self::census::Census;
 use crate::error::Result;
@@ -51,7 +53,7 @@ struct Transformation {
 }
 
 /// The transformations, in order.
-const ALL: [Transformation; 7] = [
+const ALL: [Transformation; 8] = [
     Transformation { name: "across", folds: false, applies: |_| true, run: across::run },
     Transformation {
         name: "partial",
@@ -61,6 +63,12 @@ const ALL: [Transformation; 7] = [
     },
     Transformation { name: "tile", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, tile::tile) },
     Transformation { name: "chunk", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, chunk::chunk) },
+    Transformation {
+        name: "unroll",
+        folds: false,
+        applies: |_| true,
+        run: |kernel| each_nest(kernel, |nest| unroll::unroll(nest).map(|n| vec![n])),
+    },
     Transformation {
         name: "fold",
         folds: true,

@@ -1,0 +1,170 @@
+//! Folds of few rows: what a window or a short axis combines is written out, and no accumulator waits in memory.
+//!
+//! **Problem.** A reduction that keeps the vector axis has its accumulators in a row buffer: a window of three by three over rows of 64
+//! channels loads and stores them at every turn, and the stage behind it loads them again.
+//!
+//! **Invariant.** Each result combines the same elements in the same order, the initial value first.
+//!
+//! **Algorithm.** All turns of the sequential loops are written out into one body, each combined with what the turns before have left.
+//! A stage that runs over the same row behind it goes on with those values, so that row buffers that nobody else reads are gone.
+
+use super::cost::{depth, reads_what_it_writes};
+use crate::kernel::body::{Body, NodeId, Op};
+use crate::kernel::index::{Axis, Ix};
+use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
+use crate::kernel::rewrite::{Copied, copied_store, copy, copy_nodes, place};
+use std::collections::{BTreeMap, HashMap};
+
+/// The most turns that are written out, a window of three in three dimensions: each is a stream of its own through memory.
+const TURNS: i64 = 27;
+/// The most nodes of a body that is made.
+const MOST: usize = 256;
+
+/// The nest with its short folds written out, where it has such.
+pub fn unroll(nest: &Nest) -> Option<Nest> {
+    if reads_what_it_writes(nest) {
+        return None;
+    }
+    let mut stages: Vec<Stage> = Vec::with_capacity(nest.stages.len());
+    // Whether the last of them is, or goes on with, a fold that was written out.
+    let mut open = false;
+    let mut changed = false;
+    for stage in &nest.stages {
+        if let Some(new) = written_out(stage) {
+            stages.push(new);
+            (open, changed) = (true, true);
+            continue;
+        }
+        let joined = stages.last().filter(|_| open).and_then(|before| joined(before, stage));
+        match (joined, stages.last_mut()) {
+            (Some(new), Some(last)) => *last = new,
+            _ => {
+                stages.push(stage.clone());
+                open = false;
+            }
+        }
+    }
+    changed.then(|| without_unread_rows(&Nest { stages, ..nest.clone() })).flatten()
+}
+
+/// The values of each sequential loop's variable, turn by turn, in the order in which the turns run.
+fn turns(loops: &[Loop]) -> Vec<Vec<(Axis, i64)>> {
+    loops.iter().fold(vec![Vec::new()], |all, l| {
+        let with = |turn: &Vec<(Axis, i64)>, at: i64| turn.iter().copied().chain([(l.axis, at)]).collect();
+        all.iter().flat_map(|turn| (0..l.extent).map(move |at| with(turn, at))).collect()
+    })
+}
+
+/// The stage without its sequential loops, where it does nothing but fold few rows; row buffers hold the results.
+fn written_out(stage: &Stage) -> Option<Stage> {
+    let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && !stage.accumulators.is_empty();
+    if stage.sequential.is_empty() || !only_folds || depth(stage) > TURNS {
+        return None;
+    }
+    let init = stage.accumulators.iter().flat_map(|a| a.init.iter().copied());
+    let first = stage.body.needed(init);
+    let wanted = stage.body.needed(stage.roots());
+    let mut body = Body::new();
+    let mut states: Vec<Vec<NodeId>> = Vec::new();
+    for (number, turn) in turns(&stage.sequential).into_iter().enumerate() {
+        let moved = |ix: &Ix| turn.iter().fold(ix.clone(), |ix, &(axis, at)| ix.at(axis, &Ix::constant(at)));
+        let change = |op: &Op| Copied::Op(op.map_index(moved));
+        if number == 0 {
+            let places = copy(&mut body, &stage.body, &first, &change);
+            let own = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect::<Option<_>>();
+            states = stage.accumulators.iter().map(own).collect::<Option<_>>()?;
+        }
+        let places = copy(&mut body, &stage.body, &wanted, &change);
+        for (a, state) in stage.accumulators.iter().zip(&mut states) {
+            let values = a.values.iter().map(|&v| place(&places, v)).collect::<Option<Vec<_>>>()?;
+            *state = body.inline(&a.combine, &[state.as_slice(), &values].concat(), &a.roots);
+        }
+        if body.nodes().len() > MOST {
+            return None;
+        }
+    }
+    let mut row_stores = Vec::new();
+    for (a, state) in stage.accumulators.iter().zip(states) {
+        let Place::Row { rows } = &a.place else { return None };
+        row_stores.extend(rows.iter().copied().zip(state));
+    }
+    Some(Stage { row_stores, ..Stage::new(Vec::new(), stage.vector, body) })
+}
+
+/// Both stages as one, where they run over the same row once: what the first one leaves in row buffers, the second one takes as values.
+fn joined(before: &Stage, stage: &Stage) -> Option<Stage> {
+    if !stage.sequential.is_empty() || stage.vector.extent != before.vector.extent {
+        return None;
+    }
+    let known: HashMap<u32, NodeId> = before.row_stores.iter().copied().collect();
+    let inits = stage.accumulators.iter().flat_map(|a| a.init.iter().copied());
+    let wanted = stage.body.needed(stage.roots().into_iter().chain(inits));
+    let nodes = || stage.body.nodes().iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(node, _)| node);
+    let fits = |op: &Op, lane| match op {
+        Op::Row(row) => known.get(row).is_none_or(|&n| before.body.lane(n) == lane),
+        _ => true,
+    };
+    if before.body.nodes().len() + nodes().count() > MOST || !nodes().all(|node| fits(&node.op, node.lane)) {
+        return None;
+    }
+    let mut out = before.clone();
+    let moved = |ix: &Ix| ix.at(stage.vector.axis, &before.vector.ix());
+    let places = copy_nodes(&mut out.body, &stage.body, &wanted, &|_, op| match op {
+        Op::Row(row) if known.contains_key(row) => Copied::Node(known[row]),
+        op => Copied::Op(op.map_index(moved)),
+    });
+    let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
+    for s in &stage.stores {
+        out.stores.push(copied_store(s, &places, moved)?);
+    }
+    for &(row, value) in &stage.row_stores {
+        out.row_stores.retain(|r| r.0 != row);
+        out.row_stores.push((row, place(&places, value)?));
+    }
+    for a in &stage.accumulators {
+        out.accumulators.push(Accumulator { init: all(&a.init)?, values: all(&a.values)?, ..a.clone() });
+    }
+    Some(out)
+}
+
+/// The nest without row buffers that no stage reads.
+fn without_unread_rows(nest: &Nest) -> Option<Nest> {
+    let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
+    for stage in &nest.stages {
+        let read = stage.body.nodes().iter().filter_map(|n| if let Op::Row(row) = n.op { Some(row) } else { None });
+        let folded = stage.accumulators.iter().filter_map(|a| match &a.place {
+            Place::Row { rows } => Some(rows),
+            Place::Lanes { .. } => None,
+        });
+        numbers.extend(read.chain(folded.flatten().copied()).map(|row| (row, 0)));
+    }
+    numbers.values_mut().zip(0..).for_each(|(new, number)| *new = number);
+    let rows = numbers.keys().map(|&row| nest.rows.get(row as usize).copied()).collect::<Option<_>>()?;
+    let stages = nest.stages.iter().map(|stage| renumbered(stage, &numbers)).collect::<Option<_>>()?;
+    Some(Nest { rows, stages, ..nest.clone() })
+}
+
+/// The stage with other numbers for its row buffers; stores to those without a number are gone, with what only they need.
+fn renumbered(stage: &Stage, numbers: &BTreeMap<u32, u32>) -> Option<Stage> {
+    let mut out = stage.clone();
+    out.row_stores.retain(|(row, _)| numbers.contains_key(row));
+    let inits = out.accumulators.iter().flat_map(|a| a.init.iter().copied());
+    let wanted = stage.body.needed(out.roots().into_iter().chain(inits));
+    out.body = Body::new();
+    let places = copy(&mut out.body, &stage.body, &wanted, &|op| match op {
+        Op::Row(row) => Copied::Op(Op::Row(numbers.get(row).copied().unwrap_or(*row))),
+        op => Copied::Op(op.clone()),
+    });
+    let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
+    out.stores = stage.stores.iter().map(|s| copied_store(s, &places, Ix::clone)).collect::<Option<_>>()?;
+    for (row, value) in &mut out.row_stores {
+        (*row, *value) = (*numbers.get(row)?, place(&places, *value)?);
+    }
+    for a in &mut out.accumulators {
+        (a.init, a.values) = (all(&a.init)?, all(&a.values)?);
+        if let Place::Row { rows } = &mut a.place {
+            *rows = rows.iter().map(|row| numbers.get(row).copied()).collect::<Option<_>>()?;
+        }
+    }
+    Some(out)
+}
