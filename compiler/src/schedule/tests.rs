@@ -178,6 +178,73 @@ fn a_short_row_is_written_out() {
     assert!(text.contains("vector i1 in 40"), "{text}");
 }
 
+/// Maxima and sums of windows of three by two over rows of 20 channels, and what is made of them.
+fn windows(rows: i64, after: &str) -> String {
+    format!(
+        "kernel windows (in0: f32[{all}], in1: f32[1]) -> (out0: f32[{out}], out1: f32[{out}])
+  phase parallel i3 in 6
+    row buffer row0: f32[20]
+    row buffer row1: f32[20]
+    row buffer row2: f32[20]
+    stage sequential i0 in {rows}, i1 in 2 vector i2 in 20
+      %0 = load in0[40*i3 + 40*i0 + 20*i1 + i2] : f32
+      %1 = load in1[0] : f32
+      %2 = fmul %0, %0 : f32
+      fold row0[i2], row1[i2] of %0, %2 over i0, i1, init %1, %1, identity -inf, -0.0
+        with (a0: f32, a1: f32, x0: f32, x1: f32)
+          %2 = fmax_pseudo a0, x0 : f32
+          %3 = fadd a1, x1 : f32
+          yield %2, %3
+    stage vector i4 in 20
+      %0 = load row0[i4] : f32
+      %1 = load row1[i4] : f32
+      %2 = fsub %1, %0 : f32
+      store row2[i4] = %2
+      store out0[20*i3 + i4] = %2 : f32
+{after}",
+        all = 40 * (rows + 5),
+        out = 6 * 20,
+    )
+}
+
+/// A stage that reads the row which the one before it left.
+const OVER_THE_SAME_ROW: &str = "    stage vector i2 in 20
+      %0 = load row2[i2] : f32
+      %1 = fmul %0, %0 : f32
+      store out1[20*i3 + i2] = %1 : f32
+";
+
+#[test]
+fn folds_of_few_rows_are_written_out() {
+    let text = transformed("unroll", &windows(3, OVER_THE_SAME_ROW));
+    assert_eq!(text.matches("fmax_pseudo").count(), 6, "{text}");
+    assert_eq!(text.matches("stage").count(), 1, "{text}");
+    assert!(!text.contains("row buffer") && !text.contains("sequential"), "{text}");
+}
+
+#[test]
+fn a_row_that_a_loop_reads_stays() {
+    let turns = "    stage sequential i0 in 2 vector i2 in 20
+      %0 = load row2[i2] : f32
+      %1 = load row0[i2] : f32
+      %2 = fmul %0, %1 : f32
+      store out1[20*i3 + i2] = %2 : f32
+";
+    let text = transformed("unroll", &windows(3, turns));
+    assert_eq!(text.matches("stage").count(), 2, "{text}");
+    assert!(text.matches("row buffer").count() == 2, "{text}");
+}
+
+#[test]
+fn folds_of_many_rows_are_left_to_loops() {
+    for text in [windows(14, OVER_THE_SAME_ROW), sums_of_columns(28)] {
+        left_alone("unroll", parse::parse(&text).expect("a kernel").remove(0));
+    }
+    // Six rows could be written out, but what is folded reads what the kernel itself writes.
+    let own = windows(3, OVER_THE_SAME_ROW).replace("load in0[40*i3 + 40*i0 + 20*i1 + i2]", "load out1[20*i3 + i2]");
+    left_alone("unroll", parse::parse(&own).expect("a kernel").remove(0));
+}
+
 /// Two reductions over rows of a matrix, of which a result is used once more.
 fn folded_rows(rows: i64) -> String {
     format!(
