@@ -7,6 +7,7 @@
 //! functions are expanded into these nodes by [`super::math`].
 
 use super::eval::apply;
+use super::index::Ix;
 pub use super::index::NodeId;
 pub use super::op::{FloatCond, IntCond, Lane, Mem, Node, Op};
 use crate::hlo::InstructionId;
@@ -99,8 +100,12 @@ impl Body {
         }
     }
 
-    /// Adds a node, or finds the equal one. An operation on constants alone becomes its value.
+    /// Adds a node, or finds the equal one. An operation on constants alone becomes its value, and one that changes nothing what it
+    /// would have changed: a clamp of an index that lies within it, a choice that is made already.
     pub fn push(&mut self, op: Op, args: &[NodeId], lane: Lane) -> NodeId {
+        if let Some(same) = self.unchanged(&op, args) {
+            return same;
+        }
         let (op, args) = match self.fold(&op, args, lane) {
             Some(bits) => (Op::Const(bits), &[][..]),
             None => (op, args),
@@ -116,7 +121,58 @@ impl Body {
         id
     }
 
+    /// The argument whose value an operation has whatever the others are, where that can be seen here.
+    fn unchanged(&self, op: &Op, args: &[NodeId]) -> Option<NodeId> {
+        match (op, args) {
+            (Op::Select, &[mask, then, other]) => Some(if self.constant_bits(mask)? != 0 { then } else { other }),
+            (Op::SMax | Op::SMin, &[a, b]) => {
+                let ((a_low, a_high), (b_low, b_high)) = (self.range(a)?, self.range(b)?);
+                let [lower, higher] = match () {
+                    () if a_high <= b_low => [a, b],
+                    () if b_high <= a_low => [b, a],
+                    () => return None,
+                };
+                Some(if *op == Op::SMin { lower } else { higher })
+            }
+            (Op::And | Op::Or, &[a, b]) if self.lane(a).is_mask() => {
+                let (known, other) = match (self.constant_bits(a), self.constant_bits(b)) {
+                    (Some(_), _) => (a, b),
+                    (None, Some(_)) => (b, a),
+                    (None, None) => return (a == b).then_some(a),
+                };
+                // True leaves the other side of "and" as it is, false that of "or".
+                let leaves = (self.constant_bits(known)? != 0) == (*op == Op::And);
+                Some(if leaves { other } else { known })
+            }
+            _ => None,
+        }
+    }
+
+    /// A node as a part of an index, which it brings to between `low` and `high`: what is an index itself needs no node.
+    pub fn offset(&self, node: NodeId, low: i64, high: i64) -> Ix {
+        match &self.nodes.get(node.0 as usize).map(|n| (&n.op, n.lane)) {
+            Some((Op::Const(bits), Lane::I64)) => Ix::constant(*bits as i64),
+            Some((Op::Index(ix), Lane::I64)) => ix.clone(),
+            _ => Ix::value(node, low, high),
+        }
+    }
+
+    /// The smallest and the largest value of a 64-bit constant or index.
+    fn range(&self, id: NodeId) -> Option<(i64, i64)> {
+        match &self.node(id).op {
+            Op::Const(bits) if self.lane(id) == Lane::I64 => Some((*bits as i64, *bits as i64)),
+            Op::Index(ix) if self.lane(id) == Lane::I64 => Some(ix.range()),
+            _ => None,
+        }
+    }
+
     fn fold(&self, op: &Op, args: &[NodeId], lane: Lane) -> Option<u64> {
+        if let (Op::ICmp(_), &[a, b]) = (op, args)
+            && a == b
+        {
+            // Whatever the number is, it compares with itself as zero does.
+            return apply(op, lane, &[self.lane(a); 2], &[0; 2]);
+        }
         let n = args.len();
         if n == 0 || n > 3 {
             return None;

@@ -372,17 +372,17 @@ impl Ix {
         positive
     }
 
-    /// The expression with its loaded offsets renamed.
-    pub fn rename_values(&self, rename: &impl Fn(NodeId) -> NodeId) -> Ix {
+    /// The expression with every loaded offset, which lies between the bounds given, replaced by what `replace` says.
+    pub fn replace_values(&self, replace: &impl Fn(NodeId, i64, i64) -> Ix) -> Ix {
         let mut out = Ix::constant(self.constant);
         for (atom, c) in &self.terms {
-            let atom = match atom {
-                Atom::Axis(..) => atom.clone(),
-                Atom::Div(x, n) => Atom::Div(Box::new(x.rename_values(rename)), *n),
-                Atom::Mod(x, n) => Atom::Mod(Box::new(x.rename_values(rename)), *n),
-                Atom::Value(node, low, high) => Atom::Value(rename(*node), *low, *high),
+            let value = match atom {
+                Atom::Axis(..) => Ix::atom(atom.clone()),
+                Atom::Div(x, n) => x.replace_values(replace).div(*n),
+                Atom::Mod(x, n) => x.replace_values(replace).rem(*n),
+                Atom::Value(node, low, high) => replace(*node, *low, *high),
             };
-            out.add_term(&atom, *c);
+            out = out.add(&value.scale(*c));
         }
         out
     }

@@ -50,7 +50,7 @@ pub fn copy_nodes(
                 places.push(Some(n));
                 continue;
             }
-            Copied::Op(op) => op.map_index(|ix| ix.rename_values(&at)),
+            Copied::Op(op) => op.map_index(|ix| ix.replace_values(&|n, low, high| out.offset(at(n), low, high))),
         };
         let args: Vec<NodeId> = node.args.iter().map(|&a| at(a)).collect();
         out.set_source(body.source(id).or(now));
@@ -67,8 +67,14 @@ pub fn place(places: &[Option<NodeId>], node: NodeId) -> Option<NodeId> {
 }
 
 /// The store of a copied node, at what `change` makes of its index map.
-pub fn copied_store(store: &Store, places: &[Option<NodeId>], change: impl FnOnce(&Ix) -> Ix) -> Option<Store> {
-    let index = change(&store.index).rename_values(&|n| place(places, n).unwrap_or(n));
+pub fn copied_store(
+    store: &Store,
+    body: &Body,
+    places: &[Option<NodeId>],
+    change: impl FnOnce(&Ix) -> Ix,
+) -> Option<Store> {
+    let at = |n, low, high| body.offset(place(places, n).unwrap_or(n), low, high);
+    let index = change(&store.index).replace_values(&at);
     Some(Store { index, value: place(places, store.value)?, ..store.clone() })
 }
 
@@ -124,7 +130,7 @@ fn move_nodes(stage: &mut Stage, places: &[NodeId]) {
     let at = |n: &mut NodeId| *n = places[n.0 as usize];
     for s in &mut stage.stores {
         at(&mut s.value);
-        s.index = s.index.rename_values(&|n| places[n.0 as usize]);
+        s.index = s.index.replace_values(&|n, low, high| stage.body.offset(places[n.0 as usize], low, high));
     }
     stage.row_stores.iter_mut().for_each(|(_, n)| at(n));
     for a in &mut stage.accumulators {
@@ -149,7 +155,8 @@ pub fn substitute(nest: &mut Nest, replace: &impl Fn(Axis) -> Option<Ix>) {
     for stage in &mut nest.stages {
         let (body, places) = map_indices(&stage.body, &|ix| ix.substitute(replace));
         stage.body = body;
-        move_nodes(stage, &places);
+        // Before offsets become what the new body says of them, whose axes are replaced already.
         stage.stores.iter_mut().for_each(|s| s.index = s.index.substitute(replace));
+        move_nodes(stage, &places);
     }
 }

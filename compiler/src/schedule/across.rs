@@ -110,7 +110,7 @@ impl Symbolic {
             let places = self.element(stage, &stage.roots(), e)?;
             for s in &stage.stores {
                 // One that is the same along the row happens once.
-                let new = copied_store(s, &places, |ix| at_element(ix, stage.vector, e))?;
+                let new = copied_store(s, &self.body, &places, |ix| at_element(ix, stage.vector, e))?;
                 if self.stores.iter().all(|o| (o.buffer, &o.index) != (new.buffer, &new.index)) {
                     self.stores.push(new);
                 }

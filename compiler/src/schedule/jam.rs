@@ -88,7 +88,7 @@ fn side_by_side(stage: &Stage, streams: Loop, results: u32) -> Option<Stage> {
             out.accumulators.push(Accumulator { init, values, place: Place::Lanes { results: numbers }, ..a.clone() });
         }
         for s in &stage.stores {
-            out.stores.push(copied_store(s, &places, moved)?);
+            out.stores.push(copied_store(s, &out.body, &places, moved)?);
         }
     }
     Some(out)

@@ -63,12 +63,7 @@ const ALL: [Transformation; 8] = [
     },
     Transformation { name: "tile", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, tile::tile) },
     Transformation { name: "chunk", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, chunk::chunk) },
-    Transformation {
-        name: "unroll",
-        folds: false,
-        applies: |_| true,
-        run: |kernel| each_nest(kernel, |nest| unroll::unroll(nest).map(|n| vec![n])),
-    },
+    Transformation { name: "unroll", folds: false, applies: |_| true, run: unroll::run },
     Transformation {
         name: "fold",
         folds: true,

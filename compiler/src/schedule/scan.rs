@@ -106,7 +106,7 @@ impl Turns<'_> {
             let known = leaves.chain(running.iter().zip(&sums).map(|(r, sums)| (r.next, sums[turn]))).collect();
             let places = self.turn(&stage.roots(), step, &known);
             for s in &stage.stores {
-                self.out.stores.push(copied_store(s, &places, |ix| ix.at(self.axis, step))?);
+                self.out.stores.push(copied_store(s, &self.out.body, &places, |ix| ix.at(self.axis, step))?);
             }
             for &(row, value) in &stage.row_stores {
                 carried.insert(row, place(&places, value)?);

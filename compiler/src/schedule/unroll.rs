@@ -11,7 +11,7 @@
 use super::cost::{depth, reads_what_it_writes};
 use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
+use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Role, Stage};
 use crate::kernel::rewrite::{Copied, copied_store, copy, copy_nodes, place};
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,8 +20,23 @@ const TURNS: i64 = 27;
 /// The most nodes of a body that is made.
 const MOST: usize = 256;
 
+/// Writes out the short folds of a kernel.
+pub fn run(kernel: &mut Kernel) {
+    let is_scratch = |b: u32| kernel.buffers.get(b as usize).is_some_and(|b| b.role == Role::Scratch);
+    let unrolled = |phase: &Phase| match phase {
+        Phase::Nest(nest) => unroll(nest, &is_scratch).map(Phase::Nest),
+        _ => None,
+    };
+    let new: Vec<Option<Phase>> = kernel.phases.iter().map(unrolled).collect();
+    for (phase, new) in kernel.phases.iter_mut().zip(new) {
+        if let Some(new) = new {
+            *phase = new;
+        }
+    }
+}
+
 /// The nest with its short folds written out, where it has such.
-pub fn unroll(nest: &Nest) -> Option<Nest> {
+fn unroll(nest: &Nest, is_scratch: &impl Fn(u32) -> bool) -> Option<Nest> {
     if reads_what_it_writes(nest) {
         return None;
     }
@@ -30,7 +45,10 @@ pub fn unroll(nest: &Nest) -> Option<Nest> {
     let mut open = false;
     let mut changed = false;
     for stage in &nest.stages {
-        if let Some(new) = written_out(stage) {
+        // Parts of a reduction stay folds: how many there are is counted after each transformation.
+        let parts = stage.body.nodes().iter().any(|n| matches!(n.op, Op::Load(b, _, _) if is_scratch(b)));
+        let new = if parts { None } else { written_out(stage) };
+        if let Some(new) = new {
             stages.push(new);
             (open, changed) = (true, true);
             continue;
@@ -115,7 +133,7 @@ fn joined(before: &Stage, stage: &Stage) -> Option<Stage> {
     });
     let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
     for s in &stage.stores {
-        out.stores.push(copied_store(s, &places, moved)?);
+        out.stores.push(copied_store(s, &out.body, &places, moved)?);
     }
     for &(row, value) in &stage.row_stores {
         out.row_stores.retain(|r| r.0 != row);
@@ -156,7 +174,7 @@ fn renumbered(stage: &Stage, numbers: &BTreeMap<u32, u32>) -> Option<Stage> {
         op => Copied::Op(op.clone()),
     });
     let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
-    out.stores = stage.stores.iter().map(|s| copied_store(s, &places, Ix::clone)).collect::<Option<_>>()?;
+    out.stores = stage.stores.iter().map(|s| copied_store(s, &out.body, &places, Ix::clone)).collect::<Option<_>>()?;
     for (row, value) in &mut out.row_stores {
         (*row, *value) = (*numbers.get(row)?, place(&places, *value)?);
     }

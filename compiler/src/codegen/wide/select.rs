@@ -2,7 +2,7 @@
 
 use super::table::widened;
 use super::{Frame, Reg};
-use crate::codegen::rows::{RowLoop, Segment, Width};
+use crate::codegen::rows::{RowLoop, Segment, Walk, Width};
 use crate::codegen::vector::elements;
 use crate::hlo::InstructionId;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
@@ -148,6 +148,8 @@ impl Inst {
 
 /// The most instructions of a turn: a longer one gains little and spills.
 const MOST_INSTRUCTIONS: usize = 2000;
+/// Bytes at which a load is too far from another to share its pointer: a displacement has 32 bits, of which a row takes its part.
+const FAR: i64 = 1 << 30;
 
 /// The turns of a function.
 pub(super) struct Turns {
@@ -222,6 +224,8 @@ pub(super) struct Selector<'k> {
     /// The number in the frame of what is the same along the row.
     homes: HashMap<Uniform, u32>,
     pointers: HashMap<Pointer, u32>,
+    /// Pointers that others stand for, and the bytes from where those point to where these would.
+    shared: HashMap<Pointer, (Pointer, i64)>,
     /// As in [`Turns`].
     pub(super) steps: Vec<i32>,
     /// What linear indices are at the turn's first element, in every element.
@@ -247,6 +251,22 @@ pub(super) fn count(lane: Lane) -> usize {
     if lane.bits() == 64 { 2 } else { 1 }
 }
 
+/// The loads of elements side by side which lie a constant behind an earlier one: one pointer serves all of them.
+fn shared(row: &RowLoop<'_>) -> HashMap<Pointer, (Pointer, i64)> {
+    let mut firsts: HashMap<(u32, i64, Ix), (NodeId, i64)> = HashMap::new();
+    let mut out = HashMap::new();
+    for (&id, access) in row.loads.iter().filter(|(_, access)| access.walk == Walk::Contiguous) {
+        let (start, bytes) = (&access.start, access.mem.bytes());
+        let key = (access.buffer, bytes, start.offset(start.constant.wrapping_neg()));
+        let &mut (first, from) = firsts.entry(key).or_insert((id, start.constant));
+        let apart = start.constant.checked_sub(from).and_then(|n| n.checked_mul(bytes));
+        if let Some(apart) = apart.filter(|n| first != id && n.abs() < FAR) {
+            out.insert(Pointer::Load(id), (Pointer::Load(first), apart));
+        }
+    }
+    out
+}
+
 impl<'k> Selector<'k> {
     pub(super) fn new(nest: &'k Nest, row: &'k RowLoop<'k>, width: Width, fma: bool) -> Selector<'k> {
         Selector {
@@ -266,6 +286,7 @@ impl<'k> Selector<'k> {
             uniforms: HashMap::new(),
             homes: HashMap::new(),
             pointers: HashMap::new(),
+            shared: shared(row),
             steps: Vec::new(),
             starts: HashMap::new(),
             nan_tests: HashMap::new(),
@@ -436,8 +457,10 @@ impl<'k> Selector<'k> {
 
     /// Memory of the row, `first` elements from the turn's first one and as many registers.
     pub(super) fn access(&mut self, p: Pointer, mem: Mem, first: i64, registers: i64) -> Option<Access> {
+        let (p, behind) = self.shared.get(&p).copied().unwrap_or((p, 0));
         let pointer = self.pointer(p);
         let bytes = first.checked_mul(mem.bytes())?.checked_add(registers * i64::from(self.width.bytes()))?;
+        let bytes = bytes.checked_add(behind)?;
         Some(Access { pointer, scale: mem.bytes() as u32, displacement: i32::try_from(bytes).ok()? })
     }
 

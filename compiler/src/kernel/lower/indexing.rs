@@ -20,7 +20,7 @@ pub(super) fn checked(body: &mut Body, ty: ElementType, node: NodeId, high: i64)
         let limit = body.i64(high);
         let offset = body.umin(wide, limit);
         let inside = body.icmp(IntCond::Eq, offset, wide);
-        return (as_index(body, offset, high), inside);
+        return (body.offset(offset, 0, high), inside);
     }
     checked_offset(body, wide, high)
 }
@@ -31,14 +31,7 @@ pub(super) fn checked_offset(body: &mut Body, node: NodeId, high: i64) -> (Ix, N
     let low = body.smax(node, zero);
     let offset = body.smin(low, limit);
     let inside = body.icmp(IntCond::Eq, offset, node);
-    (as_index(body, offset, high), inside)
-}
-
-fn as_index(body: &Body, offset: NodeId, high: i64) -> Ix {
-    match body.constant_bits(offset) {
-        Some(bits) => Ix::constant(bits as i64),
-        None => Ix::value(offset, 0, high),
-    }
+    (body.offset(offset, 0, high), inside)
 }
 
 impl Lowerer<'_> {

@@ -319,7 +319,7 @@ impl Scope<'_> {
             c.expect("..=")?;
             let high = c.integer()?;
             c.expect(")")?;
-            return Ok(Ix::value(id, low, high));
+            return Ok(named.body.offset(id, low, high));
         }
         c.expect("((")?;
         let inner = self.index(named, c)?;
