@@ -381,6 +381,40 @@ fn pointers_that_lie_in_memory() {
     assert!(wide(&format!("HloModule m\n\nENTRY e {{\n{body}}}\n"), &[]).all);
 }
 
+/// How many pointers the wide code of a program's first row takes from its frame, for each width of the machine.
+fn pointers(source: &str) -> Vec<usize> {
+    let module = text::parse(source).unwrap();
+    let of = |target: TargetOptions| {
+        let options = CompileOptions { wide_work: Some(0), target, keep_texts: true, ..CompileOptions::default() };
+        let asm = compile(&module, &options).unwrap().asm;
+        let row = asm.split(".row0:").nth(1).unwrap_or_else(|| panic!("no wide row in\n{asm}"));
+        row.lines().skip(1).take_while(|line| !line.is_empty()).filter(|line| line.contains(",[rdi")).count()
+    };
+    widths::targets().into_iter().map(of).collect()
+}
+
+/// Parts of one array, some of them before the first one that is read, have one pointer; what is read at another pace or as another
+/// array has its own.
+#[test]
+fn loads_a_constant_apart_share_a_pointer() {
+    let parts = |starts: &[i64]| {
+        let mut body = "  p = f32[300] parameter(0)\n  q = f32[300] parameter(1)\n".to_owned();
+        for (k, start) in starts.iter().enumerate() {
+            body += &format!("  a{k} = f32[90] slice(p), slice={{[{start}:{}]}}\n", start + 90);
+        }
+        body += "  s0 = f32[90] slice(q), slice={[7:97]}\n";
+        for k in 0..starts.len() {
+            body += &format!("  t{k} = f32[90] multiply(s{k}, s{k})\n  s{} = f32[90] subtract(a{k}, t{k})\n", k + 1);
+        }
+        format!("HloModule m\n\nENTRY e {{\n{body}  ROOT r = f32[90] negate(s{})\n}}\n", starts.len())
+    };
+    for starts in [&[40][..], &[40, 0, 210, 41, 39, 100, 56, 8, 72]] {
+        let source = parts(starts);
+        assert!(wide(&source, &[]).all);
+        assert!(pointers(&source).iter().all(|&n| n == 3), "{:?} of {starts:?}", pointers(&source));
+    }
+}
+
 #[test]
 fn machines_without_avx2_have_no_wide_code() {
     let source = "HloModule m\n\nENTRY e {\n  x = f32[256] parameter(0)\n  ROOT r = f32[256] exponential(x)\n}\n";

@@ -144,6 +144,10 @@ impl Body {
                 let leaves = (self.constant_bits(known)? != 0) == (*op == Op::And);
                 Some(if leaves { other } else { known })
             }
+            (Op::ICmp(IntCond::Ne), &[a, zero]) if self.constant_bits(zero) == Some(0) => match self.node(a) {
+                Node { op: Op::MaskToInt, args, .. } => args.first().copied(),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -410,6 +414,7 @@ impl Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::index::Axis;
 
     #[test]
     fn equal_nodes_are_one_node() {
@@ -429,6 +434,42 @@ mod tests {
         let (p, q) = (outer.arg(2, Lane::F32), outer.arg(3, Lane::F32));
         let out = outer.inline(&inner, &[p, q], &[sum]);
         assert_eq!(outer.node(out[0]).args, [p, q]);
+    }
+
+    #[test]
+    fn what_changes_nothing_is_no_node() {
+        let mut b = Body::new();
+        let axis = Ix::axis(Axis(0), 9);
+        let (x, y, at) = (b.arg(0, Lane::F32), b.arg(1, Lane::F32), b.push(Op::Index(axis), &[], Lane::I64));
+        let [below, zero, eight, seven] = [-1, 0, 8, 7].map(|n| b.i64(n));
+        assert_eq!([b.smax(at, zero), b.smin(eight, at), b.smax(below, at)], [at; 3]);
+        assert_eq!([b.smin(at, zero), b.smin(below, at), b.smax(at, eight)], [zero, below, eight]);
+        let clamped = b.smin(at, seven);
+        assert_eq!(b.node(clamped).op, Op::SMin, "eight is above seven");
+
+        let mask = b.fcmp(FloatCond::Lt, x, y);
+        let [yes, no] = [1, 0].map(|bit| b.bits(Lane::M32, bit));
+        assert_eq!([b.and(mask, yes), b.or(no, mask), b.and(mask, mask), b.or(mask, mask)], [mask; 4]);
+        assert_eq!([b.and(no, mask), b.or(mask, yes)], [no, yes]);
+        assert_eq!([b.select(yes, x, y), b.select(no, x, y)], [x, y]);
+        let (number, none) = (b.mask_to_int(mask), b.i32(0));
+        assert_eq!(b.icmp(IntCond::Ne, number, none), mask);
+        let [itself, less] = [IntCond::Eq, IntCond::SLt].map(|cond| b.icmp(cond, number, number));
+        let truths = [yes, no].map(|bit| b.constant_bits(bit));
+        assert_eq!([itself, less].map(|truth| b.constant_bits(truth)), truths);
+        // A float that is no number is not equal to itself.
+        let equal = b.fcmp(FloatCond::Eq, x, x);
+        assert_eq!(b.constant_bits(equal), None);
+    }
+
+    #[test]
+    fn parts_of_an_index_that_are_indices_need_no_node() {
+        let mut b = Body::new();
+        let axis = Ix::axis(Axis(0), 9);
+        let (at, five) = (b.push(Op::Index(axis.clone()), &[], Lane::I64), b.i64(5));
+        assert_eq!([b.offset(at, 0, 8), b.offset(five, 0, 8)], [axis, Ix::constant(5)]);
+        let loaded = b.arg(0, Lane::I64);
+        assert_eq!(b.offset(loaded, 0, 8), Ix::value(loaded, 0, 8));
     }
 
     #[test]

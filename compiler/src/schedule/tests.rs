@@ -222,6 +222,40 @@ fn folds_of_few_rows_are_written_out() {
     assert!(!text.contains("row buffer") && !text.contains("sequential"), "{text}");
 }
 
+/// Row buffers hold truth values as integers.
+#[test]
+fn folds_of_few_rows_of_truth_values_are_written_out() {
+    let text = |outputs: &str, after: &str| {
+        format!(
+            "kernel odd (in0: pred[60]) -> ({outputs})
+  phase
+    row buffer row0: i32[20]
+    stage sequential i0 in 3 vector i1 in 20
+      %0 = load in0[20*i0 + i1] : u8 as i32
+      %2 = icmp.ne %0, 0 : m32
+      fold row0[i1] of %2 over i0 in order, init false
+        with (a0: m32, x0: m32)
+          %2 = xor a0, x0 : m32
+          yield %2
+    stage vector i1 in 20
+      %0 = load row0[i1] : i32
+      %2 = icmp.ne %0, 0 : m32
+      %3 = mask_to_int %2 : i32
+      store out0[i1] = %3 : u8
+{after}"
+        )
+    };
+    let whole = transformed("unroll", &text("out0: pred[20]", ""));
+    assert!(!whole.contains("row0"), "{whole}");
+    // Another loop reads the row after all.
+    let later = "    stage sequential i2 in 1 vector i1 in 20
+      %0 = load row0[i1] : i32
+      store out1[i1] = %0 : u8
+";
+    let kept = transformed("unroll", &text("out0: pred[20], out1: pred[20]", later));
+    assert!(kept.contains("store row0[i1] = "), "{kept}");
+}
+
 #[test]
 fn a_row_that_a_loop_reads_stays() {
     let turns = "    stage sequential i0 in 2 vector i2 in 20

@@ -11,7 +11,7 @@
 use super::cost::{depth, reads_what_it_writes};
 use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Role, Stage};
+use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Role, RowBuffer, Stage};
 use crate::kernel::rewrite::{Copied, copied_store, copy, copy_nodes, place};
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,7 +47,7 @@ fn unroll(nest: &Nest, is_scratch: &impl Fn(u32) -> bool) -> Option<Nest> {
     for stage in &nest.stages {
         // Parts of a reduction stay folds: how many there are is counted after each transformation.
         let parts = stage.body.nodes().iter().any(|n| matches!(n.op, Op::Load(b, _, _) if is_scratch(b)));
-        let new = if parts { None } else { written_out(stage) };
+        let new = if parts { None } else { written_out(stage, &nest.rows) };
         if let Some(new) = new {
             stages.push(new);
             (open, changed) = (true, true);
@@ -74,7 +74,7 @@ fn turns(loops: &[Loop]) -> Vec<Vec<(Axis, i64)>> {
 }
 
 /// The stage without its sequential loops, where it does nothing but fold few rows; row buffers hold the results.
-fn written_out(stage: &Stage) -> Option<Stage> {
+fn written_out(stage: &Stage, buffers: &[RowBuffer]) -> Option<Stage> {
     let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && !stage.accumulators.is_empty();
     if stage.sequential.is_empty() || !only_folds || depth(stage) > TURNS {
         return None;
@@ -104,7 +104,14 @@ fn written_out(stage: &Stage) -> Option<Stage> {
     let mut row_stores = Vec::new();
     for (a, state) in stage.accumulators.iter().zip(states) {
         let Place::Row { rows } = &a.place else { return None };
-        row_stores.extend(rows.iter().copied().zip(state));
+        for (&row, value) in rows.iter().zip(state) {
+            // A fold leaves truth values as the integers that memory has for them.
+            let value = if body.lane(value).is_mask() { body.mask_to_int(value) } else { value };
+            if buffers.get(row as usize)?.lane != body.lane(value) {
+                return None;
+            }
+            row_stores.push((row, value));
+        }
     }
     Some(Stage { row_stores, ..Stage::new(Vec::new(), stage.vector, body) })
 }
