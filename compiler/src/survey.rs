@@ -210,6 +210,7 @@ fn computed(
 fn kind(kind: &GroupKind) -> &'static str {
     match kind {
         GroupKind::Rows { .. } => "rows",
+        GroupKind::Columns { .. } => "columns",
         GroupKind::Reduce(_) => "reduction",
         GroupKind::Dot(_) => "product",
         GroupKind::Concatenate(_) => "concatenation",

@@ -5,6 +5,7 @@ mod accuracy;
 mod bindings;
 mod builder_methods;
 mod byte_products;
+mod columns;
 mod compositions;
 mod convolutions;
 mod corpus;

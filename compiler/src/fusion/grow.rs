@@ -31,6 +31,10 @@ pub(super) const MAX_MEMBERS: usize = 256;
 const CHEAP: u32 = 2;
 /// A group's rows are at most this long where there is only one row: longer ones are better split over threads.
 const MAX_SINGLE_ROW: i64 = 1 << 16;
+/// Columns are at most this long where the kernel that folds them goes on over their elements: a strip of them stays in the cache.
+const MAX_COLUMN: i64 = 2048;
+/// So many columns, side by side, are worth a kernel that goes on over their elements.
+const LEAST_COLUMNS: i64 = 8;
 
 /// A concatenation of more parts than this is computed before what follows from it, whose code each part would repeat.
 const MAX_PARTS: usize = 8;
@@ -51,6 +55,49 @@ enum Follows {
     Tainted,
 }
 
+/// What reductions of neighbouring dimensions fold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Folds {
+    /// Rows: the last dimensions.
+    Rows,
+    /// Columns: there are dimensions behind those that are folded.
+    Columns,
+}
+
+/// Which of a group's dimensions its reductions fold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Split {
+    /// The first one.
+    first: usize,
+    /// Behind the last one.
+    end: usize,
+}
+
+/// How many elements of each kind dimensions have that are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extents {
+    outer: i64,
+    folded: i64,
+    columns: i64,
+}
+
+impl Split {
+    fn extents(self, dims: &[i64]) -> Extents {
+        let of = |dims: &[i64]| dims.iter().product();
+        let Split { first, end } = self;
+        Extents { outer: of(&dims[..first]), folded: of(&dims[first..end]), columns: of(&dims[end..]) }
+    }
+}
+
+/// What has grown from a seed.
+struct Grown {
+    dims: Vec<i64>,
+    split: Option<Split>,
+    members: Vec<InstructionId>,
+    /// Whether some member computes all elements.
+    full: bool,
+}
+
 pub(super) struct Grower<'a> {
     a: &'a Analysis<'a>,
     order: Order<'a>,
@@ -59,8 +106,10 @@ pub(super) struct Grower<'a> {
     cost: SecondaryMap<InstructionId, (u32, u32)>,
     /// The most reshapes that take an index apart on a way from each instruction to what is in memory.
     splits: SecondaryMap<InstructionId, u32>,
-    /// How each instruction follows from the members of the group of that number.
+    /// How each instruction follows from the members of the group that has grown as that number.
     follows: SecondaryMap<InstructionId, (u32, Follows)>,
+    /// Groups that have grown, those that were given up among them.
+    attempts: u32,
     /// Instructions that growing groups have looked at.
     work: u64,
 }
@@ -81,7 +130,7 @@ impl<'a> Grower<'a> {
     pub(super) fn new(a: &'a Analysis<'a>) -> Result<Self> {
         let order = Order::new(a).ok_or_else(closed)?;
         let (cost, splits, follows) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
-        Ok(Grower { a, order, groups: Vec::new(), cost, splits, follows, work: 0 })
+        Ok(Grower { a, order, groups: Vec::new(), cost, splits, follows, attempts: 0, work: 0 })
     }
 
     fn inst(&self, id: InstructionId) -> &'a Instruction {
@@ -95,8 +144,9 @@ impl<'a> Grower<'a> {
         }
         match self.a.class[id] {
             Some(Class::Anchor) => self.anchor(id),
-            Some(Class::Reduce) => match self.row_split(id) {
-                Some(split) => self.rows(id, Some(split)),
+            Some(Class::Reduce) => match self.split(id) {
+                Some((split, Folds::Rows)) => self.rows(id, Some(split)),
+                Some((split, Folds::Columns)) => self.columns(id, split),
                 None => self.anchor(id),
             },
             Some(Class::Inline) => {
@@ -167,17 +217,26 @@ impl<'a> Grower<'a> {
             && inst.operands.first().is_some_and(|&o| elements(self.inst(o)) != elements(inst))
     }
 
-    /// Where a reduction folds the last dimensions of one operand, the number of dimensions kept.
-    fn row_split(&self, id: InstructionId) -> Option<usize> {
+    /// Where a reduction folds neighbouring dimensions of its operands: which, and whether that makes it one of rows or one of
+    /// columns.
+    fn split(&self, id: InstructionId) -> Option<(Split, Folds)> {
         let inst = self.inst(id);
         let operand = array(self.inst(*inst.operands.first()?))?;
         let reduced = reduced_dims(inst);
         let big = |d: usize| operand.dims[d] != 1;
         let first = reduced.iter().copied().find(|&d| big(d))?;
-        let suffix = (first..operand.rank()).all(|d| reduced.contains(&d) || !big(d));
-        let outer: i64 = operand.dims[..first].iter().product();
-        let row: i64 = operand.dims[first..].iter().product();
-        (suffix && row >= 2 && (outer >= 2 || row <= MAX_SINGLE_ROW)).then_some(first)
+        let last = reduced.iter().copied().rfind(|&d| big(d))?;
+        if !(first..=last).all(|d| reduced.contains(&d) || !big(d)) {
+            return None;
+        }
+        let split = Split { first, end: last + 1 };
+        let n = split.extents(&operand.dims);
+        if n.columns == 1 {
+            let rows = n.folded >= 2 && (n.outer >= 2 || n.folded <= MAX_SINGLE_ROW);
+            return rows.then_some((Split { end: operand.rank(), ..split }, Folds::Rows));
+        }
+        let columns = (2..=MAX_COLUMN).contains(&n.folded) && n.columns >= LEAST_COLUMNS && n.outer >= 1;
+        columns.then_some((split, Folds::Columns))
     }
 
     fn new_group(&mut self, kind: GroupKind, mut members: Vec<InstructionId>) {
@@ -292,23 +351,54 @@ impl<'a> Grower<'a> {
         aligned.then_some(next)
     }
 
-    /// A group of full values and, once `split` is known, row values.
-    fn rows(&mut self, seed: InstructionId, split: Option<usize>) {
+    /// A group of full values and, once some reduction has split them into rows, row values.
+    fn rows(&mut self, seed: InstructionId, split: Option<Split>) {
+        let Some(Grown { dims, split, mut members, .. }) = self.grown(seed, split) else { return };
+        // Without a reduction the rows are the last dimension; loops are merged later.
+        let split = split.map_or(dims.len().saturating_sub(1), |s| s.first);
+        // What lies across several dimensions of a padded row would be stored element by element.
+        let one_row = dims[split..].iter().filter(|&&d| d != 1).count() <= 1;
+        let total: i64 = dims.iter().product();
+        let padded = |&m: &InstructionId| {
+            let row = elements(self.inst(m)) != total || self.a.class[m] == Some(Class::Reduce);
+            let within = if row { &dims[..split] } else { &dims[..] };
+            (row || one_row).then(|| self.padding_of(m, within)).flatten()
+        };
+        let pads: Vec<InstructionId> = members.iter().filter_map(padded).collect();
+        members.extend(pads);
+        self.new_group(GroupKind::Rows { dims, split }, members);
+    }
+
+    /// A group of a reduction of columns and what goes on over all their elements; where nothing does, a reduction that may be
+    /// folded in parts.
+    fn columns(&mut self, seed: InstructionId, split: Split) {
+        match self.grown(seed, Some(split)) {
+            Some(Grown { dims, split: Some(Split { first, end }), members, full: true }) => {
+                self.new_group(GroupKind::Columns { dims, split: first, end }, members);
+                if let Some(group) = self.groups.last_mut().filter(|g| g.members.len() == 1) {
+                    group.kind = GroupKind::Reduce(seed);
+                }
+            }
+            _ => self.anchor(seed),
+        }
+    }
+
+    /// What joins a seed: a reduction with its `split`, or a value of all elements.
+    fn grown(&mut self, seed: InstructionId, split: Option<Split>) -> Option<Grown> {
         let domain = match split {
             Some(_) => self.inst(self.inst(seed).operands[0]),
             None => self.inst(seed),
         };
-        let Some(shape) = array(domain) else { return };
-        let mut dims = shape.dims.clone();
+        let shape = array(domain)?;
         let total = shape.elements() as i64;
-        let mut split = split;
-        let group = self.groups.len() as u32 + 1;
-        let mut front = Front::new(group);
+        let mut grown = Grown { dims: shape.dims.clone(), split, members: vec![seed], full: split.is_none() };
+        // One that was given up has no number of its own.
+        self.attempts += 1;
+        let mut front = Front::new(self.attempts);
         let state = if split.is_some() { Follows::Row } else { Follows::Full };
         front.follow(self, seed, state);
-        let mut members = vec![seed];
         let mut states: Vec<Follows> = Vec::new();
-        while members.len() < MAX_MEMBERS
+        while grown.members.len() < MAX_MEMBERS
             && let Some(id) = front.next(self)
         {
             let inst = self.inst(id);
@@ -322,101 +412,58 @@ impl<'a> Grower<'a> {
                 front.follow(self, id, Follows::Tainted);
                 continue;
             }
-            let rows: Option<i64> = split.map(|s| dims[..s].iter().product());
             let state = match self.a.class[id] {
                 Some(Class::Structural) if inst.opcode == Opcode::GetTupleElement => states[0],
-                Some(Class::Inline) => self.follow_inline(inst, &states, total, rows, &dims, split),
-                Some(Class::Reduce) => {
-                    let operands = &inst.operands[..inst.operands.len() / 2];
-                    let all_full =
-                        operands.iter().zip(&states).all(|(&o, &s)| {
-                            s == Follows::Full || (s == Follows::Clean && elements(self.inst(o)) == total)
-                        }) && states[operands.len()..].iter().all(|&s| s == Follows::Clean);
-                    match self.row_split(id) {
-                        Some(new) if all_full => {
-                            let operand = &array(self.inst(operands[0])).map(|s| s.dims.clone()).unwrap_or_default();
-                            let new_rows: i64 = operand[..new].iter().product();
-                            match rows {
-                                Some(r) if r == new_rows => Follows::Row,
-                                None => {
-                                    split = Some(new);
-                                    dims = operand.clone();
-                                    Follows::Row
-                                }
-                                _ => Follows::Tainted,
-                            }
-                        }
-                        _ => Follows::Tainted,
-                    }
-                }
+                Some(Class::Inline) => self.follow_inline(inst, &states, total, &grown),
+                Some(Class::Reduce) => self.follow_reduce(id, &states, total, &mut grown),
                 _ => Follows::Tainted,
             };
+            front.follow(self, id, state);
             if state == Follows::Full || state == Follows::Row {
-                front.follow(self, id, state);
-                members.push(id);
-            } else {
-                front.follow(self, id, Follows::Tainted);
+                grown.members.push(id);
+                grown.full |= state == Follows::Full;
             }
         }
-        // Without a reduction the rows are the last dimension; loops are merged later.
-        let split = split.unwrap_or(dims.len().saturating_sub(1));
-        // What lies across several dimensions of a padded row would be stored element by element.
-        let one_row = dims[split..].iter().filter(|&&d| d != 1).count() <= 1;
-        let padded = |&m: &InstructionId| {
-            let row = elements(self.inst(m)) != total || self.a.class[m] == Some(Class::Reduce);
-            let within = if row { &dims[..split] } else { &dims[..] };
-            (row || one_row).then(|| self.padding_of(m, within)).flatten()
-        };
-        let pads: Vec<InstructionId> = members.iter().filter_map(padded).collect();
-        members.extend(pads);
-        self.new_group(GroupKind::Rows { dims, split }, members);
+        Some(grown)
     }
 
-    fn follow_inline(
-        &self,
-        inst: &Instruction,
-        states: &[Follows],
-        total: i64,
-        rows: Option<i64>,
-        dims: &[i64],
-        split: Option<usize>,
-    ) -> Follows {
+    /// How a reduction follows from operands in these states: the first one, of rows, splits a group of full values.
+    fn follow_reduce(&self, id: InstructionId, states: &[Follows], total: i64, grown: &mut Grown) -> Follows {
+        let inst = self.inst(id);
+        let (operands, inits) = states.split_at(inst.operands.len() / 2);
+        let full = |(&o, &s): (&InstructionId, &Follows)| {
+            s == Follows::Full || (s == Follows::Clean && elements(self.inst(o)) == total)
+        };
+        let all_full = inst.operands.iter().zip(operands).all(full) && inits.iter().all(|&s| s == Follows::Clean);
+        let operand = inst.operands.first().and_then(|&o| array(self.inst(o)));
+        let (Some((new, folds)), Some(operand), true) = (self.split(id), operand, all_full) else {
+            return Follows::Tainted;
+        };
+        match grown.split {
+            Some(split) if split.extents(&grown.dims) == new.extents(&operand.dims) => Follows::Row,
+            None if folds == Folds::Rows => {
+                grown.split = Some(new);
+                grown.dims.clone_from(&operand.dims);
+                Follows::Row
+            }
+            _ => Follows::Tainted,
+        }
+    }
+
+    fn follow_inline(&self, inst: &Instruction, states: &[Follows], total: i64, grown: &Grown) -> Follows {
         let n = elements(inst);
+        let rows = grown.split.map(|s| s.extents(&grown.dims)).map(|n| n.outer * n.columns);
         match inst.opcode {
             Opcode::Reshape | Opcode::Copy | Opcode::BitcastConvert if n == elements(self.inst(inst.operands[0])) => {
                 states[0]
             }
             Opcode::Broadcast => {
-                // The value of a row, seen from every element of it.
-                let rows_kept = split.map(|s| dims[..s].iter().copied().filter(|&d| d != 1).collect::<Vec<_>>());
-                match (states[0], rows, array(inst), array(self.inst(inst.operands[0]))) {
-                    (Follows::Row, Some(r), Some(out), Some(operand))
-                        if n == total
-                            && operand.elements() as i64 == r
-                            && is_prefix_broadcast(inst)
-                            && rows_kept
-                                == Some(
-                                    out.dims
-                                        .iter()
-                                        .copied()
-                                        .scan(1, |p, d| {
-                                            *p *= d;
-                                            Some((*p, d))
-                                        })
-                                        .take_while(|(p, _)| *p <= r)
-                                        .map(|(_, d)| d)
-                                        .filter(|&d| d != 1)
-                                        .collect(),
-                                ) =>
-                    {
-                        Follows::Full
-                    }
-                    (Follows::Row, Some(r), ..) if n == r && n == elements(self.inst(inst.operands[0])) => Follows::Row,
-                    (Follows::Full, ..)
-                        if n == total && n == elements(self.inst(inst.operands[0])) && is_identity_broadcast(inst) =>
-                    {
-                        Follows::Full
-                    }
+                let same = n == elements(self.inst(inst.operands[0])) && is_identity_broadcast(inst);
+                match states[0] {
+                    // The value of a row, seen from every element of it.
+                    Follows::Row if n == total && self.repeats_rows(inst, grown) => Follows::Full,
+                    Follows::Row if Some(n) == rows && same => Follows::Row,
+                    Follows::Full if n == total && same => Follows::Full,
                     _ => Follows::Tainted,
                 }
             }
@@ -440,6 +487,29 @@ impl<'a> Grower<'a> {
                 }
             }
         }
+    }
+
+    /// Whether a broadcast gives every element of a row or column that is folded its value: what it repeats is what is folded, and
+    /// the dimensions around it are those of the group, in their order. Dimensions of size 1 may stand anywhere.
+    fn repeats_rows(&self, broadcast: &Instruction, grown: &Grown) -> bool {
+        let map = broadcast.attrs.ints_or_empty(AttrKey::Dimensions);
+        let operand = broadcast.operands.first().and_then(|&o| array(self.inst(o)));
+        let (Some(split), Some(out), Some(operand)) = (grown.split, array(broadcast), operand) else { return false };
+        let kept: Vec<usize> =
+            map.iter().zip(&operand.dims).filter(|(_, d)| **d != 1).map(|(&d, _)| d.max(0) as usize).collect();
+        let big = |dims: &[i64]| dims.iter().copied().filter(|&d| d != 1).collect::<Vec<_>>();
+        let (outer, columns) = (big(&grown.dims[..split.first]), big(&grown.dims[split.end..]));
+        let (before, behind) = kept.split_at(outer.len().min(kept.len()));
+        let of = |kept: &[usize]| kept.iter().filter_map(|&d| out.dims.get(d).copied()).collect::<Vec<_>>();
+        let from = before.last().map_or(0, |&d| d + 1);
+        let to = behind.first().copied().unwrap_or(out.rank());
+        // What is repeated lies between the two and nowhere else.
+        let repeated = (0..out.rank()).filter(|d| out.dims[*d] != 1 && !kept.contains(d));
+        kept.is_sorted_by(|a, b| a < b)
+            && of(before) == outer
+            && of(behind) == columns
+            && repeated.clone().all(|d| (from..to).contains(&d))
+            && repeated.map(|d| out.dims[d]).product::<i64>() == split.extents(&grown.dims).folded
     }
 
     /// Whether an instruction may become a member of a group that grows over it.

@@ -19,6 +19,16 @@ pub enum GroupKind {
         /// How many are outer.
         split: usize,
     },
+    /// Loops over the elements of `dims`: the first `split` dimensions are the outer ones, those before `end` are folded by the
+    /// reductions, and the rest are columns side by side. Members are full values or values of columns.
+    Columns {
+        /// Dimensions of the full domain.
+        dims: Vec<i64>,
+        /// How many are outer.
+        split: usize,
+        /// How many are outer or folded.
+        end: usize,
+    },
     /// One reduction over any dimensions, then elementwise operations on its result.
     Reduce(InstructionId),
     /// One contraction, then elementwise operations on its result.

@@ -1,7 +1,8 @@
-//! Long rows: a nest without parallel points gets some.
+//! Long rows: a nest without parallel points gets some, and columns that several stages run over become strips.
 //!
 //! **Problem.** Merging loops turns an elementwise kernel into one row of all its elements, and a reduction that keeps
-//! the row's elements has one point however long the row. Neither can be shared among workers.
+//! the row's elements has one point however long the row. Neither can be shared among workers. A softmax or norm of columns reads
+//! all of them several times, from memory where they are more than a cache holds.
 //!
 //! **Invariant.** Element by element the computation is the same: only nests are cut whose elements do not meet, that is
 //! without reductions along the row.
@@ -9,7 +10,7 @@
 //! **Algorithm.** The vector axis `v` becomes `size * outer + v`, `outer` parallel; what is left at the end is a phase of
 //! its own. Row buffers shrink to a chunk.
 
-use super::cost::{TASK, UNIT, elements_of_point};
+use super::cost::{TASK, UNIT, depth, elements_of_point};
 use super::split::{Fresh, pieces};
 use crate::kernel::index::Axis;
 use crate::kernel::ir::{Nest, Place, Stage};
@@ -18,15 +19,17 @@ use crate::kernel::ir::{Nest, Place, Stage};
 const LEAST: i64 = 4 * TASK;
 /// Where rows are folded into a row, a chunk of it is at least so long: shorter ones would read less than a page of each.
 const FOLDED: i64 = 1024;
+/// Elements of a strip that several stages run over: they stay in a second-level cache.
+const STRIP: i64 = 1 << 16;
 
-/// Cuts a nest that is one long row.
+/// Cuts a nest that is one long row, or whose stages run over the same columns.
 pub fn chunk(nest: &Nest) -> Option<Vec<Nest>> {
     let n = extent(nest)?;
-    let size = size(nest, n)?;
+    let size = if runs_again(nest) { of_strips(nest, n)? } else { of_one_row(nest, n)? };
     let vectors: Vec<Axis> = nest.stages.iter().map(|s| s.vector.axis).collect();
     let cut = pieces(nest, &vectors, n, size, &mut Fresh::of(nest));
     let (mut whole, outer) = cut.whole;
-    whole.parallel = vec![outer];
+    whole.parallel.push(outer);
     let mut out = vec![whole];
     out.extend(cut.rest);
     for part in &mut out {
@@ -44,13 +47,26 @@ fn extent(nest: &Nest) -> Option<i64> {
         s.vector.extent == first && kept
     };
     let rows = nest.rows.iter().all(|r| r.elements == first);
-    (nest.points() == 1 && rows && nest.stages.iter().all(alike)).then_some(first)
+    (rows && nest.stages.iter().all(alike)).then_some(first)
 }
 
-/// How long chunks are, where the nest is worth cutting.
-fn size(nest: &Nest, n: i64) -> Option<i64> {
+/// Whether several stages have loops around their rows.
+fn runs_again(nest: &Nest) -> bool {
+    nest.stages.iter().filter(|s| !s.sequential.is_empty()).count() > 1
+}
+
+/// How many columns a strip has, where all of them are more than one.
+fn of_strips(nest: &Nest, n: i64) -> Option<i64> {
+    let column = nest.stages.iter().map(depth).max()?;
+    let strips = column.saturating_mul(n) / STRIP;
+    let most = ((n - 1) / strips.max(1) / UNIT + 1) * UNIT;
+    (strips >= 2 && most < n).then(|| even(n, most, UNIT))
+}
+
+/// How long the chunks of the only row are, where the nest is worth cutting.
+fn of_one_row(nest: &Nest, n: i64) -> Option<i64> {
     let all = elements_of_point(nest);
-    if all < LEAST {
+    if all < LEAST || nest.points() != 1 {
         return None;
     }
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
@@ -59,7 +75,11 @@ fn size(nest: &Nest, n: i64) -> Option<i64> {
     if n < 2 * most {
         return None;
     }
-    // A length that leaves nothing over saves a phase.
-    let even = (most / 4 / UNIT..=most / UNIT).rev().map(|k| k * UNIT).find(|c| n % c == 0 && *c >= least.min(most));
-    Some(even.unwrap_or(most))
+    Some(even(n, most, least))
+}
+
+/// At most `most` elements of `n`, and not much less: a length that leaves nothing over saves a phase.
+fn even(n: i64, most: i64, least: i64) -> i64 {
+    let lengths = (most / 4 / UNIT..=most / UNIT).rev().map(|k| k * UNIT);
+    lengths.into_iter().find(|&c| c >= least.min(most) && n % c == 0).unwrap_or(most)
 }

@@ -8,11 +8,12 @@
 //!
 //! **Algorithm.** Start from what the group stores, at the index that the loops give, and walk back to the operands
 //! ([`Lowerer::value`]) until something is in memory (a load), in a row buffer, in an accumulator, or a constant. The
-//! kinds of groups differ only in which loops they set up: [`rows`], [`reduce`], [`dot`], [`movement`].
+//! kinds of groups differ only in which loops they set up: [`rows`], [`columns`], [`reduce`], [`dot`], [`movement`].
 
 mod bitcast;
 mod bytes;
 mod call;
+mod columns;
 mod commute;
 mod dot;
 mod indexing;
@@ -92,6 +93,7 @@ pub fn lower(
     };
     let phases = match &group.kind {
         GroupKind::Rows { dims, split } => l.rows(group, dims, *split)?,
+        GroupKind::Columns { dims, split, end } => l.columns(group, dims, *split, *end)?,
         GroupKind::Reduce(id) => l.reduce(*id)?,
         GroupKind::Dot(id) => l.dot(*id)?,
         GroupKind::Concatenate(id) => l.concatenate(*id)?,

@@ -20,10 +20,22 @@ const RECOMPUTE: u32 = 5;
 const MAX_ROW_BYTES: i64 = 1 << 18;
 
 /// Per member: the stage in which it is computed, whether it has one value a row, and what computing it costs.
-struct Levels {
+pub(super) struct Levels {
     level: HashMap<InstructionId, usize>,
     is_row: HashMap<InstructionId, bool>,
     cost: HashMap<InstructionId, u32>,
+}
+
+impl Levels {
+    /// The stage in which a member is computed: how many reductions it follows from, one after another.
+    pub(super) fn level(&self, id: InstructionId) -> usize {
+        self.level.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Whether a member has one value for all that a reduction folds.
+    pub(super) fn is_row(&self, id: InstructionId) -> bool {
+        self.is_row.get(&id).copied().unwrap_or(false)
+    }
 }
 
 impl Lowerer<'_> {
@@ -140,7 +152,7 @@ impl Lowerer<'_> {
     }
 
     /// Of members of a group whose full values have `full` elements.
-    fn levels(&self, members: &[InstructionId], full: i64) -> Levels {
+    pub(super) fn levels(&self, members: &[InstructionId], full: i64) -> Levels {
         let mut l = Levels { level: HashMap::new(), is_row: HashMap::new(), cost: HashMap::new() };
         let row_elements = |id: InstructionId| self.c.instructions[id].shape.leaves();
         for &m in members {

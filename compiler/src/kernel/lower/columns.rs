@@ -1,0 +1,184 @@
+//! Groups that fold columns and go on over all their elements: a softmax or a norm over a dimension that is not the last.
+//!
+//! The vector axis runs over the columns, so that memory is read in order, and what is folded is a loop around it. What follows from
+//! `L` reductions of a column, one after another, is computed in two stages: the values of columns, once each, and then the
+//! elements, with the accumulators of the next reductions. Both kinds of column values lie in row buffers. Elements are computed
+//! again where a later stage needs them: as many as a column has would not stay in the first cache.
+
+use super::rows::Levels;
+use super::{Known, Lowerer, Part, Stage, lane_in_row};
+use crate::error::Result;
+use crate::fusion::{Group, own_cost};
+use crate::hlo::{InstructionId, Opcode, resolve};
+use crate::kernel::body::Lane;
+use crate::kernel::index::{Ix, delinearize, linearize};
+use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer, Store};
+use crate::kernel::storage;
+use std::collections::HashSet;
+
+/// The loops of such a group, and where things are in them.
+struct Columns {
+    sequential: Vec<Loop>,
+    vector: Loop,
+    /// The column's number among all.
+    column: Ix,
+    /// The element's number among all.
+    element: Ix,
+}
+
+impl Lowerer<'_> {
+    pub(super) fn columns(&mut self, group: &Group, dims: &[i64], split: usize, end: usize) -> Result<Vec<Phase>> {
+        let parallel: Vec<Loop> = dims[..split].iter().map(|&d| self.new_loop(d)).collect();
+        let sequential: Vec<Loop> = dims[split..end].iter().map(|&d| self.new_loop(d)).collect();
+        let width: i64 = dims[end..].iter().product();
+        let vector = self.new_loop(width);
+        let outer: Vec<Ix> = parallel.iter().map(Loop::ix).collect();
+        let around: Vec<Ix> = parallel.iter().chain(&sequential).map(Loop::ix).collect();
+        let of = |index: &[Ix], dims: &[i64]| linearize(index, dims).scale(width).add(&vector.ix());
+        let columns = Columns {
+            column: of(&outer, &dims[..split]),
+            element: of(&around, &dims[..end]),
+            sequential,
+            vector,
+        };
+        let members = &group.members;
+        let levels = self.levels(members, dims.iter().product());
+        let read = self.read_by_elements(members, &levels);
+        let last = (0..self.outputs.len()).map(|number| levels.level(self.computed(number).0)).max().unwrap_or(0);
+        let mut known = Known::default();
+        let mut rows: Vec<RowBuffer> = Vec::new();
+        let mut stages = Vec::new();
+        for level in 0..=last {
+            let values: Vec<InstructionId> =
+                members.iter().copied().filter(|m| levels.level(*m) == level && read.contains(m)).collect();
+            stages.extend(self.values_of_columns(&columns, level, &levels, &values, &mut rows, &mut known)?);
+            let folds = |m: &InstructionId| self.inst(*m).opcode == Opcode::Reduce && levels.level(*m) == level + 1;
+            let folds: Vec<InstructionId> = members.iter().copied().filter(|m| level < last && folds(m)).collect();
+            stages.extend(self.elements_of_columns(&columns, level, &levels, &folds, &mut rows, &mut known)?);
+        }
+        Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])
+    }
+
+    /// The values of columns that are computed from others of them and that elements are computed from.
+    fn read_by_elements(&self, members: &[InstructionId], levels: &Levels) -> HashSet<InstructionId> {
+        let mut wanted: HashSet<InstructionId> = HashSet::new();
+        for &m in members.iter().rev() {
+            let inst = self.inst(m);
+            // What only moves values is looked through.
+            let passes = levels.is_row(m) && own_cost(inst) == 0 && wanted.contains(&m);
+            if !levels.is_row(m) || passes {
+                wanted.extend(inst.operands.iter().copied());
+            }
+        }
+        let computed = |m: &InstructionId| {
+            let inst = self.inst(*m);
+            let moves = own_cost(inst) == 0 || matches!(inst.opcode, Opcode::Reduce | Opcode::GetTupleElement);
+            levels.is_row(*m) && wanted.contains(m) && !moves
+        };
+        members.iter().copied().filter(computed).collect()
+    }
+
+    /// The stage that computes the values of columns of a level: `values` go to row buffers, outputs to memory.
+    fn values_of_columns(
+        &mut self,
+        columns: &Columns,
+        level: usize,
+        levels: &Levels,
+        values: &[InstructionId],
+        rows: &mut Vec<RowBuffer>,
+        known: &mut Known,
+    ) -> Result<Option<ir::Stage>> {
+        let mut stage = Stage::default();
+        let mut row_stores = Vec::new();
+        let mut kept = Vec::new();
+        for &m in values {
+            let shape = self.leaf_shape((m, 0))?;
+            let lane = storage::compute_lane(shape.ty);
+            let index = delinearize(&columns.column, &shape.dims);
+            let parts = self.parts(&mut stage, known, (m, 0), &index)?;
+            for (mut node, part) in parts.into_iter().zip(0..) {
+                if lane.is_mask() {
+                    node = stage.body.mask_to_int(node);
+                }
+                let row = row_buffer(rows, lane_in_row(lane), columns.vector);
+                row_stores.push((row, node));
+                kept.push((((m, 0), part), (row, linearize(&index, &shape.dims))));
+            }
+        }
+        let stores = self.stores_of(&mut stage, known, &columns.column, |id| levels.level(id) == level && levels.is_row(id))?;
+        known.rows.extend(kept);
+        let plain = ir::Stage::new(Vec::new(), columns.vector, stage.body);
+        let empty = stores.is_empty() && row_stores.is_empty();
+        Ok((!empty).then_some(ir::Stage { stores, row_stores, ..plain }))
+    }
+
+    /// The stage over the elements of a level: it stores those that are outputs, and `folds` are the reductions of them.
+    fn elements_of_columns(
+        &mut self,
+        columns: &Columns,
+        level: usize,
+        levels: &Levels,
+        folds: &[InstructionId],
+        rows: &mut Vec<RowBuffer>,
+        known: &mut Known,
+    ) -> Result<Option<ir::Stage>> {
+        let mut stage = Stage::default();
+        let mut accumulators = Vec::new();
+        let mut finished: Vec<(Part, (u32, Ix))> = Vec::new();
+        for &m in folds {
+            let inst = self.inst(m);
+            let n = inst.operands.len() / 2;
+            let (mut init, mut values, mut places) = (Vec::new(), Vec::new(), Vec::new());
+            let components = self.components(&inst.operands[..n])?;
+            for &(k, part) in &components {
+                init.push(self.part(&mut stage, known, ((inst.operands[n + k], 0), part), &[])?);
+                let operand = self.leaf_shape(resolve(self.c, (inst.operands[k], 0)))?;
+                let index = delinearize(&columns.element, &operand.dims);
+                values.push(self.part(&mut stage, known, ((inst.operands[k], 0), part), &index)?);
+                let shape = self.leaf_shape((m, k))?;
+                let row = row_buffer(rows, lane_in_row(storage::compute_lane(shape.ty)), columns.vector);
+                places.push(row);
+                let index = delinearize(&columns.column, &shape.dims);
+                finished.push((((m, k), part), (row, linearize(&index, &shape.dims))));
+            }
+            let combiner = self.combiner(m, components.len())?;
+            let (identity, splits, roots) = (combiner.identity, combiner.splits, combiner.roots);
+            let (combine, place) = (combiner.body, Place::Row { rows: places });
+            accumulators.push(Accumulator { init, values, identity, combine, roots, splits, place });
+        }
+        let stores = self.stores_of(&mut stage, known, &columns.element, |id| levels.level(id) == level && !levels.is_row(id))?;
+        known.rows.extend(finished);
+        let plain = ir::Stage::new(columns.sequential.clone(), columns.vector, stage.body);
+        let empty = stores.is_empty() && accumulators.is_empty();
+        Ok((!empty).then_some(ir::Stage { accumulators, stores, ..plain }))
+    }
+
+    /// The stores, at `offset`, of those outputs that a stage computes.
+    fn stores_of(
+        &mut self,
+        stage: &mut Stage,
+        known: &Known,
+        offset: &Ix,
+        computes: impl Fn(InstructionId) -> bool,
+    ) -> Result<Vec<Store>> {
+        let mut stores = Vec::new();
+        for number in 0..self.outputs.len() {
+            let leaf = self.computed(number);
+            if !computes(leaf.0) {
+                continue;
+            }
+            let shape = self.leaf_shape(leaf)?;
+            let index = delinearize(offset, &shape.dims);
+            let at = linearize(&index, &shape.dims);
+            let value = self.parts(stage, known, leaf, &index)?;
+            stores.extend(self.store(&mut stage.body, number as u32, &value, at)?);
+        }
+        Ok(stores)
+    }
+}
+
+/// The number of a new row buffer.
+fn row_buffer(rows: &mut Vec<RowBuffer>, lane: Lane, vector: Loop) -> u32 {
+    rows.push(RowBuffer { lane, elements: vector.extent });
+    rows.len() as u32 - 1
+}
