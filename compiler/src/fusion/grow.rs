@@ -31,8 +31,11 @@ pub(super) const MAX_MEMBERS: usize = 256;
 const CHEAP: u32 = 2;
 /// A group's rows are at most this long where there is only one row: longer ones are better split over threads.
 const MAX_SINGLE_ROW: i64 = 1 << 16;
-/// Columns are at most this long where the kernel that folds them goes on over their elements: a strip of them stays in the cache.
-const MAX_COLUMN: i64 = 2048;
+/// Columns are at most this long where the kernel that folds them goes on over their elements: a strip of a page's width of longer
+/// ones would not stay in the cache.
+const MAX_COLUMN: i64 = 512;
+/// Columns that are no more elements than this together may be longer: they stay there whole.
+const MAX_COLUMNS_WHOLE: i64 = 1 << 17;
 /// So many columns, side by side, are worth a kernel that goes on over their elements.
 const LEAST_COLUMNS: i64 = 8;
 
@@ -235,7 +238,8 @@ impl<'a> Grower<'a> {
             let rows = n.folded >= 2 && (n.outer >= 2 || n.folded <= MAX_SINGLE_ROW);
             return rows.then_some((Split { end: operand.rank(), ..split }, Folds::Rows));
         }
-        let columns = (2..=MAX_COLUMN).contains(&n.folded) && n.columns >= LEAST_COLUMNS && n.outer >= 1;
+        let stays = n.folded <= MAX_COLUMN || n.folded.saturating_mul(n.columns) <= MAX_COLUMNS_WHOLE;
+        let columns = n.folded >= 2 && n.columns >= LEAST_COLUMNS && n.outer >= 1 && stays;
         columns.then_some((split, Folds::Columns))
     }
 

@@ -193,6 +193,8 @@ fn is_read_before_written(nest: &Nest, output: u32, input: u32) -> bool {
     let stage = match stores.as_slice() {
         [(stage, _)] => *stage,
         [(stage, a), (other, b)] if stage == other && are_parts(&a.index, &b.index) => *stage,
+        // What waits in the output for a later stage.
+        [(stage, first), rest @ ..] if rest.iter().all(|(s, x)| s > stage && x.index == first.index) => *stage,
         _ => return false,
     };
     let own = |mem: Mem, ix: &Ix| stores.iter().any(|(_, s)| s.index == *ix && s.mem.bytes() == mem.bytes());

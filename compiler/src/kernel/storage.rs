@@ -377,6 +377,16 @@ pub fn from_bits(b: &mut Body, ty: ElementType, bits: NodeId) -> NodeId {
     decode(b, ty, raw)
 }
 
+/// The type of a scratch array of a lane's values.
+pub fn scratch_type(lane: Lane) -> ElementType {
+    match Mem::of(lane) {
+        Mem::F32 => ElementType::F32,
+        Mem::F64 => ElementType::F64,
+        Mem::I64 => ElementType::S64,
+        _ => ElementType::S32,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::eval::eval;

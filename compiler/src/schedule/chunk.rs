@@ -20,7 +20,7 @@ const LEAST: i64 = 4 * TASK;
 /// Where rows are folded into a row, a chunk of it is at least so long: shorter ones would read less than a page of each.
 const FOLDED: i64 = 1024;
 /// Elements of a strip that several stages run over: they stay in a second-level cache.
-const STRIP: i64 = 1 << 16;
+const STRIP: i64 = 1 << 17;
 
 /// Cuts a nest that is one long row, or whose stages run over the same columns.
 pub fn chunk(nest: &Nest) -> Option<Vec<Nest>> {

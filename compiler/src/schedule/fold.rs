@@ -10,7 +10,8 @@
 
 use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
-use crate::kernel::rewrite::{Copied, copy, place};
+use crate::kernel::index::Ix;
+use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 
 /// Turns that are written out, the first one of which the loop is a multiple.
 const TURNS: [i64; 7] = [8, 4, 7, 6, 5, 3, 2];
@@ -33,8 +34,11 @@ pub fn fold(nest: &Nest) -> Option<Nest> {
 fn stage_of_turns(stage: &Stage) -> Option<Stage> {
     let last = *stage.sequential.last()?;
     let kept = stage.accumulators.iter().all(|a| matches!(a.place, Place::Row { .. }));
-    let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && !stage.accumulators.is_empty();
-    if !kept || !only_folds {
+    let reads_row = stage.body.nodes().iter().any(|n| matches!(n.op, Op::Row(_)));
+    if !kept || !stage.row_stores.is_empty() || !(stage.stores.is_empty() || reads_row && stores_apart(stage)) {
+        return None;
+    }
+    if stage.accumulators.is_empty() && stage.stores.is_empty() {
         return None;
     }
     let each = stage.body.nodes().len() + stage.accumulators.iter().map(|a| a.combine.nodes().len()).sum::<usize>();
@@ -45,13 +49,17 @@ fn stage_of_turns(stage: &Stage) -> Option<Stage> {
     let mut body = Body::new();
     let mut values: Vec<Vec<NodeId>> = vec![Vec::new(); stage.accumulators.len()];
     let mut inits: Vec<Vec<NodeId>> = Vec::new();
+    let mut stores = Vec::new();
     for turn in 0..turns {
         let at = outer.ix().scale(turns).offset(turn);
-        let moved = |op: &Op| Copied::Op(op.map_index(|ix| ix.at(last.axis, &at)));
-        let places = copy(&mut body, &stage.body, &wanted, &moved);
+        let step = |ix: &Ix| ix.at(last.axis, &at);
+        let places = copy(&mut body, &stage.body, &wanted, &|op| Copied::Op(op.map_index(step)));
         let place = |n: &NodeId| place(&places, *n);
         for (all, a) in values.iter_mut().zip(&stage.accumulators) {
             all.extend(a.values.iter().map(place).collect::<Option<Vec<_>>>()?);
+        }
+        for s in &stage.stores {
+            stores.push(copied_store(s, &body, &places, step)?);
         }
         if turn == 0 {
             let own = |a: &Accumulator| a.init.iter().map(place).collect::<Option<Vec<_>>>();
@@ -63,7 +71,16 @@ fn stage_of_turns(stage: &Stage) -> Option<Stage> {
     let mut sequential = stage.sequential.clone();
     sequential.pop();
     sequential.extend((outer.extent > 1).then_some(outer));
-    Some(Stage { sequential, body, accumulators, ..stage.clone() })
+    Some(Stage { sequential, body, accumulators, stores, ..stage.clone() })
+}
+
+/// Whether no turn reads what another one writes: an element is loaded from a buffer that is written where it is then stored.
+fn stores_apart(stage: &Stage) -> bool {
+    let of = |buffer: u32| stage.stores.iter().filter(move |s| s.buffer == buffer);
+    stage.body.nodes().iter().all(|n| match &n.op {
+        Op::Load(buffer, _, ix) => of(*buffer).all(|s| s.index == *ix),
+        _ => true,
+    })
 }
 
 /// The accumulator that combines the values of several turns.

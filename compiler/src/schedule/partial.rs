@@ -15,8 +15,8 @@ use super::split::{Fresh, pieces};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Buffer, Kernel, Loop, Nest, Phase, Place, Role, Stage, Store};
+use crate::kernel::storage;
 use crate::kernel::rewrite::{self, Copied, copy};
-use brolga_runtime::ElementType;
 
 /// Rows that are folded together in a turn of the loop over them: see [`super::fold`].
 const ROWS: i64 = 8;
@@ -105,7 +105,7 @@ impl Cut {
         let first = kernel.buffers.len() as u32;
         let room = usize::try_from(points.saturating_mul(parts).saturating_mul(kept.extent)).unwrap_or(usize::MAX);
         kernel.buffers.extend(self.lanes.iter().map(|&lane| Buffer {
-            ty: scratch_type(lane),
+            ty: storage::scratch_type(lane),
             elements: room,
             role: Role::Scratch,
         }));
@@ -166,15 +166,5 @@ impl Cut {
         stage.body = body;
         (stage.sequential, stage.vector) = if self.kept { (vec![part], kept) } else { (Vec::new(), part) };
         nest
-    }
-}
-
-/// The type of a scratch array of a lane's values.
-fn scratch_type(lane: Lane) -> ElementType {
-    match Mem::of(lane) {
-        Mem::F32 => ElementType::F32,
-        Mem::F64 => ElementType::F64,
-        Mem::I64 => ElementType::S64,
-        _ => ElementType::S32,
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! The vector axis runs over the columns, so that memory is read in order, and what is folded is a loop around it. What follows from
 //! `L` reductions of a column, one after another, is computed in two stages: the values of columns, once each, and then the
-//! elements, with the accumulators of the next reductions. Both kinds of column values lie in row buffers. Elements are computed
-//! again where a later stage needs them: as many as a column has would not stay in the first cache.
+//! elements, with the accumulators of the next reductions. Both kinds of column values lie in row buffers. An element that a later
+//! stage needs is computed again where that is cheap. Where it is not, it is stored: in an output that is written later, or in
+//! scratch.
 
-use super::rows::Levels;
+use super::rows::{Levels, RECOMPUTE};
 use super::{Known, Lowerer, Part, Stage, lane_in_row};
 use crate::error::Result;
 use crate::fusion::{Group, own_cost};
 use crate::hlo::{InstructionId, Opcode, resolve};
-use crate::kernel::body::Lane;
+use crate::kernel::body::{Lane, Mem};
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer, Store};
 use crate::kernel::storage;
@@ -25,6 +26,10 @@ struct Columns {
     /// The element's number among all.
     element: Ix,
 }
+
+/// The outputs that hold something else until their own elements are stored.
+#[derive(Default)]
+struct Places(HashSet<usize>);
 
 impl Lowerer<'_> {
     pub(super) fn columns(&mut self, group: &Group, dims: &[i64], split: usize, end: usize) -> Result<Vec<Phase>> {
@@ -48,13 +53,17 @@ impl Lowerer<'_> {
         let mut known = Known::default();
         let mut rows: Vec<RowBuffer> = Vec::new();
         let mut stages = Vec::new();
+        let mut places = Places::default();
         for level in 0..=last {
             let values: Vec<InstructionId> =
                 members.iter().copied().filter(|m| levels.level(*m) == level && read.contains(m)).collect();
             stages.extend(self.values_of_columns(&columns, level, &levels, &values, &mut rows, &mut known)?);
             let folds = |m: &InstructionId| self.inst(*m).opcode == Opcode::Reduce && levels.level(*m) == level + 1;
             let folds: Vec<InstructionId> = members.iter().copied().filter(|m| level < last && folds(m)).collect();
-            stages.extend(self.elements_of_columns(&columns, level, &levels, &folds, &mut rows, &mut known)?);
+            let again = self.kept_elements(members, level, last, &levels);
+            let kept = again.into_iter().map(|m| Ok((m, self.place_of(m, last, &levels, &mut places)?)));
+            let kept = kept.collect::<Result<Vec<_>>>()?;
+            stages.extend(self.elements_of_columns(&columns, level, &levels, &folds, &kept, &mut rows, &mut known)?);
         }
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])
     }
@@ -119,6 +128,7 @@ impl Lowerer<'_> {
         level: usize,
         levels: &Levels,
         folds: &[InstructionId],
+        kept: &[(InstructionId, u32)],
         rows: &mut Vec<RowBuffer>,
         known: &mut Known,
     ) -> Result<Option<ir::Stage>> {
@@ -146,11 +156,55 @@ impl Lowerer<'_> {
             let (combine, place) = (combiner.body, Place::Row { rows: places });
             accumulators.push(Accumulator { init, values, identity, combine, roots, splits, place });
         }
-        let stores = self.stores_of(&mut stage, known, &columns.element, |id| levels.level(id) == level && !levels.is_row(id))?;
+        let mut stores =
+            self.stores_of(&mut stage, known, &columns.element, |id| levels.level(id) == level && !levels.is_row(id))?;
+        for &(m, buffer) in kept {
+            let shape = self.leaf_shape((m, 0))?;
+            let lane = storage::compute_lane(shape.ty);
+            let index = delinearize(&columns.element, &shape.dims);
+            let at = linearize(&index, &shape.dims);
+            let mut value = self.value(&mut stage, known, (m, 0), &index)?;
+            if lane.is_mask() {
+                value = stage.body.mask_to_int(value);
+            }
+            stores.push(Store { buffer, mem: Mem::of(lane_in_row(lane)), index: at.clone(), value });
+            known.stored.insert(((m, 0), 0), (buffer, at));
+        }
         known.rows.extend(finished);
         let plain = ir::Stage::new(columns.sequential.clone(), columns.vector, stage.body);
         let empty = stores.is_empty() && accumulators.is_empty();
         Ok((!empty).then_some(ir::Stage { accumulators, stores, ..plain }))
+    }
+
+    /// The elements of a level that later ones need and that cost too much to be computed again.
+    fn kept_elements(&self, members: &[InstructionId], level: usize, last: usize, levels: &Levels) -> Vec<InstructionId> {
+        let later = |m: InstructionId| {
+            members.iter().any(|&u| {
+                let inst = self.inst(u);
+                levels.level(u) > level && inst.opcode != Opcode::Reduce && inst.operands.contains(&m)
+            })
+        };
+        let kept = |m: &InstructionId| {
+            let real = self.inst(*m).shape.as_array().is_some_and(|s| !s.ty.is_complex());
+            levels.level(*m) == level && !levels.is_row(*m) && levels.cost(*m) > RECOMPUTE && real && later(*m)
+        };
+        members.iter().copied().filter(|m| level < last && kept(m)).collect()
+    }
+
+    /// The buffer for the elements of a member that later stages read: an output of the same form that the last stage
+    /// writes, or scratch.
+    fn place_of(&mut self, m: InstructionId, last: usize, levels: &Levels, places: &mut Places) -> Result<u32> {
+        let shape = self.leaf_shape((m, 0))?;
+        let mem = Mem::of(lane_in_row(storage::compute_lane(shape.ty)));
+        for number in 0..self.outputs.len() {
+            let leaf = self.computed(number);
+            let to = self.leaf_shape(leaf)?;
+            let fits = to.elements() == shape.elements() && storage::mem_of(to.ty) == Some(mem) && !to.ty.is_complex();
+            if fits && levels.level(leaf.0) == last && places.0.insert(number) {
+                return Ok(number as u32);
+            }
+        }
+        Ok(self.scratch_buffer(storage::scratch_type(mem.lane()), shape.elements()))
     }
 
     /// The stores, at `offset`, of those outputs that a stage computes.

@@ -152,6 +152,8 @@ struct Known {
     rows: HashMap<Part, (u32, Ix)>,
     /// Nodes of the stage's own body, likewise.
     nodes: HashMap<Part, (NodeId, Ix)>,
+    /// Elements that an earlier stage has stored for this one: buffer, and offset.
+    stored: HashMap<Part, (u32, Ix)>,
 }
 
 fn site(inst: &Instruction) -> Site {
@@ -279,6 +281,14 @@ impl<'a> Lowerer<'a> {
             let folded =
                 matches!(inst.opcode, Opcode::Reduce | Opcode::Dot | Opcode::ReduceWindow | Opcode::Convolution);
             return Ok(if folded { storage::round_to(&mut stage.body, shape.ty, value) } else { value });
+        }
+        if let Some((buffer, at)) = known.stored.get(&part)
+            && *at == offset()
+        {
+            let lane = storage::compute_lane(shape.ty);
+            let load = Op::Load(*buffer, Mem::of(lane_in_row(lane)), at.clone());
+            let raw = stage.body.push(load, &[], lane_in_row(lane));
+            return Ok(from_row(&mut stage.body, raw, lane));
         }
         if let Some((node, at)) = known.nodes.get(&part) {
             return if *at == offset() {

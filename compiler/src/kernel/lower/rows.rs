@@ -15,7 +15,7 @@ use crate::kernel::storage;
 use std::collections::HashMap;
 
 /// A full value that costs more than this to compute again is kept in a row buffer.
-const RECOMPUTE: u32 = 5;
+pub(super) const RECOMPUTE: u32 = 5;
 /// Row buffers longer than this, in bytes, would not stay in the cache.
 const MAX_ROW_BYTES: i64 = 1 << 18;
 
@@ -30,6 +30,11 @@ impl Levels {
     /// The stage in which a member is computed: how many reductions it follows from, one after another.
     pub(super) fn level(&self, id: InstructionId) -> usize {
         self.level.get(&id).copied().unwrap_or(0)
+    }
+
+    /// What it costs to compute a member from what is known when its stage begins.
+    pub(super) fn cost(&self, id: InstructionId) -> u32 {
+        self.cost.get(&id).copied().unwrap_or(0)
     }
 
     /// Whether a member has one value for all that a reduction folds.
