@@ -1,16 +1,18 @@
-//! Several rows a turn: a reduction that keeps the vector axis, with fewer reads of its accumulators.
+//! Several rows a turn: a loop over rows that has something for all of them, with fewer reads of that.
 //!
-//! **Problem.** The accumulators of such a reduction are a row buffer. A turn of the row loop loads one, combines an element and
-//! stores it again: three accesses for one element read.
+//! **Problem.** The accumulators of a reduction that keeps the vector axis are a row buffer. A turn of the row loop loads one, combines
+//! an element and stores it again: three accesses for one element read. A stage that goes on over the rows of columns, once they are
+//! folded, loads what each column has given again for every row.
 //!
-//! **Invariant.** Each accumulator combines the same elements in the same order.
+//! **Invariant.** Each accumulator combines the same elements in the same order. A turn that stores reads nothing that another
+//! one writes.
 //!
 //! **Algorithm.** The innermost sequential loop is cut into pieces of a few turns, which are written out: the body computes the
 //! elements of all of them, and the combiner is applied to one after another.
 
 use crate::kernel::body::{Body, NodeId, Op};
-use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
 use crate::kernel::index::Ix;
+use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
 use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 
 /// Turns that are written out, the first one of which the loop is a multiple.

@@ -17,9 +17,9 @@
 //! 2. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
 //!    kernel of its own is: one that shares its rows with others must not depend on them.
 //! 3. [`tile`]: what is read along one axis and written along another goes in blocks of both.
-//! 4. [`chunk`]: a nest that is one long row gets points.
+//! 4. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
 //! 5. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
-//! 6. [`fold`]: one of more rows folds several of them in a turn.
+//! 6. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
 //! 7. [`scan`]: what is carried from turn to turn takes several turns at once.
 //! 8. [`jam`]: a reduction over long rows reads several of them in a turn.
 

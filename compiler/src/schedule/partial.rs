@@ -15,8 +15,8 @@ use super::split::{Fresh, pieces};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Buffer, Kernel, Loop, Nest, Phase, Place, Role, Stage, Store};
-use crate::kernel::storage;
 use crate::kernel::rewrite::{self, Copied, copy};
+use crate::kernel::storage;
 
 /// Rows that are folded together in a turn of the loop over them: see [`super::fold`].
 const ROWS: i64 = 8;

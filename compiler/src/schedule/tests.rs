@@ -122,6 +122,59 @@ fn rows_are_folded_several_at_a_time() {
     assert!(text.contains("x4: f32") && !text.contains("x5: f32"), "{text}");
 }
 
+/// What is left of the numbers of a column when the sum of their squares is taken away, which waits in the output until then.
+fn squares_of_columns(rows: i64, columns: i64, points: i64) -> String {
+    format!(
+        "kernel squares (in0: f32[{all}]) -> (out0: f32[{all}])
+  phase parallel i3 in {points}
+    row buffer row0: f32[{columns}]
+    row buffer row1: f32[{columns}]
+    stage sequential i0 in {rows} vector i1 in {columns}
+      %0 = load in0[{matrix}*i3 + {columns}*i0 + i1] : f32
+      %1 = fmul %0, %0 : f32
+      fold row0[i1] of %1 over i0, init 0.0, identity -0.0
+        with (a0: f32, x0: f32)
+          %2 = fadd a0, x0 : f32
+          yield %2
+      store out0[{matrix}*i3 + {columns}*i0 + i1] = %1 : f32
+    stage vector i1 in {columns}
+      %0 = load row0[i1] : f32
+      %1 = fadd %0, %0 : f32
+      store row1[i1] = %1
+    stage sequential i0 in {rows} vector i1 in {columns}
+      %0 = load out0[{matrix}*i3 + {columns}*i0 + i1] : f32
+      %1 = load row1[i1] : f32
+      %2 = fsub %0, %1 : f32
+      store out0[{matrix}*i3 + {columns}*i0 + i1] = %2 : f32
+",
+        matrix = rows * columns,
+        all = rows * columns * points,
+    )
+}
+
+#[test]
+fn rows_that_columns_change_go_several_at_a_time() {
+    let text = transformed("fold", &squares_of_columns(30, 40, 3));
+    // Six rows a turn: what a column gives is loaded once for them.
+    assert_eq!(text.matches("store out0").count(), 5 * 2 + 2, "{text}");
+    assert_eq!(text.matches("load row1").count(), 1, "{text}");
+    // A turn that reads what another one writes, and one that shares nothing with others.
+    let before = squares_of_columns(30, 40, 3).replace("load out0[1200*i3 + 40*i0 + i1]", "load out0[1200*i3 + i1]");
+    let text = transformed("fold", &before);
+    assert!(text.contains("sequential i0 in 30 vector"), "{text}");
+}
+
+#[test]
+fn columns_are_cut_into_strips() {
+    // 840 columns of 500 numbers are three strips.
+    let text = transformed("chunk", &squares_of_columns(500, 840, 2));
+    assert!(text.contains("phase parallel i3 in 2, i4 in 3") && text.contains("row buffer row0: f32[280]"), "{text}");
+    // 841 leave one column over, and columns that stay in a cache are read from end to end.
+    let text = transformed("chunk", &squares_of_columns(500, 841, 1));
+    assert!(text.matches("phase").count() == 2 && text.contains("row buffer row0: f32[1]"), "{text}");
+    left_alone("chunk", parse::parse(&squares_of_columns(500, 500, 1)).expect("a kernel").remove(0));
+}
+
 #[test]
 fn a_transpose_goes_in_tiles() {
     let text = transformed(

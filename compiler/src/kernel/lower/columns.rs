@@ -25,11 +25,27 @@ struct Columns {
     column: Ix,
     /// The element's number among all.
     element: Ix,
+    levels: Levels,
+    /// The last level that is stored.
+    last: usize,
 }
 
-/// The outputs that hold something else until their own elements are stored.
+/// What the stages so far have made.
 #[derive(Default)]
-struct Places(HashSet<usize>);
+struct Made {
+    known: Known,
+    rows: Vec<RowBuffer>,
+    /// Outputs that hold something else until their own elements are stored.
+    lent: Vec<usize>,
+}
+
+impl Made {
+    /// The number of a new row buffer.
+    fn row(&mut self, lane: Lane, vector: Loop) -> u32 {
+        self.rows.push(RowBuffer { lane, elements: vector.extent });
+        self.rows.len() as u32 - 1
+    }
+}
 
 impl Lowerer<'_> {
     pub(super) fn columns(&mut self, group: &Group, dims: &[i64], split: usize, end: usize) -> Result<Vec<Phase>> {
@@ -40,32 +56,26 @@ impl Lowerer<'_> {
         let outer: Vec<Ix> = parallel.iter().map(Loop::ix).collect();
         let around: Vec<Ix> = parallel.iter().chain(&sequential).map(Loop::ix).collect();
         let of = |index: &[Ix], dims: &[i64]| linearize(index, dims).scale(width).add(&vector.ix());
-        let columns = Columns {
-            column: of(&outer, &dims[..split]),
-            element: of(&around, &dims[..end]),
-            sequential,
-            vector,
-        };
         let members = &group.members;
         let levels = self.levels(members, dims.iter().product());
-        let read = self.read_by_elements(members, &levels);
         let last = (0..self.outputs.len()).map(|number| levels.level(self.computed(number).0)).max().unwrap_or(0);
-        let mut known = Known::default();
-        let mut rows: Vec<RowBuffer> = Vec::new();
+        let (column, element) = (of(&outer, &dims[..split]), of(&around, &dims[..end]));
+        let columns = Columns { sequential, vector, column, element, levels, last };
+        let levels = &columns.levels;
+        let read = self.read_by_elements(members, levels);
+        let mut made = Made::default();
         let mut stages = Vec::new();
-        let mut places = Places::default();
         for level in 0..=last {
-            let values: Vec<InstructionId> =
-                members.iter().copied().filter(|m| levels.level(*m) == level && read.contains(m)).collect();
-            stages.extend(self.values_of_columns(&columns, level, &levels, &values, &mut rows, &mut known)?);
-            let folds = |m: &InstructionId| self.inst(*m).opcode == Opcode::Reduce && levels.level(*m) == level + 1;
-            let folds: Vec<InstructionId> = members.iter().copied().filter(|m| level < last && folds(m)).collect();
-            let again = self.kept_elements(members, level, last, &levels);
-            let kept = again.into_iter().map(|m| Ok((m, self.place_of(m, last, &levels, &mut places)?)));
-            let kept = kept.collect::<Result<Vec<_>>>()?;
-            stages.extend(self.elements_of_columns(&columns, level, &levels, &folds, &kept, &mut rows, &mut known)?);
+            let of =
+                |wanted: &dyn Fn(&InstructionId) -> bool| members.iter().copied().filter(wanted).collect::<Vec<_>>();
+            let values = of(&|m| levels.level(*m) == level && read.contains(m));
+            stages.extend(self.values_of_columns(&columns, level, &values, &mut made)?);
+            let folds =
+                of(&|m| self.inst(*m).opcode == Opcode::Reduce && levels.level(*m) == level + 1 && level < last);
+            let kept = of(&|m| level < last && self.is_kept(*m, members, level, levels));
+            stages.extend(self.elements_of_columns(&columns, level, &folds, &kept, &mut made)?);
         }
-        Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])
+        Ok(vec![Phase::Nest(Nest { parallel, rows: made.rows, stages })])
     }
 
     /// The values of columns that are computed from others of them and that elements are computed from.
@@ -92,10 +102,8 @@ impl Lowerer<'_> {
         &mut self,
         columns: &Columns,
         level: usize,
-        levels: &Levels,
         values: &[InstructionId],
-        rows: &mut Vec<RowBuffer>,
-        known: &mut Known,
+        made: &mut Made,
     ) -> Result<Option<ir::Stage>> {
         let mut stage = Stage::default();
         let mut row_stores = Vec::new();
@@ -104,18 +112,20 @@ impl Lowerer<'_> {
             let shape = self.leaf_shape((m, 0))?;
             let lane = storage::compute_lane(shape.ty);
             let index = delinearize(&columns.column, &shape.dims);
-            let parts = self.parts(&mut stage, known, (m, 0), &index)?;
+            let parts = self.parts(&mut stage, &made.known, (m, 0), &index)?;
             for (mut node, part) in parts.into_iter().zip(0..) {
                 if lane.is_mask() {
                     node = stage.body.mask_to_int(node);
                 }
-                let row = row_buffer(rows, lane_in_row(lane), columns.vector);
+                let row = made.row(lane_in_row(lane), columns.vector);
                 row_stores.push((row, node));
                 kept.push((((m, 0), part), (row, linearize(&index, &shape.dims))));
             }
         }
-        let stores = self.stores_of(&mut stage, known, &columns.column, |id| levels.level(id) == level && levels.is_row(id))?;
-        known.rows.extend(kept);
+        let levels = &columns.levels;
+        let computes = |id| levels.level(id) == level && levels.is_row(id);
+        let stores = self.stores_of(&mut stage, &made.known, &columns.column, computes)?;
+        made.known.rows.extend(kept);
         let plain = ir::Stage::new(Vec::new(), columns.vector, stage.body);
         let empty = stores.is_empty() && row_stores.is_empty();
         Ok((!empty).then_some(ir::Stage { stores, row_stores, ..plain }))
@@ -126,11 +136,9 @@ impl Lowerer<'_> {
         &mut self,
         columns: &Columns,
         level: usize,
-        levels: &Levels,
         folds: &[InstructionId],
-        kept: &[(InstructionId, u32)],
-        rows: &mut Vec<RowBuffer>,
-        known: &mut Known,
+        kept: &[InstructionId],
+        made: &mut Made,
     ) -> Result<Option<ir::Stage>> {
         let mut stage = Stage::default();
         let mut accumulators = Vec::new();
@@ -141,12 +149,12 @@ impl Lowerer<'_> {
             let (mut init, mut values, mut places) = (Vec::new(), Vec::new(), Vec::new());
             let components = self.components(&inst.operands[..n])?;
             for &(k, part) in &components {
-                init.push(self.part(&mut stage, known, ((inst.operands[n + k], 0), part), &[])?);
+                init.push(self.part(&mut stage, &made.known, ((inst.operands[n + k], 0), part), &[])?);
                 let operand = self.leaf_shape(resolve(self.c, (inst.operands[k], 0)))?;
                 let index = delinearize(&columns.element, &operand.dims);
-                values.push(self.part(&mut stage, known, ((inst.operands[k], 0), part), &index)?);
+                values.push(self.part(&mut stage, &made.known, ((inst.operands[k], 0), part), &index)?);
                 let shape = self.leaf_shape((m, k))?;
-                let row = row_buffer(rows, lane_in_row(storage::compute_lane(shape.ty)), columns.vector);
+                let row = made.row(lane_in_row(storage::compute_lane(shape.ty)), columns.vector);
                 places.push(row);
                 let index = delinearize(&columns.column, &shape.dims);
                 finished.push((((m, k), part), (row, linearize(&index, &shape.dims))));
@@ -156,55 +164,65 @@ impl Lowerer<'_> {
             let (combine, place) = (combiner.body, Place::Row { rows: places });
             accumulators.push(Accumulator { init, values, identity, combine, roots, splits, place });
         }
-        let mut stores =
-            self.stores_of(&mut stage, known, &columns.element, |id| levels.level(id) == level && !levels.is_row(id))?;
-        for &(m, buffer) in kept {
+        let levels = &columns.levels;
+        let computes = |id| levels.level(id) == level && !levels.is_row(id);
+        let mut stores = self.stores_of(&mut stage, &made.known, &columns.element, computes)?;
+        for &m in kept {
+            let (buffer, stored) = self.place_of(m, columns, &mut made.lent)?;
             let shape = self.leaf_shape((m, 0))?;
             let lane = storage::compute_lane(shape.ty);
             let index = delinearize(&columns.element, &shape.dims);
             let at = linearize(&index, &shape.dims);
-            let mut value = self.value(&mut stage, known, (m, 0), &index)?;
+            let mut value = self.value(&mut stage, &made.known, (m, 0), &index)?;
             if lane.is_mask() {
                 value = stage.body.mask_to_int(value);
             }
-            stores.push(Store { buffer, mem: Mem::of(lane_in_row(lane)), index: at.clone(), value });
-            known.stored.insert(((m, 0), 0), (buffer, at));
+            if !stored {
+                stores.push(Store { buffer, mem: Mem::of(lane_in_row(lane)), index: at.clone(), value });
+            }
+            made.known.stored.insert(((m, 0), 0), (buffer, at));
         }
-        known.rows.extend(finished);
+        made.known.rows.extend(finished);
         let plain = ir::Stage::new(columns.sequential.clone(), columns.vector, stage.body);
         let empty = stores.is_empty() && accumulators.is_empty();
         Ok((!empty).then_some(ir::Stage { accumulators, stores, ..plain }))
     }
 
-    /// The elements of a level that later ones need and that cost too much to be computed again.
-    fn kept_elements(&self, members: &[InstructionId], level: usize, last: usize, levels: &Levels) -> Vec<InstructionId> {
-        let later = |m: InstructionId| {
-            members.iter().any(|&u| {
-                let inst = self.inst(u);
-                levels.level(u) > level && inst.opcode != Opcode::Reduce && inst.operands.contains(&m)
-            })
+    /// Whether later levels need the elements of a member and they cost too much to be computed again.
+    fn is_kept(&self, m: InstructionId, members: &[InstructionId], level: usize, levels: &Levels) -> bool {
+        let later = |&u: &InstructionId| {
+            let inst = self.inst(u);
+            levels.level(u) > level && inst.opcode != Opcode::Reduce && inst.operands.contains(&m)
         };
-        let kept = |m: &InstructionId| {
-            let real = self.inst(*m).shape.as_array().is_some_and(|s| !s.ty.is_complex());
-            levels.level(*m) == level && !levels.is_row(*m) && levels.cost(*m) > RECOMPUTE && real && later(*m)
-        };
-        members.iter().copied().filter(|m| level < last && kept(m)).collect()
+        let real = self.inst(m).shape.as_array().is_some_and(|s| !s.ty.is_complex());
+        let costs = levels.level(m) == level && !levels.is_row(m) && levels.cost(m) > RECOMPUTE;
+        real && costs && members.iter().any(later)
     }
 
-    /// The buffer for the elements of a member that later stages read: an output of the same form that the last stage
-    /// writes, or scratch.
-    fn place_of(&mut self, m: InstructionId, last: usize, levels: &Levels, places: &mut Places) -> Result<u32> {
+    /// The buffer for the elements of a member that later stages read, and whether it holds them anyway: its own output, another one
+    /// of the same form that the last stage writes, or scratch.
+    fn place_of(&mut self, m: InstructionId, columns: &Columns, lent: &mut Vec<usize>) -> Result<(u32, bool)> {
         let shape = self.leaf_shape((m, 0))?;
         let mem = Mem::of(lane_in_row(storage::compute_lane(shape.ty)));
+        let mut other = None;
         for number in 0..self.outputs.len() {
             let leaf = self.computed(number);
             let to = self.leaf_shape(leaf)?;
-            let fits = to.elements() == shape.elements() && storage::mem_of(to.ty) == Some(mem) && !to.ty.is_complex();
-            if fits && levels.level(leaf.0) == last && places.0.insert(number) {
-                return Ok(number as u32);
+            if to.elements() != shape.elements() || storage::mem_of(to.ty) != Some(mem) || to.ty.is_complex() {
+                continue;
+            }
+            if leaf == (m, 0) {
+                return Ok((number as u32, true));
+            }
+            if columns.levels.level(leaf.0) == columns.last && !lent.contains(&number) {
+                other = other.or(Some(number));
             }
         }
-        Ok(self.scratch_buffer(storage::scratch_type(mem.lane()), shape.elements()))
+        if let Some(number) = other {
+            lent.push(number);
+            return Ok((number as u32, false));
+        }
+        Ok((self.scratch_buffer(storage::scratch_type(mem.lane()), shape.elements()), false))
     }
 
     /// The stores, at `offset`, of those outputs that a stage computes.
@@ -229,10 +247,4 @@ impl Lowerer<'_> {
         }
         Ok(stores)
     }
-}
-
-/// The number of a new row buffer.
-fn row_buffer(rows: &mut Vec<RowBuffer>, lane: Lane, vector: Loop) -> u32 {
-    rows.push(RowBuffer { lane, elements: vector.extent });
-    rows.len() as u32 - 1
 }
