@@ -156,6 +156,21 @@ fn elements_that_cost_are_computed_once() {
 }
 
 #[test]
+fn padded_columns_are_stored_in_place() {
+    let (padded, plain) = (
+        "ROOT t = (f32[36,48], f32[44]) tuple(wide, sums_wide)",
+        "out = f32[34,40] divide(exp, sums)
+  wide = f32[36,48] pad(out, zero), padding=1_1x3_5
+  sums_wide = f32[44] pad(sum, zero), padding=4_0",
+    );
+    let source = softmax("34,40", "0", "1", "40");
+    let source = source.replace("ROOT out = f32[34,40] divide(exp, sums)", &format!("{plain}\n  {padded}"));
+    // The sum has two users: its padding is a kernel of its own.
+    let artifact = check(&source, 1e-5);
+    assert_eq!(artifact.schedule.kernels.len(), 2, "{}", artifact.kernel_text());
+}
+
+#[test]
 fn few_columns_and_long_ones_stay_apart() {
     for (shape, sizes) in [("64,5", "5"), ("1000,140", "140")] {
         let artifact = check(&softmax(shape, "0", "1", sizes), 1e-4);

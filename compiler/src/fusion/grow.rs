@@ -313,6 +313,20 @@ impl<'a> Grower<'a> {
         .then_some(pad)
     }
 
+    /// The paddings of a group's members; `vector` are the dimensions that its vector axis runs over.
+    fn paddings(&self, members: &[InstructionId], dims: &[i64], split: Split, vector: &[i64]) -> Vec<InstructionId> {
+        let total: i64 = dims.iter().product();
+        let kept = [&dims[..split.first], &dims[split.end..]].concat();
+        let padded = |&m: &InstructionId| {
+            let row = elements(self.inst(m)) != total || self.a.class[m] == Some(Class::Reduce);
+            let (within, along) = if row { (&kept[..], &dims[split.end..]) } else { (dims, vector) };
+            // What lies across several dimensions of a padded row would be stored element by element.
+            let one_row = along.iter().filter(|&&d| d != 1).count() <= 1;
+            one_row.then(|| self.padding_of(m, within)).flatten()
+        };
+        members.iter().filter_map(padded).collect()
+    }
+
     /// Whether what is computed of a concatenation or padding can be computed of each of its parts.
     fn moves_by_parts(&self, inst: &Instruction) -> bool {
         match inst.opcode {
@@ -360,16 +374,8 @@ impl<'a> Grower<'a> {
         let Some(Grown { dims, split, mut members, .. }) = self.grown(seed, split) else { return };
         // Without a reduction the rows are the last dimension; loops are merged later.
         let split = split.map_or(dims.len().saturating_sub(1), |s| s.first);
-        // What lies across several dimensions of a padded row would be stored element by element.
-        let one_row = dims[split..].iter().filter(|&&d| d != 1).count() <= 1;
-        let total: i64 = dims.iter().product();
-        let padded = |&m: &InstructionId| {
-            let row = elements(self.inst(m)) != total || self.a.class[m] == Some(Class::Reduce);
-            let within = if row { &dims[..split] } else { &dims[..] };
-            (row || one_row).then(|| self.padding_of(m, within)).flatten()
-        };
-        let pads: Vec<InstructionId> = members.iter().filter_map(padded).collect();
-        members.extend(pads);
+        let rows = Split { first: split, end: dims.len() };
+        members.extend(self.paddings(&members, &dims, rows, &dims[split..]));
         self.new_group(GroupKind::Rows { dims, split }, members);
     }
 
@@ -377,7 +383,8 @@ impl<'a> Grower<'a> {
     /// folded in parts.
     fn columns(&mut self, seed: InstructionId, split: Split) {
         match self.grown(seed, Some(split)) {
-            Some(Grown { dims, split: Some(Split { first, end }), members, full: true }) => {
+            Some(Grown { dims, split: Some(split @ Split { first, end }), mut members, full: true }) => {
+                members.extend(self.paddings(&members, &dims, split, &dims[end..]));
                 self.new_group(GroupKind::Columns { dims, split: first, end }, members);
                 if let Some(group) = self.groups.last_mut().filter(|g| g.members.len() == 1) {
                     group.kind = GroupKind::Reduce(seed);

@@ -13,7 +13,7 @@
 //! already. The group then *grows* over the instructions behind it, which are classed by how they follow from the
 //! members: `Clean` (not at all), `Full` (element `k` follows from elements `k`), `Row` (the value of row `i`, once
 //! some reduction of a row has split the elements into rows), `Tainted` (any other way). What is full or row
-//! joins, so that softmax or a layer norm is one group. A group that would close a cycle shrinks to its seed; [`order`]
+//! joins, so that softmax or a layer norm is one group, over columns that lie side by side as over rows. A group that would close a cycle shrinks to its seed; [`order`]
 //! finds that without looking at more than what lies between its members.
 
 mod grow;

@@ -29,6 +29,11 @@ impl Generator {
 
     pub(super) fn unary(&mut self) -> Option<usize> {
         let x = self.choose(|v| v.note.is_usable())?;
+        self.unary_of(x)
+    }
+
+    /// A function of a value that is usable.
+    pub(super) fn unary_of(&mut self, x: usize) -> Option<usize> {
         let ty = self.values[x].ty();
         if ty == E::Pred {
             let op = self.builder.not(self.values[x].op);
@@ -91,15 +96,20 @@ impl Generator {
     pub(super) fn binary(&mut self) -> Option<usize> {
         let x = self.choose(|v| v.note.is_usable())?;
         let shape = self.values[x].shape.clone();
-        let ty = shape.ty;
+        let whole = shape.ty.is_integer() || shape.ty == E::Pred;
+        let y = self.like(&shape, |v| whole || v.note.is_usable());
+        self.binary_of(x, y)
+    }
+
+    /// An operation on two values of one shape, usable both where they are floats.
+    pub(super) fn binary_of(&mut self, x: usize, y: usize) -> Option<usize> {
+        let ty = self.values[x].ty();
         if ty == E::Pred {
-            let y = self.like(&shape, |_| true);
             let f = self.rng.pick::<Binary>(&[Builder::and, Builder::or, Builder::xor]);
             let op = f(&self.builder, self.values[x].op, self.values[y].op);
             return self.add(op, &[x, y], Note::exact(1.0));
         }
         if ty.is_integer() {
-            let y = self.like(&shape, |_| true);
             let all: [Binary; 15] = [
                 Builder::add,
                 Builder::add,
@@ -121,7 +131,6 @@ impl Generator {
             let op = f(&self.builder, self.values[x].op, self.values[y].op);
             return self.add(op, &[x, y], Note::exact(f64::INFINITY));
         }
-        let y = self.like(&shape, |v| v.note.is_usable());
         self.float_binary(x, y)
     }
 

@@ -127,6 +127,59 @@ impl Generator {
         self.add(op, &[x], made)
     }
 
+    /// A norm: folds of neighbouring dimensions, whose results meet every element again, so that fusion makes one loop of all.
+    pub(super) fn norm(&mut self) -> Option<usize> {
+        let found = self.choose(|v| v.note.is_usable() && v.shape.rank() >= 2 && v.shape.elements() >= 16);
+        let x = match found.filter(|_| self.rng.chance(1, 2)) {
+            Some(x) => x,
+            None => {
+                let ty = self.any_type();
+                let sizes = [1, 2, 3, 8, 9, 16, 17, 20, 33, 40];
+                let mut dims: Vec<i64> = (0..2 + self.rng.below(2)).map(|_| self.rng.pick(&sizes)).collect();
+                if self.rng.chance(1, 4) {
+                    dims.insert(0, self.rng.between(1, 3));
+                }
+                self.parameter(ty, &dims)
+            }
+        };
+        let shape = self.values[x].shape.clone();
+        let (rank, ty) = (shape.rank() as i64, shape.ty);
+        let first = self.rng.between(0, rank - 1);
+        let last = if self.rng.chance(2, 3) { first } else { self.rng.between(first, rank - 1) };
+        let dims: Vec<i64> = (first..=last).collect();
+        let kept: Vec<i64> = (0..rank).filter(|d| !dims.contains(d)).collect();
+        let n = dims.iter().map(|&d| shape.dims[d as usize]).product::<i64>() as f64;
+        let mut made = x;
+        for _ in 0..1 + self.rng.below(3) {
+            if !self.values[made].note.is_usable() {
+                break;
+            }
+            let opcode = any_fold(&mut self.rng, ty);
+            let note = folded(opcode, ty, n, self.values[made].note)?;
+            let computation = scalar_computation(opcode, ty).unwrap_or_else(|e| panic!("{e}"));
+            let init = self.rng.pick(&[0.0, 0.0, 1.0]);
+            let init = self.scalar(ty, init);
+            let op = self.builder.reduce(self.values[made].op, init, &computation, &dims);
+            let mut row = self.add(op, &[made], note)?;
+            if self.rng.chance(1, 2) && self.values[row].note.is_usable() {
+                row = self.unary_of(row).unwrap_or(row);
+            }
+            let super::Value { op, note, .. } = self.values[row];
+            let op = self.builder.broadcast_in_dim(op, &shape.dims, &kept);
+            let back = self.add(op, &[row], note)?;
+            let usable = |g: &Self, v: usize| g.values[v].note.is_usable() || ty.is_integer() || ty == E::Pred;
+            let other = self.rng.pick(&[x, made]);
+            if !usable(self, back) || !usable(self, other) {
+                return Some(back);
+            }
+            made = self.binary_of(other, back).unwrap_or(back);
+            if self.rng.chance(1, 2) && self.values[made].note.is_usable() {
+                made = self.unary_of(made).unwrap_or(made);
+            }
+        }
+        Some(made)
+    }
+
     /// Several reductions of unlike widths over the same elements, which fusion puts into one loop.
     pub(super) fn sibling_reductions(&mut self) -> Option<usize> {
         let x = self.choose(|v| v.note.is_exact() && v.note.bound.is_finite() && !v.shape.dims.is_empty())?;

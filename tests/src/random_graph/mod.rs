@@ -284,7 +284,7 @@ impl Generator {
         if self.families == Families::All && self.rng.chance(2, 5) {
             return self.wide();
         }
-        match self.rng.below(24) {
+        match self.rng.below(25) {
             0..=8 => self.elementwise(),
             9..=12 => self.movement(),
             13 => self.shuffles(),
@@ -295,6 +295,7 @@ impl Generator {
             19 | 20 => self.windows(),
             21 => self.numbers(),
             22 => self.ordering(),
+            23 => self.norm(),
             _ => {
                 let (ty, dims) = (self.any_type(), self.any_dims());
                 Some(self.parameter(ty, &dims))

@@ -56,7 +56,9 @@ impl Lowerer<'_> {
         let outer: Vec<Ix> = parallel.iter().map(Loop::ix).collect();
         let around: Vec<Ix> = parallel.iter().chain(&sequential).map(Loop::ix).collect();
         let of = |index: &[Ix], dims: &[i64]| linearize(index, dims).scale(width).add(&vector.ix());
-        let members = &group.members;
+        // A padding is where what it reads is stored.
+        let computes = |m: &InstructionId| self.padded_operand(*m).is_none();
+        let members: &[InstructionId] = &group.members.iter().copied().filter(computes).collect::<Vec<_>>();
         let levels = self.levels(members, dims.iter().product());
         let last = (0..self.outputs.len()).map(|number| levels.level(self.computed(number).0)).max().unwrap_or(0);
         let (column, element) = (of(&outer, &dims[..split]), of(&around, &dims[..end]));
@@ -206,7 +208,7 @@ impl Lowerer<'_> {
         let mem = Mem::of(lane_in_row(storage::compute_lane(shape.ty)));
         let mut other = None;
         for number in 0..self.outputs.len() {
-            let leaf = self.computed(number);
+            let leaf = self.outputs[number];
             let to = self.leaf_shape(leaf)?;
             if to.elements() != shape.elements() || storage::mem_of(to.ty) != Some(mem) || to.ty.is_complex() {
                 continue;
@@ -243,7 +245,8 @@ impl Lowerer<'_> {
             let index = delinearize(offset, &shape.dims);
             let at = linearize(&index, &shape.dims);
             let value = self.parts(stage, known, leaf, &index)?;
-            stores.extend(self.store(&mut stage.body, number as u32, &value, at)?);
+            let place = self.placed(number, at)?;
+            stores.extend(self.store(&mut stage.body, number as u32, &value, place)?);
         }
         Ok(stores)
     }
