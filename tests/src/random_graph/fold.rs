@@ -110,6 +110,9 @@ impl Generator {
         if dims.is_empty() {
             dims.push(self.rng.below(shape.rank() as u64) as i64);
         }
+        if self.rng.chance(1, 4) {
+            dims.reverse();
+        }
         let n = dims.iter().map(|&d| shape.dims[d as usize]).product::<i64>() as f64;
         let note = self.values[x].note;
         if self.rng.chance(1, 6) && note.is_exact() && (ty.is_integer() || ty.is_float() && note.bound.is_finite()) {
@@ -270,34 +273,39 @@ impl Generator {
         })?;
         let shape = self.values[x].shape.clone();
         let order = self.rng.permutation(shape.rank());
-        let contracted = order[0];
-        let batch: Option<usize> = order.get(1).copied().filter(|_| self.rng.chance(1, 3));
-        // The right operand: batch, contracted and a dimension of its own, in any order.
-        let own = self.rng.pick(&[1, 2, 5, 17, 33]);
-        let mut parts = vec![(0, shape.dims[contracted])];
-        parts.extend(batch.map(|d| (1, shape.dims[d])));
-        let result: i64 = shape.elements() as i64 / shape.dims[contracted].max(1) * own;
-        if result > MAX_RESULT {
+        let (first, rest) = order.split_at(if self.rng.chance(1, 4) { 2.min(order.len()) } else { 1 });
+        let batches = if self.rng.chance(1, 3) { 1 + self.rng.below(2) as usize } else { 0 };
+        let (contracted, batch) = (first.to_vec(), rest[..batches.min(rest.len())].to_vec());
+        // The right operand: batch, contracted and dimensions of its own, in any order.
+        let mut parts: Vec<(Option<usize>, i64)> =
+            contracted.iter().chain(&batch).map(|&d| (Some(d), shape.dims[d])).collect();
+        let k: i64 = contracted.iter().map(|&d| shape.dims[d]).product();
+        let mut result = shape.elements() as i64 / k.max(1);
+        for _ in 0..self.rng.pick(&[0, 1, 1, 1, 1, 2]) {
+            let own = self.rng.pick(&[1, 2, 5, 17, 33]);
+            parts.push((None, own));
+            result *= own;
+        }
+        if result > MAX_RESULT || parts.iter().map(|p| p.1).product::<i64>() > MAX_RIGHT {
             return None;
         }
-        if self.rng.chance(4, 5) {
-            parts.push((2, own));
-        }
         let order = self.rng.permutation(parts.len());
-        let parts: Vec<(i32, i64)> = order.iter().map(|&i| parts[i]).collect();
+        let parts: Vec<(Option<usize>, i64)> = order.iter().map(|&i| parts[i]).collect();
         let dims: Vec<i64> = parts.iter().map(|p| p.1).collect();
         let rhs = brolga_runtime::ArrayShape::new(shape.ty, dims);
         let finite = |v: &super::Value| v.note.is_usable() && (v.ty().is_integer() || v.note.bound.is_finite());
         let y = self.like(&rhs, finite);
-        let place = |what: i32| parts.iter().position(|p| p.0 == what).map(|d| d as i64);
+        let places = |wanted: &[usize]| -> Vec<i64> {
+            wanted.iter().filter_map(|&d| parts.iter().position(|p| p.0 == Some(d))).map(|d| d as i64).collect()
+        };
         let numbers = DotDimensions {
-            lhs_contracting: vec![contracted as i64],
-            rhs_contracting: place(0).into_iter().collect(),
+            lhs_contracting: contracted.iter().map(|&d| d as i64).collect(),
+            rhs_contracting: places(&contracted),
             lhs_batch: batch.iter().map(|&d| d as i64).collect(),
-            rhs_batch: place(1).into_iter().collect(),
+            rhs_batch: places(&batch),
         };
         let (a, b) = (self.values[x].note, self.values[y].note);
-        let k = shape.dims[contracted] as f64;
+        let k = k as f64;
         let note = if shape.ty.is_float() {
             let sum = k * a.bound * b.bound;
             let err =
@@ -320,3 +328,5 @@ impl Generator {
 
 /// Results of contractions have no more elements than this.
 const MAX_RESULT: i64 = 4000;
+/// Right operands of contractions neither.
+const MAX_RIGHT: i64 = 100_000;

@@ -16,6 +16,7 @@ mod check;
 mod control;
 mod elementwise;
 mod fold;
+mod forms;
 mod layouts;
 mod memory;
 mod movement;

@@ -67,7 +67,7 @@ fn comparator(types: &[E], opcode: fn(&Builder, Op, Op) -> Op, branches: bool) -
 
 impl Generator {
     pub(super) fn wide(&mut self) -> Option<usize> {
-        match self.rng.below(22) {
+        match self.rng.below(25) {
             0 | 1 => self.dynamic_slice(),
             2 => self.dynamic_update_slice(),
             3 | 4 => self.gather(),
@@ -82,12 +82,13 @@ impl Generator {
             18 => self.random_bits(),
             19 => self.dynamic_size(),
             20 => self.bit_patterns(),
+            21..=23 => self.forms(),
             _ => self.regions(),
         }
     }
 
     /// A parameter of given data that no other step chooses.
-    fn data(&mut self, value: ArrayLiteral) -> Op {
+    pub(super) fn data(&mut self, value: ArrayLiteral) -> Op {
         let number = self.inputs.len() as i64;
         let shape = Shape::Array(value.shape().clone());
         self.inputs.push(Literal::Array(value));
