@@ -6,14 +6,14 @@
 //! stage needs is computed again where that is cheap. Where it is not, it is stored: in an output that is written later, or in
 //! scratch.
 
-use super::rows::{Levels, RECOMPUTE};
+use super::rows::{Kept, Levels, row_buffer};
 use super::{Known, Lowerer, Part, Stage, lane_in_row};
 use crate::error::Result;
 use crate::fusion::{Group, own_cost};
-use crate::hlo::{InstructionId, Opcode, resolve};
-use crate::kernel::body::{Lane, Mem};
+use crate::hlo::{InstructionId, Opcode};
+use crate::kernel::body::Mem;
 use crate::kernel::index::{Ix, delinearize, linearize};
-use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer, Store};
+use crate::kernel::ir::{self, Loop, Nest, Phase, Place, RowBuffer, Store};
 use crate::kernel::storage;
 use std::collections::HashSet;
 
@@ -37,14 +37,6 @@ struct Made {
     rows: Vec<RowBuffer>,
     /// Outputs that hold something else until their own elements are stored.
     lent: Vec<usize>,
-}
-
-impl Made {
-    /// The number of a new row buffer.
-    fn row(&mut self, lane: Lane, vector: Loop) -> u32 {
-        self.rows.push(RowBuffer { lane, elements: vector.extent });
-        self.rows.len() as u32 - 1
-    }
 }
 
 impl Lowerer<'_> {
@@ -74,7 +66,10 @@ impl Lowerer<'_> {
             stages.extend(self.values_of_columns(&columns, level, &values, &mut made)?);
             let folds =
                 of(&|m| self.inst(*m).opcode == Opcode::Reduce && levels.level(*m) == level + 1 && level < last);
-            let kept = of(&|m| level < last && self.is_kept(*m, members, level, levels));
+            let kept = of(&|m| {
+                let real = self.inst(*m).shape.as_array().is_some_and(|s| !s.ty.is_complex());
+                levels.level(*m) == level && level < last && real && self.is_kept(*m, members, levels)
+            });
             stages.extend(self.elements_of_columns(&columns, level, &folds, &kept, &mut made)?);
         }
         Ok(vec![Phase::Nest(Nest { parallel, rows: made.rows, stages })])
@@ -108,25 +103,14 @@ impl Lowerer<'_> {
         made: &mut Made,
     ) -> Result<Option<ir::Stage>> {
         let mut stage = Stage::default();
-        let mut row_stores = Vec::new();
-        let mut kept = Vec::new();
+        let mut kept = Kept::new(&mut made.rows);
         for &m in values {
-            let shape = self.leaf_shape((m, 0))?;
-            let lane = storage::compute_lane(shape.ty);
-            let index = delinearize(&columns.column, &shape.dims);
-            let parts = self.parts(&mut stage, &made.known, (m, 0), &index)?;
-            for (mut node, part) in parts.into_iter().zip(0..) {
-                if lane.is_mask() {
-                    node = stage.body.mask_to_int(node);
-                }
-                let row = made.row(lane_in_row(lane), columns.vector);
-                row_stores.push((row, node));
-                kept.push((((m, 0), part), (row, linearize(&index, &shape.dims))));
-            }
+            self.keep_in_rows(&mut stage, &made.known, m, (&columns.column, columns.vector.extent), &mut kept)?;
         }
+        let (row_stores, kept) = (kept.stores, kept.known);
         let levels = &columns.levels;
-        let computes = |id| levels.level(id) == level && levels.is_row(id);
-        let stores = self.stores_of(&mut stage, &made.known, &columns.column, computes)?;
+        let at = |id| (levels.level(id) == level && levels.is_row(id)).then_some(&columns.column);
+        let stores = self.stores_of(&mut stage, &made.known, &at)?;
         made.known.rows.extend(kept);
         let plain = ir::Stage::new(Vec::new(), columns.vector, stage.body);
         let empty = stores.is_empty() && row_stores.is_empty();
@@ -147,28 +131,22 @@ impl Lowerer<'_> {
         let mut finished: Vec<(Part, (u32, Ix))> = Vec::new();
         for &m in folds {
             let inst = self.inst(m);
-            let n = inst.operands.len() / 2;
-            let (mut init, mut values, mut places) = (Vec::new(), Vec::new(), Vec::new());
-            let components = self.components(&inst.operands[..n])?;
+            let components = self.components(&inst.operands[..inst.operands.len() / 2])?;
+            let mut places = Vec::new();
             for &(k, part) in &components {
-                init.push(self.part(&mut stage, &made.known, ((inst.operands[n + k], 0), part), &[])?);
-                let operand = self.leaf_shape(resolve(self.c, (inst.operands[k], 0)))?;
-                let index = delinearize(&columns.element, &operand.dims);
-                values.push(self.part(&mut stage, &made.known, ((inst.operands[k], 0), part), &index)?);
                 let shape = self.leaf_shape((m, k))?;
-                let row = made.row(lane_in_row(storage::compute_lane(shape.ty)), columns.vector);
+                let row = row_buffer(&mut made.rows, storage::compute_lane(shape.ty), columns.vector.extent);
                 places.push(row);
                 let index = delinearize(&columns.column, &shape.dims);
                 finished.push((((m, k), part), (row, linearize(&index, &shape.dims))));
             }
-            let combiner = self.combiner(m, components.len())?;
-            let (identity, splits, roots) = (combiner.identity, combiner.splits, combiner.roots);
-            let (combine, place) = (combiner.body, Place::Row { rows: places });
-            accumulators.push(Accumulator { init, values, identity, combine, roots, splits, place });
+            let element = |dims: &[i64]| delinearize(&columns.element, dims);
+            let place = Place::Row { rows: places };
+            accumulators.push(self.accumulator(&mut stage, &made.known, m, &components, &element, place)?);
         }
         let levels = &columns.levels;
-        let computes = |id| levels.level(id) == level && !levels.is_row(id);
-        let mut stores = self.stores_of(&mut stage, &made.known, &columns.element, computes)?;
+        let at = |id| (levels.level(id) == level && !levels.is_row(id)).then_some(&columns.element);
+        let mut stores = self.stores_of(&mut stage, &made.known, &at)?;
         for &m in kept {
             let (buffer, stored) = self.place_of(m, columns, &mut made.lent)?;
             let shape = self.leaf_shape((m, 0))?;
@@ -188,17 +166,6 @@ impl Lowerer<'_> {
         let plain = ir::Stage::new(columns.sequential.clone(), columns.vector, stage.body);
         let empty = stores.is_empty() && accumulators.is_empty();
         Ok((!empty).then_some(ir::Stage { accumulators, stores, ..plain }))
-    }
-
-    /// Whether later levels need the elements of a member and they cost too much to be computed again.
-    fn is_kept(&self, m: InstructionId, members: &[InstructionId], level: usize, levels: &Levels) -> bool {
-        let later = |&u: &InstructionId| {
-            let inst = self.inst(u);
-            levels.level(u) > level && inst.opcode != Opcode::Reduce && inst.operands.contains(&m)
-        };
-        let real = self.inst(m).shape.as_array().is_some_and(|s| !s.ty.is_complex());
-        let costs = levels.level(m) == level && !levels.is_row(m) && levels.cost(m) > RECOMPUTE;
-        real && costs && members.iter().any(later)
     }
 
     /// The buffer for the elements of a member that later stages read, and whether it holds them anyway: its own output, another one
@@ -225,29 +192,5 @@ impl Lowerer<'_> {
             return Ok((number as u32, false));
         }
         Ok((self.scratch_buffer(storage::scratch_type(mem.lane()), shape.elements()), false))
-    }
-
-    /// The stores, at `offset`, of those outputs that a stage computes.
-    fn stores_of(
-        &mut self,
-        stage: &mut Stage,
-        known: &Known,
-        offset: &Ix,
-        computes: impl Fn(InstructionId) -> bool,
-    ) -> Result<Vec<Store>> {
-        let mut stores = Vec::new();
-        for number in 0..self.outputs.len() {
-            let leaf = self.computed(number);
-            if !computes(leaf.0) {
-                continue;
-            }
-            let shape = self.leaf_shape(leaf)?;
-            let index = delinearize(offset, &shape.dims);
-            let at = linearize(&index, &shape.dims);
-            let value = self.parts(stage, known, leaf, &index)?;
-            let place = self.placed(number, at)?;
-            stores.extend(self.store(&mut stage.body, number as u32, &value, place)?);
-        }
-        Ok(stores)
     }
 }

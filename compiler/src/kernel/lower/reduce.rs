@@ -3,13 +3,14 @@
 //! Where the last dimension is folded, it is the vector axis with accumulators in lanes; where it is kept, it is the
 //! vector axis too, with one accumulator an element in row buffers, so that memory is read in order either way.
 
-use super::{Known, Lowerer, Stage, internal, lane_in_row};
+use super::rows::row_buffer;
+use super::{Known, Lowerer, Stage, internal};
 use crate::error::Result;
 use crate::fusion::reduced_dims;
 use crate::hlo::resolve;
 use crate::hlo::{InstructionId, Opcode};
 use crate::kernel::index::{Ix, delinearize, linearize};
-use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
+use crate::kernel::ir::{self, Loop, Nest, Phase, Place};
 
 impl Lowerer<'_> {
     pub(super) fn reduce(&mut self, id: InstructionId) -> Result<Vec<Phase>> {
@@ -39,38 +40,23 @@ impl Lowerer<'_> {
 
         let mut stage = Stage::default();
         let mut known = Known::default();
-        let (mut init, mut values) = (Vec::new(), Vec::new());
         let components = self.components(&inst.operands[..n])?;
-        for &(k, part) in &components {
-            init.push(self.part(&mut stage, &known, ((inst.operands[n + k], 0), part), &[])?);
-            values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
-        }
-        let combiner = self.combiner(id, components.len())?;
         let mut rows = Vec::new();
         let place = if vector_is_reduced {
             Place::Lanes { results: (0..components.len() as u32).collect() }
         } else {
             for &(k, _) in &components {
-                let lane = lane_in_row(self.compute_lane((id, k))?);
-                rows.push(RowBuffer { lane, elements: vector.extent });
+                row_buffer(&mut rows, self.compute_lane((id, k))?, vector.extent);
             }
             Place::Row { rows: (0..components.len() as u32).collect() }
         };
+        let accumulator = self.accumulator(&mut stage, &known, id, &components, &|_| index.clone(), place)?;
         let kept_dims: Vec<i64> = kept.iter().map(|&d| dims[d]).collect();
         let offset = linearize(&kept_index, &kept_dims);
         for (number, &(k, part)) in (0..).zip(&components) {
             let table = if vector_is_reduced { &mut known.results } else { &mut known.rows };
             table.insert(((id, k), part), (number, offset.clone()));
         }
-        let accumulator = Accumulator {
-            init,
-            values,
-            identity: combiner.identity,
-            combine: combiner.body,
-            roots: combiner.roots,
-            splits: combiner.splits,
-            place,
-        };
         let first = ir::Stage { accumulators: vec![accumulator], ..ir::Stage::new(sequential, vector, stage.body) };
         let second = self.epilogue_stage(&known, &offset, if vector_is_reduced { None } else { Some(vector) })?;
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])

@@ -3,19 +3,19 @@
 //! Stage `L` computes what follows from `L` reductions of a row, one after another. A full value of an earlier stage is
 //! computed again where that is cheap and kept in a row buffer where it is not.
 
-use super::{Known, Lowerer, Stage, lane_in_row};
+use super::{Known, Lowerer, Part, Stage, lane_in_row};
 use crate::error::Result;
 use crate::fusion::Group;
 use crate::hlo::{InstructionId, Opcode};
 use crate::hlo::{Leaf, resolve};
-use crate::kernel::body::Lane;
+use crate::kernel::body::{Lane, NodeId};
 use crate::kernel::index::{Ix, delinearize, linearize};
-use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
+use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer, Store};
 use crate::kernel::storage;
 use std::collections::HashMap;
 
 /// A full value that costs more than this to compute again is kept in a row buffer.
-pub(super) const RECOMPUTE: u32 = 5;
+const RECOMPUTE: u32 = 5;
 /// Row buffers longer than this, in bytes, would not stay in the cache.
 const MAX_ROW_BYTES: i64 = 1 << 18;
 
@@ -43,6 +43,27 @@ impl Levels {
     }
 }
 
+/// Values that a stage keeps in row buffers.
+pub(super) struct Kept<'r> {
+    rows: &'r mut Vec<RowBuffer>,
+    pub(super) stores: Vec<(u32, NodeId)>,
+    /// Where later stages find them.
+    pub(super) known: Vec<(Part, (u32, Ix))>,
+}
+
+impl Kept<'_> {
+    /// Nothing yet; buffers are added to `rows`.
+    pub(super) fn new(rows: &mut Vec<RowBuffer>) -> Kept<'_> {
+        Kept { rows, stores: Vec::new(), known: Vec::new() }
+    }
+}
+
+/// The number of a new row buffer for values of a lane.
+pub(super) fn row_buffer(rows: &mut Vec<RowBuffer>, lane: Lane, elements: i64) -> u32 {
+    rows.push(RowBuffer { lane: lane_in_row(lane), elements });
+    rows.len() as u32 - 1
+}
+
 impl Lowerer<'_> {
     pub(super) fn rows(&mut self, group: &Group, dims: &[i64], split: usize) -> Result<Vec<Phase>> {
         let parallel: Vec<Loop> = dims[..split].iter().map(|&d| self.new_loop(d)).collect();
@@ -66,8 +87,6 @@ impl Lowerer<'_> {
             let mut stage = Stage::default();
             let mut accumulators = Vec::new();
             let mut finished = Vec::new();
-            let mut stores = Vec::new();
-            let mut row_stores = Vec::new();
             let mut full = false;
             for &m in &members {
                 let inst = self.inst(m);
@@ -75,17 +94,7 @@ impl Lowerer<'_> {
                     continue;
                 }
                 full = true;
-                let n = inst.operands.len() / 2;
-                let mut init = Vec::new();
-                let mut values = Vec::new();
-                let components = self.components(&inst.operands[..n])?;
-                for &(k, part) in &components {
-                    init.push(self.part(&mut stage, &known, ((inst.operands[n + k], 0), part), &[])?);
-                    let operand = self.leaf_shape(resolve(self.c, (inst.operands[k], 0)))?;
-                    let index = delinearize(&full_offset, &operand.dims);
-                    values.push(self.part(&mut stage, &known, ((inst.operands[k], 0), part), &index)?);
-                }
-                let combiner = self.combiner(m, components.len())?;
+                let components = self.components(&inst.operands[..inst.operands.len() / 2])?;
                 let first = results;
                 results += components.len() as u32;
                 for (&(k, part), number) in components.iter().zip(first..) {
@@ -93,23 +102,14 @@ impl Lowerer<'_> {
                     let index = delinearize(&row_offset, &shape.dims);
                     finished.push((((m, k), part), (number, linearize(&index, &shape.dims))));
                 }
-                let (identity, splits, roots) = (combiner.identity, combiner.splits, combiner.roots);
-                let (combine, place) = (combiner.body, Place::Lanes { results: (first..results).collect() });
-                accumulators.push(Accumulator { init, values, identity, combine, roots, splits, place });
+                let place = Place::Lanes { results: (first..results).collect() };
+                let element = |dims: &[i64]| delinearize(&full_offset, dims);
+                accumulators.push(self.accumulator(&mut stage, &known, m, &components, &element, place)?);
             }
             // Rows first: what the stores below need of this stage is then in the memo already.
-            let mut kept = Vec::new();
+            let mut kept = Kept::new(&mut rows);
             for &m in &members {
-                let needed_later = levels.level[&m] == level
-                    && !levels.is_row[&m]
-                    && level < last
-                    && self.c.instructions[m].shape.as_array().is_some()
-                    && members.iter().any(|&u| {
-                        levels.level[&u] > level
-                            && self.inst(u).opcode != Opcode::Reduce
-                            && self.inst(u).operands.contains(&m)
-                    });
-                if !needed_later || levels.cost[&m] <= RECOMPUTE {
+                if levels.level(m) != level || level == last || !self.is_kept(m, &members, &levels) {
                     continue;
                 }
                 let shape = self.leaf_shape((m, 0))?;
@@ -117,35 +117,17 @@ impl Lowerer<'_> {
                 if row_elements.saturating_mul(i64::from(lane.bits() / 8 * storage::parts(shape.ty))) > MAX_ROW_BYTES {
                     continue;
                 }
-                let index = delinearize(&full_offset, &shape.dims);
-                let offset = linearize(&index, &shape.dims);
-                let parts = self.parts(&mut stage, &known, (m, 0), &index)?;
-                for (mut node, part) in parts.into_iter().zip(0..) {
-                    if lane.is_mask() {
-                        node = stage.body.mask_to_int(node);
-                    }
-                    let row = rows.len() as u32;
-                    rows.push(RowBuffer { lane: lane_in_row(lane), elements: row_elements });
-                    row_stores.push((row, node));
-                    kept.push((((m, 0), part), (row, offset.clone())));
-                }
+                self.keep_in_rows(&mut stage, &known, m, (&full_offset, row_elements), &mut kept)?;
                 full = true;
             }
-            for number in 0..self.outputs.len() {
-                let leaf = self.computed(number);
-                if levels.level[&leaf.0] != level {
-                    continue;
-                }
-                let is_row = levels.is_row[&leaf.0];
-                full |= !is_row;
-                let shape = self.leaf_shape(leaf)?;
-                let at = if is_row { &row_offset } else { &full_offset };
-                let index = delinearize(at, &shape.dims);
-                let offset = linearize(&index, &shape.dims);
-                let value = self.parts(&mut stage, &known, leaf, &index)?;
-                let place = self.placed(number, offset)?;
-                stores.extend(self.store(&mut stage.body, number as u32, &value, place)?);
-            }
+            let stored = |id| levels.level(id) == level && !levels.is_row(id);
+            full |= (0..self.outputs.len()).any(|number| stored(self.computed(number).0));
+            let at = |id| {
+                let offset = if levels.is_row(id) { &row_offset } else { &full_offset };
+                (levels.level(id) == level).then_some(offset)
+            };
+            let stores = self.stores_of(&mut stage, &known, &at)?;
+            let (row_stores, kept) = (kept.stores, kept.known);
             known.results.extend(finished);
             known.rows.extend(kept);
             // Row values alone need no loop over the row.
@@ -154,6 +136,83 @@ impl Lowerer<'_> {
             stages.push(ir::Stage { accumulators, stores, row_stores, ..plain });
         }
         Ok(vec![Phase::Nest(Nest { parallel, rows, stages })])
+    }
+
+    /// Whether a later stage needs the full values of a member and they cost too much to be computed again.
+    pub(super) fn is_kept(&self, m: InstructionId, members: &[InstructionId], levels: &Levels) -> bool {
+        let later = |&u: &InstructionId| {
+            let inst = self.inst(u);
+            levels.level(u) > levels.level(m) && inst.opcode != Opcode::Reduce && inst.operands.contains(&m)
+        };
+        let array = self.inst(m).shape.as_array().is_some();
+        array && !levels.is_row(m) && levels.cost(m) > RECOMPUTE && members.iter().any(later)
+    }
+
+    /// Keeps the parts of a member's value at `offset` in new row buffers of `elements` elements.
+    pub(super) fn keep_in_rows(
+        &mut self,
+        stage: &mut Stage,
+        known: &Known,
+        m: InstructionId,
+        (offset, elements): (&Ix, i64),
+        kept: &mut Kept<'_>,
+    ) -> Result<()> {
+        let shape = self.leaf_shape((m, 0))?;
+        let lane = storage::compute_lane(shape.ty);
+        let index = delinearize(offset, &shape.dims);
+        let at = linearize(&index, &shape.dims);
+        let parts = self.parts(stage, known, (m, 0), &index)?;
+        for (mut node, part) in parts.into_iter().zip(0..) {
+            if lane.is_mask() {
+                node = stage.body.mask_to_int(node);
+            }
+            let row = row_buffer(kept.rows, lane, elements);
+            kept.stores.push((row, node));
+            kept.known.push((((m, 0), part), (row, at.clone())));
+        }
+        Ok(())
+    }
+
+    /// The accumulator of a reduction of elements at the index that `element` gives for an operand's dimensions.
+    pub(super) fn accumulator(
+        &mut self,
+        stage: &mut Stage,
+        known: &Known,
+        id: InstructionId,
+        components: &[(usize, u32)],
+        element: &dyn Fn(&[i64]) -> Vec<Ix>,
+        place: Place,
+    ) -> Result<Accumulator> {
+        let operands = &self.inst(id).operands;
+        let (mut init, mut values) = (Vec::new(), Vec::new());
+        for &(k, part) in components {
+            init.push(self.part(stage, known, ((operands[operands.len() / 2 + k], 0), part), &[])?);
+            let operand = self.leaf_shape(resolve(self.c, (operands[k], 0)))?;
+            values.push(self.part(stage, known, ((operands[k], 0), part), &element(&operand.dims))?);
+        }
+        let combiner = self.combiner(id, components.len())?;
+        let (identity, splits, roots) = (combiner.identity, combiner.splits, combiner.roots);
+        Ok(Accumulator { init, values, identity, combine: combiner.body, roots, splits, place })
+    }
+
+    /// The stores of those outputs that have an offset in a stage.
+    pub(super) fn stores_of<'x>(
+        &mut self,
+        stage: &mut Stage,
+        known: &Known,
+        at: &dyn Fn(InstructionId) -> Option<&'x Ix>,
+    ) -> Result<Vec<Store>> {
+        let mut stores = Vec::new();
+        for number in 0..self.outputs.len() {
+            let leaf = self.computed(number);
+            let Some(offset) = at(leaf.0) else { continue };
+            let shape = self.leaf_shape(leaf)?;
+            let index = delinearize(offset, &shape.dims);
+            let value = self.parts(stage, known, leaf, &index)?;
+            let place = self.placed(number, linearize(&index, &shape.dims))?;
+            stores.extend(self.store(&mut stage.body, number as u32, &value, place)?);
+        }
+        Ok(stores)
     }
 
     /// Of members of a group whose full values have `full` elements.
