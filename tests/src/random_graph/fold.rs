@@ -1,7 +1,7 @@
 //! Reductions and contractions.
 
 use super::note::{Note, is_narrow, roundoff};
-use super::{Generator, Rng};
+use super::{Generator, Rng, Value};
 use brolga_compiler::builder::{Builder, DotDimensions, Op, scalar_computation};
 use brolga_compiler::hlo::{Module, Opcode};
 use brolga_runtime::{ElementType as E, Shape};
@@ -9,6 +9,17 @@ use brolga_runtime::{ElementType as E, Shape};
 /// Unit roundoff of the type that sums are kept in.
 fn sum_roundoff(ty: E) -> f64 {
     roundoff(if ty == E::F64 { E::F64 } else { E::F32 })
+}
+
+/// What is known of sums of `terms` products each.
+pub(super) fn products(ty: E, terms: f64, a: Note, b: Note, strict: bool) -> Option<Note> {
+    if !ty.is_float() {
+        return Some(Note::exact(f64::INFINITY));
+    }
+    let sum = terms * a.bound * b.bound;
+    let err = terms * (a.err * b.bound + b.err * a.bound + a.err * b.err) + (terms + 2.0) * sum_roundoff(ty) * sum;
+    let err = err + if is_narrow(ty) { 2.0 * roundoff(ty) * sum } else { 0.0 };
+    Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(ty, strict)
 }
 
 /// The larger value and its index, the first of equals.
@@ -113,7 +124,6 @@ impl Generator {
         if self.rng.chance(1, 4) {
             dims.reverse();
         }
-        let n = dims.iter().map(|&d| shape.dims[d as usize]).product::<i64>() as f64;
         let note = self.values[x].note;
         if self.rng.chance(1, 6) && note.is_exact() && (ty.is_integer() || ty.is_float() && note.bound.is_finite()) {
             return self.arg_max(x, &dims, E::S32);
@@ -121,12 +131,19 @@ impl Generator {
         if self.rng.chance(1, 5) && matches!(ty, E::S32 | E::S64 | E::S8) {
             return self.ordered(x, &dims);
         }
-        let opcode = any_fold(&mut self.rng, ty);
-        let init = if self.rng.chance(2, 3) { 0.0 } else { 1.0 };
-        let made = folded(opcode, ty, n, note)?;
-        let computation = scalar_computation(opcode, ty).unwrap_or_else(|e| panic!("{e}"));
-        let init = self.scalar(ty, init);
-        let op = self.builder.reduce(self.values[x].op, init, &computation, &dims);
+        self.plain_fold(x, &dims, |g| if g.rng.chance(2, 3) { 0.0 } else { 1.0 })
+    }
+
+    /// A fold with one operation, from the number that `init` draws.
+    fn plain_fold(&mut self, x: usize, dims: &[i64], init: impl FnOnce(&mut Self) -> f64) -> Option<usize> {
+        let Value { op, shape, note } = self.values[x].clone();
+        let opcode = any_fold(&mut self.rng, shape.ty);
+        let init = init(self);
+        let n = dims.iter().map(|&d| shape.dims[d as usize]).product::<i64>() as f64;
+        let made = folded(opcode, shape.ty, n, note)?;
+        let computation = scalar_computation(opcode, shape.ty).unwrap_or_else(|e| panic!("{e}"));
+        let init = self.scalar(shape.ty, init);
+        let op = self.builder.reduce(op, init, &computation, dims);
         self.add(op, &[x], made)
     }
 
@@ -151,23 +168,16 @@ impl Generator {
         let last = if self.rng.chance(2, 3) { first } else { self.rng.between(first, rank - 1) };
         let dims: Vec<i64> = (first..=last).collect();
         let kept: Vec<i64> = (0..rank).filter(|d| !dims.contains(d)).collect();
-        let n = dims.iter().map(|&d| shape.dims[d as usize]).product::<i64>() as f64;
         let mut made = x;
         for _ in 0..1 + self.rng.below(3) {
             if !self.values[made].note.is_usable() {
                 break;
             }
-            let opcode = any_fold(&mut self.rng, ty);
-            let note = folded(opcode, ty, n, self.values[made].note)?;
-            let computation = scalar_computation(opcode, ty).unwrap_or_else(|e| panic!("{e}"));
-            let init = self.rng.pick(&[0.0, 0.0, 1.0]);
-            let init = self.scalar(ty, init);
-            let op = self.builder.reduce(self.values[made].op, init, &computation, &dims);
-            let mut row = self.add(op, &[made], note)?;
+            let mut row = self.plain_fold(made, &dims, |g| g.rng.pick(&[0.0, 0.0, 1.0]))?;
             if self.rng.chance(1, 2) && self.values[row].note.is_usable() {
                 row = self.unary_of(row).unwrap_or(row);
             }
-            let super::Value { op, note, .. } = self.values[row];
+            let Value { op, note, .. } = self.values[row];
             let op = self.builder.broadcast_in_dim(op, &shape.dims, &kept);
             let back = self.add(op, &[row], note)?;
             let usable = |g: &Self, v: usize| g.values[v].note.is_usable() || ty.is_integer() || ty == E::Pred;
@@ -293,7 +303,7 @@ impl Generator {
         let parts: Vec<(Option<usize>, i64)> = order.iter().map(|&i| parts[i]).collect();
         let dims: Vec<i64> = parts.iter().map(|p| p.1).collect();
         let rhs = brolga_runtime::ArrayShape::new(shape.ty, dims);
-        let finite = |v: &super::Value| v.note.is_usable() && (v.ty().is_integer() || v.note.bound.is_finite());
+        let finite = |v: &Value| v.note.is_usable() && (v.ty().is_integer() || v.note.bound.is_finite());
         let y = self.like(&rhs, finite);
         let places = |wanted: &[usize]| -> Vec<i64> {
             wanted.iter().filter_map(|&d| parts.iter().position(|p| p.0 == Some(d))).map(|d| d as i64).collect()
@@ -306,15 +316,7 @@ impl Generator {
         };
         let (a, b) = (self.values[x].note, self.values[y].note);
         let k = k as f64;
-        let note = if shape.ty.is_float() {
-            let sum = k * a.bound * b.bound;
-            let err =
-                k * (a.err * b.bound + b.err * a.bound + a.err * b.err) + (k + 2.0) * sum_roundoff(shape.ty) * sum;
-            let err = err + if is_narrow(shape.ty) { 2.0 * roundoff(shape.ty) * sum } else { 0.0 };
-            Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(shape.ty, self.strict)?
-        } else {
-            Note::exact(f64::INFINITY)
-        };
+        let note = products(shape.ty, k, a, b, self.strict)?;
         let (p, q) = (self.values[x].op, self.values[y].op);
         let wide = shape.ty.is_integer() && shape.ty.bits() < 32 && self.rng.chance(1, 2);
         let op = if wide {

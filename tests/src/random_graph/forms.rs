@@ -1,7 +1,8 @@
 //! Operations with dimension numbers, in every form that the numbers allow: dimensions in any order and place, several of each kind
 //! and none, slices of part of a dimension that nobody indexes, indices outside.
 
-use super::note::{Note, is_narrow, roundoff};
+use super::fold::products;
+use super::note::Note;
 use super::wide::fold_computation;
 use super::{Generator, MAX_ELEMENTS, Value};
 use brolga_compiler::builder::{GatherDimensions, Op, Padding, ScatterDimensions};
@@ -14,8 +15,27 @@ struct Indices {
     /// Extents of the dimensions around the vectors.
     around: Vec<i64>,
     vector_dim: i64,
+    /// The dimension of the array that each element of a vector is for.
+    indexed: Vec<i64>,
     /// For each dimension that runs along, in the array and here.
     along: Vec<(i64, i64)>,
+}
+
+/// Parts of an array, one at each index vector.
+struct Slices {
+    /// Their extents: 1 in the dimensions that they lack.
+    sizes: Vec<i64>,
+    /// The dimensions that they lack, beside those that run along with the indices.
+    dropped: Vec<i64>,
+    indices: Indices,
+}
+
+impl Slices {
+    /// Their extents in the dimensions that they have.
+    fn window(&self) -> Vec<i64> {
+        let lacks = |d: i64| self.dropped.contains(&d) || self.indices.along.iter().any(|a| a.0 == d);
+        self.sizes.iter().zip(0..).filter(|(_, d)| !lacks(*d)).map(|(&size, _)| size).collect()
+    }
 }
 
 impl Generator {
@@ -77,23 +97,20 @@ impl Generator {
             op: self.data(array),
             around: around.iter().map(|a| a.1).collect(),
             vector_dim: at as i64,
+            indexed: indexed.iter().map(|&d| d as i64).collect(),
             along: batching.iter().map(|&d| (d as i64, place(d) as i64)).collect(),
         }
     }
 
-    /// Dimensions of an array that run along with indices, in order, and ones that are indexed, in any; none of them empty.
-    fn roles(&mut self, dims: &[i64]) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
+    /// Slices of an array of `dims`, none of which is empty: some dimensions run along with the indices, and some of the others are
+    /// indexed, in any order. `None` where all slices together have too many elements.
+    fn slices(&mut self, dims: &[i64]) -> Option<Slices> {
         let order = self.rng.permutation(dims.len());
         let along = if self.rng.chance(1, 3) { self.rng.below(dims.len() as u64) as usize } else { 0 };
-        let mut batching = order[..along].to_vec();
+        let (batching, rest) = order.split_at(along);
+        let mut batching = batching.to_vec();
         batching.sort_unstable();
-        let rest = order[along..].to_vec();
-        let indexed = rest[..1 + self.rng.below(rest.len() as u64) as usize].to_vec();
-        (batching, indexed, rest)
-    }
-
-    /// The extents of slices: 1 in the dimensions that they lack, which are `dropped`.
-    fn slices(&mut self, dims: &[i64], batching: &[usize], rest: &[usize]) -> (Vec<i64>, Vec<i64>) {
+        let indexed = &rest[..1 + self.rng.below(rest.len() as u64) as usize];
         let mut sizes = dims.to_vec();
         batching.iter().for_each(|&d| sizes[d] = 1);
         let mut dropped = Vec::new();
@@ -106,7 +123,9 @@ impl Generator {
             }
         }
         dropped.sort_unstable();
-        (sizes, dropped)
+        let indices = self.any_indices(dims, indexed, &batching);
+        let count: i64 = indices.around.iter().product();
+        (sizes.iter().product::<i64>() * count <= MAX_ELEMENTS).then_some(Slices { sizes, dropped, indices })
     }
 
     /// Places of `inner` dimensions among `all`, ascending.
@@ -119,18 +138,13 @@ impl Generator {
     fn any_gather(&mut self) -> Option<usize> {
         let x = self.choose(|v| !v.shape.dims.is_empty() && v.elements() > 0)?;
         let Value { shape, op, note } = self.values[x].clone();
-        let (batching, indexed, rest) = self.roles(&shape.dims);
-        let (sizes, dropped) = self.slices(&shape.dims, &batching, &rest);
-        let indices = self.any_indices(&shape.dims, &indexed, &batching);
-        let count: i64 = indices.around.iter().product();
-        if sizes.iter().product::<i64>() * count > MAX_ELEMENTS {
-            return None;
-        }
-        let inner = rest.len() - dropped.len();
+        let slices = self.slices(&shape.dims)?;
+        let window = slices.window();
+        let Slices { sizes, dropped, indices } = slices;
         let numbers = GatherDimensions {
-            offset_dims: self.places(inner, inner + indices.around.len()),
+            offset_dims: self.places(window.len(), window.len() + indices.around.len()),
             collapsed_slice_dims: dropped,
-            start_index_map: indexed.iter().map(|&d| d as i64).collect(),
+            start_index_map: indices.indexed,
             index_vector_dim: indices.vector_dim,
             operand_batching_dims: indices.along.iter().map(|a| a.0).collect(),
             start_indices_batching_dims: indices.along.iter().map(|a| a.1).collect(),
@@ -143,15 +157,9 @@ impl Generator {
         let fits = |v: &Value| v.note.is_exact() && v.ty() != E::Pred && !v.shape.dims.is_empty() && v.elements() > 0;
         let x = self.choose(fits)?;
         let Value { shape, op, note } = self.values[x].clone();
-        let (batching, indexed, rest) = self.roles(&shape.dims);
-        let (sizes, dropped) = self.slices(&shape.dims, &batching, &rest);
-        let indices = self.any_indices(&shape.dims, &indexed, &batching);
-        let count: i64 = indices.around.iter().product();
-        if sizes.iter().product::<i64>() * count > MAX_ELEMENTS {
-            return None;
-        }
-        let lacks = |d: usize| dropped.contains(&(d as i64)) || batching.contains(&d);
-        let window: Vec<i64> = (0..shape.rank()).filter(|&d| !lacks(d)).map(|d| sizes[d]).collect();
+        let slices = self.slices(&shape.dims)?;
+        let window = slices.window();
+        let Slices { dropped, indices, .. } = slices;
         let places = self.places(window.len(), window.len() + indices.around.len());
         let (mut inner, mut outer) = (window.iter(), indices.around.iter());
         let all = 0..(window.len() + indices.around.len()) as i64;
@@ -161,7 +169,7 @@ impl Generator {
         let numbers = ScatterDimensions {
             update_window_dims: places,
             inserted_window_dims: dropped,
-            scatter_dims_to_operand_dims: indexed.iter().map(|&d| d as i64).collect(),
+            scatter_dims_to_operand_dims: indices.indexed,
             index_vector_dim: indices.vector_dim,
             input_batching_dims: indices.along.iter().map(|a| a.0).collect(),
             scatter_indices_batching_dims: indices.along.iter().map(|a| a.1).collect(),
@@ -223,14 +231,7 @@ impl Generator {
         }
         let terms = (each * kernel.iter().product::<i64>()) as f64;
         let (a, b) = (self.values[x].note, self.values[y].note);
-        if !ty.is_float() {
-            return self.add(made, &[x, y], Note::exact(f64::INFINITY));
-        }
-        let sum = terms * a.bound * b.bound;
-        let unit = roundoff(if ty == E::F64 { E::F64 } else { E::F32 });
-        let err = terms * (a.err * b.bound + b.err * a.bound + a.err * b.err) + (terms + 2.0) * unit * sum;
-        let err = err + if is_narrow(ty) { 2.0 * roundoff(ty) * sum } else { 0.0 };
-        let note = Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(ty, self.strict)?;
+        let note = products(ty, terms, a, b, self.strict)?;
         self.add(made, &[x, y], note)
     }
 }

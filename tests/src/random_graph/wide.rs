@@ -3,7 +3,8 @@
 //!
 //! What needs several instructions to be looked at (a complex number, a dynamic size) is made and taken apart in one step.
 
-use super::note::{Note, is_narrow, roundoff};
+use super::fold::products;
+use super::note::{Note, roundoff};
 use super::windows::chooser;
 use super::{Generator, MAX_ELEMENTS, Rng, Value};
 use brolga_compiler::builder::{
@@ -302,15 +303,7 @@ impl Generator {
         }
         let terms = (kernel.elements() as f64 / outputs as f64).max(1.0);
         let (a, b) = (note, self.values[y].note);
-        let made_note = if shape.ty.is_float() {
-            let sum = terms * a.bound * b.bound;
-            let unit = roundoff(if shape.ty == E::F64 { E::F64 } else { E::F32 });
-            let err = terms * (a.err * b.bound + b.err * a.bound + a.err * b.err) + (terms + 2.0) * unit * sum;
-            let err = err + if is_narrow(shape.ty) { 2.0 * roundoff(shape.ty) * sum } else { 0.0 };
-            Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(shape.ty, self.strict)?
-        } else {
-            Note::exact(f64::INFINITY)
-        };
+        let made_note = products(shape.ty, terms, a, b, self.strict)?;
         self.add(made, &[x, y], made_note)
     }
 
