@@ -2,10 +2,11 @@
 //!
 //! Problem: inputs, outputs, constants and the interpreter all need one form of array data. Invariant: elements lie
 //! in logical row-major order, dense, in the storage form of their type (one byte each for types under a byte: `s4`
-//! sign-extended, `u4` zero-extended, `f4e2m1fn` in the low nibble, `pred` 0 or 1), 8-byte aligned.
+//! sign-extended, `u4` zero-extended, `f4e2m1fn` in the low nibble, `pred` 0 or 1), 8-byte aligned, and on a line of 64 bytes
+//! where they fill one.
 
 use crate::index::for_each_offset;
-use crate::program::memory::zeroed_words;
+use crate::program::memory::LineWords;
 use crate::{ArrayShape, ElementType, Kind, Layout, Shape};
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -42,24 +43,26 @@ native!(i8 => S8, i16 => S16, i32 => S32, i64 => S64, u8 => U8, u16 => U16, u32 
         f16 => F16, bf16 => BF16, f32 => F32, f64 => F64, Complex<f32> => C64, Complex<f64> => C128);
 
 /// A dense row-major array.
-#[derive(Clone)]
 pub struct ArrayLiteral {
     shape: ArrayShape,
-    words: Vec<u64>,
+    words: LineWords,
+}
+
+impl Clone for ArrayLiteral {
+    fn clone(&self) -> ArrayLiteral {
+        let mut out = ArrayLiteral::zeros(&self.shape);
+        out.bytes_mut().copy_from_slice(self.bytes());
+        out
+    }
 }
 
 impl ArrayLiteral {
     /// All elements zero (their bytes are). `shape`'s layout is dropped: literals are row-major.
     ///
     /// # Panics
-    /// Where the size in bytes overflows; readers check shapes first with [`ArrayShape::checked_elements`].
+    /// Where the size in bytes overflows, or there is no memory; readers check shapes first with [`ArrayShape::checked_elements`].
     pub fn zeros(shape: &ArrayShape) -> ArrayLiteral {
-        let bytes = shape
-            .checked_elements()
-            .and_then(|n| n.checked_mul(shape.ty.byte_size()))
-            .expect("the size of a literal fits the address space");
-        let shape = ArrayShape { layout: None, ..shape.clone() };
-        ArrayLiteral { shape, words: vec![0; bytes.div_ceil(8)] }
+        ArrayLiteral::try_zeros(shape).expect("there is memory for a literal")
     }
 
     /// As [`ArrayLiteral::zeros`], for a size that the caller has not chosen.
@@ -69,7 +72,7 @@ impl ArrayLiteral {
     pub fn try_zeros(shape: &ArrayShape) -> Result<ArrayLiteral, OutOfMemory> {
         let bytes = shape.checked_elements().and_then(|n| n.checked_mul(shape.ty.byte_size()));
         let bytes = bytes.ok_or(OutOfMemory(u64::MAX))?;
-        let words = zeroed_words(bytes.div_ceil(8)).ok_or(OutOfMemory(bytes as u64))?;
+        let words = LineWords::zeroed(bytes.div_ceil(8)).ok_or(OutOfMemory(bytes as u64))?;
         Ok(ArrayLiteral { shape: ArrayShape { layout: None, ..shape.clone() }, words })
     }
 
@@ -179,13 +182,13 @@ impl ArrayLiteral {
 
     /// The elements' bytes.
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.shape.byte_size()]
+        &bytemuck::cast_slice(self.words.words())[..self.shape.byte_size()]
     }
 
     /// The elements' bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.shape.byte_size();
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..len]
+        &mut bytemuck::cast_slice_mut(self.words.words_mut())[..len]
     }
 
     /// The elements as the Rust type that stores them: [`NativeType::TYPE`] is the element type, or `T` is the unsigned integer of
@@ -357,6 +360,17 @@ mod tests {
         assert!(std::panic::catch_unwind(|| half.as_slice::<bf16>().len()).is_err());
         let narrow = ArrayLiteral::zeros(&ArrayShape::new(ElementType::S4, [3]));
         assert_eq!((narrow.as_slice::<i8>(), narrow.as_slice::<u8>()), (&[0i8; 3][..], &[0u8; 3][..]));
+    }
+
+    /// What fills a line starts on one, and so does a copy of it.
+    #[test]
+    fn large_arrays_start_on_lines() {
+        for n in [16, 17, 1000, 1 << 20] {
+            let a = ArrayLiteral::zeros(&ArrayShape::new(ElementType::F32, [n]));
+            for a in [&a, &a.clone(), &ArrayLiteral::from_bytes(a.shape(), a.bytes()).unwrap()] {
+                assert!(a.bytes().as_ptr().addr().is_multiple_of(64) && a.elements() == n as usize, "{n}");
+            }
+        }
     }
 
     /// A buffer comes in and goes out column-major and padded, whatever the caller left in the padding.

@@ -44,6 +44,7 @@ mod tensor_checkpoints;
 mod tensor_layouts;
 mod tensor_views;
 mod tensors;
+mod transposes;
 mod unwind;
 mod wide_rows;
 mod worked_examples;

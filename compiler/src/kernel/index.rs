@@ -90,6 +90,11 @@ impl Ix {
         out
     }
 
+    /// Whether it is `n` times an integer, whatever the values of its atoms.
+    pub fn is_multiple_of(&self, n: i64) -> bool {
+        self.constant % n == 0 && self.terms.iter().all(|(_, c)| c % n == 0)
+    }
+
     /// Sum with a constant.
     pub fn offset(&self, by: i64) -> Ix {
         Ix { constant: self.constant.wrapping_add(by), terms: self.terms.clone() }

@@ -111,6 +111,14 @@ pub struct Store {
     pub value: NodeId,
 }
 
+impl Store {
+    /// Whether its elements along an axis lie side by side and start a line of a buffer that starts on one.
+    pub fn starts_lines(&self, along: Loop) -> bool {
+        let row = self.index.add(&along.ix().scale(-1));
+        !row.mentions(along.axis) && row.is_multiple_of(LINE / self.mem.bytes())
+    }
+}
+
 /// Loops over the sequential axes around one row loop over the vector axis.
 #[derive(Clone, Debug)]
 pub struct Stage {
@@ -128,7 +136,12 @@ pub struct Stage {
     pub row_stores: Vec<(u32, NodeId)>,
     /// Whether the row stores are running values ([`Stage::running`]) whose elements may be grouped otherwise.
     pub regroups: bool,
+    /// Whether the stores, all of whole lines ([`Stage::writes_lines`]), may go past the caches.
+    pub streams: bool,
 }
+
+/// Bytes of a cache line.
+pub const LINE: i64 = 64;
 
 /// A running value: what a row buffer holds, combined with an element at each turn.
 #[derive(Clone, Debug)]
@@ -157,7 +170,7 @@ impl Stage {
     /// A stage that computes and keeps nothing yet.
     pub fn new(sequential: Vec<Loop>, vector: Loop, body: Body) -> Stage {
         let (accumulators, stores, row_stores) = (Vec::new(), Vec::new(), Vec::new());
-        Stage { sequential, vector, body, accumulators, stores, row_stores, regroups: false }
+        Stage { sequential, vector, body, accumulators, stores, row_stores, regroups: false, streams: false }
     }
 
     /// The nodes of the body that are stored or folded, for each element; initial values are not among them.
@@ -166,6 +179,12 @@ impl Stage {
         out.extend(self.row_stores.iter().map(|(_, node)| *node));
         out.extend(self.accumulators.iter().flat_map(|a| a.values.iter().copied()));
         out
+    }
+
+    /// Whether each store writes whole lines of a buffer that starts on one, as the vector axis goes by.
+    pub fn writes_lines(&self) -> bool {
+        let whole = |s: &Store| s.starts_lines(self.vector) && self.vector.extent % (LINE / s.mem.bytes()) == 0;
+        self.stores.iter().all(whole)
     }
 
     /// The row stores, where each is the result of one operation that [`Op::regroups`], on what its row held and an element.

@@ -176,7 +176,8 @@ impl Names {
         if stage.vector.extent != 1 {
             axes(f, "vector", &[stage.vector])?;
         }
-        f.write_str(if stage.regroups { " in any grouping\n" } else { "\n" })?;
+        f.write_str(if stage.regroups { " in any grouping" } else { "" })?;
+        f.write_str(if stage.streams { " past the caches\n" } else { "\n" })?;
         let mut roots = stage.roots();
         roots.extend(stage.accumulators.iter().flat_map(|a| &a.init));
         let i = vector_name(stage);

@@ -188,6 +188,38 @@ fn a_transpose_goes_in_tiles() {
     assert_eq!(text.matches("phase").count(), 4, "{text}");
 }
 
+/// A transpose of a matrix of so many columns, with 2048 rows that lie `pitch` elements apart.
+fn transpose_of(columns: i64, pitch: i64) -> Kernel {
+    let text = format!(
+        "kernel transpose (in0: f32[{}]) -> (out0: f32[{}])
+  phase parallel i0 in {columns}
+    stage vector i1 in 2048
+      %0 = load in0[{pitch}*i1 + i0] : f32
+      store out0[2048*i0 + i1] = %0 : f32
+",
+        2048 * pitch,
+        2048 * columns
+    );
+    parse::parse(&text).unwrap_or_else(|e| panic!("{e:?}")).remove(0)
+}
+
+#[test]
+fn a_transpose_that_no_cache_holds_goes_past_them() {
+    let tiles = |columns, pitch| {
+        let mut kernel = transpose_of(columns, pitch);
+        let before = Census::of(&kernel);
+        each_nest(&mut kernel, tile::tile);
+        Census::of(&kernel).check(&before, "tile", true).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+        verify::verify(&kernel).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+        kernel.to_string()
+    };
+    // Rows of whole pages meet in the first cache: two lines of each are read before the next rows are.
+    let (pages, others, small) = (tiles(1024, 1024), tiles(1024, 1040), tiles(1008, 1024));
+    assert!(pages.contains("stage sequential i4 in 2, i0 in 16 vector i1 in 16 past the caches"), "{pages}");
+    assert!(others.contains("stage sequential i0 in 16 vector i1 in 16 past the caches"), "{others}");
+    assert!(!small.contains("past the caches") && small.contains("stage sequential i0 in 16"), "{small}");
+}
+
 #[test]
 fn a_long_row_is_cut() {
     let text = transformed(

@@ -8,24 +8,54 @@
 //! **Algorithm.** Where a load is contiguous along a parallel axis and goes from line to line along the vector axis, both axes are
 //! cut into pieces: the loops over the pieces are parallel, and inside a tile the parallel axis is sequential. What is left of
 //! either axis is a nest of its own.
+//!
+//! A result that no cache holds is written past them, line by line, so that none is read before it is written. Of what it is made of,
+//! rows a multiple of [`SETS`] bytes apart push each other out of a cache: then two tiles along a row, whose lines the memory brings in
+//! pairs, follow each other before the next rows are met.
 
-use super::cost::{LINE, TASK, elements_of_nest, reads_what_it_writes};
+use super::cost::{BEYOND_CACHES, LINE, SETS, TASK, elements_of_nest, reads_what_it_writes};
 use super::split::{Fresh, Pieces, pieces};
 use crate::kernel::body::Op;
-use crate::kernel::ir::{Loop, Nest};
+use crate::kernel::ir::{Loop, Nest, Store};
+
+/// The least elements of a tile along either axis: a line of the narrowest elements that are transposed in registers.
+const LEAST: i64 = 16;
+
+/// A load that goes across.
+struct Crossing {
+    /// The axis along which it is contiguous.
+    axis: Loop,
+    /// Elements of it that fill a line.
+    line: i64,
+    /// Bytes from each element of the vector axis to the next.
+    apart: i64,
+}
 
 /// The nest in tiles, where it reads along another axis than it writes.
 pub fn tile(nest: &Nest) -> Option<Vec<Nest>> {
-    let (other, along) = crossing(nest)?;
+    let Crossing { axis: other, line, apart } = crossing(nest)?;
     let vector = nest.stages[0].vector;
+    let past = goes_past_caches(nest);
+    let side_of = |extent: i64| if extent < LEAST { line.min(extent) } else { line.max(LEAST).min(extent) };
+    let side = side_of(other.extent);
+    let pair = past && apart % SETS == 0 && other.extent >= 2 * side;
     let mut fresh = Fresh::of(nest);
     let mut out = Vec::new();
-    for part in both(pieces(nest, &[other.axis], other.extent, along, &mut fresh)) {
-        let cut = pieces(&part, &[vector.axis], vector.extent, along.min(vector.extent), &mut fresh);
+    let most = if pair { 2 * side } else { side };
+    for part in both(pieces(nest, &[other.axis], other.extent, most, &mut fresh)) {
+        let cut = pieces(&part, &[vector.axis], vector.extent, side_of(vector.extent), &mut fresh);
         for mut tile in both(cut) {
             let at = tile.parallel.iter().position(|l| l.axis == other.axis)?;
-            let inner = tile.parallel.remove(at);
-            tile.stages[0].sequential.push(inner);
+            let mut inner = tile.parallel.remove(at);
+            let mut sequential = Vec::new();
+            if inner.extent > side && inner.extent % side == 0 {
+                let (one, outer) = pieces(&tile, &[other.axis], inner.extent, side, &mut fresh).whole;
+                (tile, inner.extent) = (one, side);
+                sequential.push(outer);
+            }
+            sequential.push(inner);
+            tile.stages[0].sequential = sequential;
+            tile.stages[0].streams = past && tile.stages[0].writes_lines();
             out.push(tile);
         }
     }
@@ -39,9 +69,17 @@ fn both(cut: Pieces) -> impl Iterator<Item = Nest> {
     std::iter::once(whole).chain(cut.rest)
 }
 
-/// The parallel axis along which a load is contiguous that is not along the vector axis, and how many elements of it fill a
-/// line.
-fn crossing(nest: &Nest) -> Option<(Loop, i64)> {
+/// Whether each array that a nest writes is larger than caches, and written by lines.
+fn goes_past_caches(nest: &Nest) -> bool {
+    let all = elements_of_nest(nest);
+    nest.stages.iter().all(|stage| {
+        let goes = |s: &Store| all.saturating_mul(s.mem.bytes()) >= BEYOND_CACHES && s.starts_lines(stage.vector);
+        stage.stores.iter().all(goes)
+    })
+}
+
+/// The first load that goes across, along a parallel axis.
+fn crossing(nest: &Nest) -> Option<Crossing> {
     let [stage] = nest.stages.as_slice() else { return None };
     let plain = stage.accumulators.is_empty() && stage.sequential.is_empty() && stage.row_stores.is_empty();
     let all = elements_of_nest(nest);
@@ -52,8 +90,8 @@ fn crossing(nest: &Nest) -> Option<(Loop, i64)> {
     stage.body.nodes().iter().find_map(|node| {
         let Op::Load(_, mem, ix) = &node.op else { return None };
         let apart = ix.stride(stage.vector.axis)?.checked_abs()?.checked_mul(mem.bytes())?;
-        let along = LINE / mem.bytes();
-        let other = nest.parallel.iter().find(|l| ix.stride(l.axis) == Some(1) && l.extent >= along)?;
-        (apart >= LINE).then_some((*other, along))
+        let line = LINE / mem.bytes();
+        let other = nest.parallel.iter().find(|l| ix.stride(l.axis) == Some(1) && l.extent >= line)?;
+        (apart >= LINE).then_some(Crossing { axis: *other, line, apart })
     })
 }

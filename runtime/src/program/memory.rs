@@ -19,6 +19,34 @@ pub(crate) fn zeroed_words(count: usize) -> Option<Vec<u64>> {
     Some(unsafe { Vec::from_raw_parts(start.as_ptr().cast(), count, count) })
 }
 
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// Zeroed words; those that fill a line and more start on one.
+pub(crate) struct LineWords {
+    memory: Vec<u64>,
+    first: usize,
+}
+
+impl LineWords {
+    /// That many; `None` where there is no memory for them. The allocator is not asked for the alignment: then it would write zeros
+    /// to fresh pages.
+    pub(crate) fn zeroed(count: usize) -> Option<LineWords> {
+        let spare = if count < LINE { 0 } else { LINE - 1 };
+        let memory = zeroed_words(count.checked_add(spare)?)?;
+        let first = memory.as_ptr().align_offset(WORKSPACE_ALIGNMENT).min(spare);
+        Some(LineWords { memory, first })
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.memory[self.first..]
+    }
+
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.memory[self.first..]
+    }
+}
+
 /// Zeroed bytes at 64-byte alignment.
 pub(crate) struct AlignedBytes {
     start: NonNull<u8>,

@@ -273,7 +273,7 @@ impl Program {
         let host = Host::new(self, options);
         let workspace = self.workspace(host.workers())?;
         let context = host.context(options.seed, &self.inner.library);
-        // SAFETY: each pointer leads to a live buffer of its leaf's size and alignment (literals are 8-byte aligned),
+        // SAFETY: each pointer leads to a live buffer of its leaf's size and alignment (literals are at least 8-byte aligned),
         // parameters that the program writes to are copies of our own, results are not otherwise borrowed, the
         // workspace fits the host's workers, and the host outlives the call.
         let code = unsafe { self.call_raw(&parameters, &results, workspace.as_ptr().cast(), &context) };

@@ -77,6 +77,10 @@ impl NestEmitter<'_, '_, '_, '_> {
                 this.stage(stage);
             }
         });
+        // What went past the caches is seen by others before what tells them that it is there.
+        if nest.stages.iter().any(|s| s.streams) {
+            self.b().ins().fence();
+        }
     }
 
     /// The value of an index expression.
@@ -161,7 +165,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let accumulators = stage.accumulators.iter().zip(&row.modes).zip(&init);
         let running: Vec<Running> = accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init)).collect();
         if !self.wide_tile(stage) {
-            self.sequential(&row, &stage.sequential, &running);
+            self.nested(&stage.sequential, &mut |this| this.row_loop(&row, &running));
         }
         for ((a, running), init) in stage.accumulators.iter().zip(&running).zip(&init) {
             if let Place::Lanes { results } = &a.place {
@@ -171,16 +175,17 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
     }
 
-    fn sequential(&mut self, row: &RowLoop<'_>, loops: &[Loop], running: &[Running]) {
+    /// Loops, the first around the others.
+    fn nested(&mut self, loops: &[Loop], inside: &mut dyn FnMut(&mut Self)) {
         match loops {
             [first, rest @ ..] => {
                 let axis = first.axis;
                 self.count_constant(0, first.extent, 1, &mut |this, i| {
                     this.axes.insert(axis, i);
-                    this.sequential(row, rest, running);
+                    this.nested(rest, inside);
                 });
             }
-            [] => self.row_loop(row, running),
+            [] => inside(self),
         }
     }
 

@@ -8,8 +8,9 @@ use crate::codegen::lanes::{Val, flags};
 use crate::codegen::rows::{RowLoop, Segment, Width};
 use crate::codegen::wide::{Frame, Pointer, Uniform, WideFunction, row_function, tile_function, tile_of};
 use crate::kernel::body::Lane;
-use crate::kernel::ir::Stage;
+use crate::kernel::ir::{LINE, Stage};
 use crate::object::ObjectInput;
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 use cranelift_frontend::Variable;
 use cranelift_module::FuncId;
@@ -96,24 +97,59 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
     }
 
-    /// Runs a stage that is a tile in 256-bit code, where it has that form.
+    /// Runs a stage that is a tile in wide code, where it has such a form.
     pub(super) fn wide_tile(&mut self, stage: &Stage) -> bool {
-        let (Some(inner), Some(wide)) = (tile_of(stage), self.wide.as_deref()) else { return false };
+        let (Some((around, inner)), Some(wide)) = (tile_of(stage), self.wide.as_deref()) else { return false };
         let row = RowLoop::along(stage, &[inner.axis, stage.vector.axis]);
         let work = inner.extent.saturating_mul(stage.vector.extent).saturating_mul(row.work());
         if work < wide.least_work {
             return false;
         }
-        let function = row.verify().and_then(|()| tile_function(self.nest, &row, wide.fma));
-        let Some(function) = self.found(function) else { return false };
-        let Some(WideRow { id, frame }) = self.push_wide(function) else { return false };
-        let mut live = Live::default();
-        self.uniform_nodes(&row, &mut live);
-        self.row_pointers(&row, &mut live);
-        let at = self.frame(&frame);
-        self.fill(&row, &mut live, &frame, at);
-        self.call_wide(id, at, 0, stage.vector.extent);
+        if let Err(what) = row.verify() {
+            self.lanes.faults.report(what);
+            return false;
+        }
+        let Some(plain) = self.tile(&row, false) else { return false };
+        let past = if stage.streams { self.tile(&row, true) } else { None };
+        self.nested(around, &mut |this| {
+            let mut live = Live::default();
+            this.uniform_nodes(&row, &mut live);
+            this.row_pointers(&row, &mut live);
+            let Some(past) = &past else { return this.run_tile(&row, &mut live, &plain) };
+            let on_lines = this.on_lines(stage);
+            this.either(on_lines, &mut |this, yes| this.run_tile(&row, &mut live, if yes { past } else { &plain }));
+        });
         true
+    }
+
+    /// The function of a tile, in the widest registers that it has a form for.
+    fn tile(&mut self, row: &RowLoop<'_>, past: bool) -> Option<WideRow> {
+        let wide = self.wide.as_deref()?;
+        let (widest, fma) = (wide.widest, wide.fma);
+        let widths = Width::ALL.into_iter().rev().filter(|width| width.bits() <= widest.bits());
+        for width in widths {
+            if let Some(function) = self.found(tile_function(self.nest, row, width, fma, past)) {
+                return self.push_wide(function);
+            }
+        }
+        None
+    }
+
+    fn run_tile(&mut self, row: &RowLoop<'_>, live: &mut Live, WideRow { id, frame }: &WideRow) {
+        let at = self.frame(frame);
+        self.fill(row, live, frame, at);
+        self.call_wide(*id, at, 0, row.stage.vector.extent);
+    }
+
+    /// Whether the buffers that a stage stores to start on lines.
+    fn on_lines(&mut self, stage: &Stage) -> Value {
+        let mut all = self.iconst(0);
+        for s in &stage.stores {
+            let base = self.bases[s.buffer as usize];
+            all = self.b().ins().bor(all, base);
+        }
+        let behind = self.b().ins().band_imm_s(all, LINE - 1);
+        self.b().ins().icmp_imm_s(IntCC::Equal, behind, 0)
     }
 
     /// What was selected, if anything; a fault is noted.

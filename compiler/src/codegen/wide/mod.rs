@@ -91,13 +91,19 @@ pub fn row_function(
     finished(select::select(nest, row, segment, width, fma)?, segment.turn)
 }
 
-/// The function that runs a stage that is a tile ([`tile_of`]), called once with the whole vector axis; the plan is along both its
-/// axes. `None` where some part has no form here.
+/// The function that runs a stage that is a tile ([`tile_of`]), called with the whole vector axis; the plan is along both its
+/// axes. `past` the caches it stores only to buffers that start on a line. `None` where some part has no form of that width.
 ///
 /// # Errors
 /// What the checker finds wrong with the allocation, in words.
-pub fn tile_function(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Result<Option<WideFunction>, String> {
-    finished(tile::select(nest, row, fma)?, row.stage.vector.extent)
+pub fn tile_function(
+    nest: &Nest,
+    row: &RowLoop<'_>,
+    width: Width,
+    fma: bool,
+    past: bool,
+) -> Result<Option<WideFunction>, String> {
+    finished(tile::select(nest, row, (width, fma), past)?, row.stage.vector.extent)
 }
 
 /// Registers and bytes for what was selected, turns of so many elements.

@@ -156,6 +156,9 @@ pub(super) fn widened(code: Code) -> Option<Code> {
         VEX_Vmovupd_ymm_ymmm256 => EVEX_Vmovupd_zmm_k1z_zmmm512,
         VEX_Vmovupd_ymmm256_ymm => EVEX_Vmovupd_zmmm512_k1z_zmm,
         VEX_Vmovups_ymmm256_ymm => EVEX_Vmovups_zmmm512_k1z_zmm,
+        VEX_Vmovntps_m256_ymm => EVEX_Vmovntps_m512_zmm,
+        VEX_Vbroadcastss_ymm_m32 => EVEX_Vbroadcastss_zmm_k1z_xmmm32,
+        VEX_Vbroadcastsd_ymm_m64 => EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
         VEX_Vblendvps_ymm_ymm_ymmm256_ymm => EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32,
         VEX_Vblendvpd_ymm_ymm_ymmm256_ymm => EVEX_Vblendmpd_zmm_k1z_zmm_zmmm512b64,
         EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae

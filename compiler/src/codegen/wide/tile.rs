@@ -1,53 +1,64 @@
 //! Tiles of two axes: elements that lie side by side along one axis and are wanted along the other change places in registers.
 //!
-//! A tile is a stage with one short sequential loop. Both its loops are written out: for each group of a register's elements along
-//! the sequential axis, and each block along the vector axis, what is contiguous along the former is loaded as rows of a square and
-//! transposed.
+//! A tile is a stage whose last sequential loop is short. That loop and the row are written out: for each group of a register's elements
+//! along the sequential axis, and each block along the vector axis, what is contiguous along the former is loaded as rows of a square
+//! and transposed.
 
 use super::Reg;
-use super::select::{Access, Block, Pointer, Selected, Selector, count, load_code};
+use super::select::{Access, Block, Inst, Pointer, Selected, Selector, count, load_code};
 use crate::codegen::rows::{RowLoop, Width};
 use crate::codegen::vector::{Leaves, Partial, Row, Step, Storing, Values, elements};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Loop, Nest, Stage};
+use crate::schedule::cost::SETS;
 use iced_x86::Code;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
-/// Tiles go in registers of 256 bits: squares of eight by eight elements, a cache line being two of them.
-const BLOCK: i64 = Width::W256.block();
 
 /// The most elements of a tile.
 const MOST_ELEMENTS: i64 = 256;
 
-/// The sequential loop of a stage that is a tile of whole squares.
-pub fn tile_of(stage: &Stage) -> Option<Loop> {
-    let [inner] = stage.sequential.as_slice() else { return None };
+/// The loops of a stage that is a tile: those that run around it, and the one that is its other axis.
+pub fn tile_of(stage: &Stage) -> Option<(&[Loop], Loop)> {
+    let (inner, around) = stage.sequential.split_last()?;
     let plain = stage.accumulators.is_empty() && stage.row_stores.is_empty();
-    let squares = inner.extent % BLOCK == 0 && stage.vector.extent % BLOCK == 0;
     let small = inner.extent.checked_mul(stage.vector.extent)? <= MOST_ELEMENTS;
-    (plain && squares && small).then_some(*inner)
+    (plain && small).then_some((around, *inner))
 }
 
-/// The whole tile as one turn; the plan is along both its axes. `None` where some part has no form here, or nothing changes places.
+/// The whole tile as one turn; the plan is along both its axes. `None` where it is not made of whole squares, some part has no form
+/// here, or nothing changes places.
 ///
 /// # Errors
 /// What the traversal of the body misses, a fault of ours.
-pub(super) fn select(nest: &Nest, row: &RowLoop<'_>, fma: bool) -> Result<Selected, String> {
+pub(super) fn select(
+    nest: &Nest,
+    row: &RowLoop<'_>,
+    (width, fma): (Width, bool),
+    past: bool,
+) -> Result<Selected, String> {
     let stage = row.stage;
-    let Some(inner) = tile_of(stage) else { return Ok(None) };
-    let Some(group) = group_of(row, inner) else { return Ok(None) };
-    let selector = Selector::new(nest, row, Width::W256, fma);
-    let mut square = Square { selector, inner, group, first: 0, block: 0, at: 0, turned: HashMap::new() };
+    let Some((_, inner)) = tile_of(stage) else { return Ok(None) };
+    let Some(group) = group_of(row, inner, width) else { return Ok(None) };
+    if inner.extent % group != 0 || stage.vector.extent % width.block() != 0 {
+        return Ok(None);
+    }
+    let selector = Selector::new(nest, row, width, fma);
+    let (loaded, turned) = (HashMap::new(), HashMap::new());
+    let mut square = Square { selector, inner, group, past, first: 0, block: 0, at: 0, loaded, turned };
+    let blocks = stage.vector.extent / width.block();
+    // Past the caches, what lies in one line is stored together.
+    let order: Vec<(i64, i64)> = if past {
+        (0..group).flat_map(|at| (0..blocks).map(move |block| (block, at))).collect()
+    } else {
+        (0..blocks).flat_map(|block| (0..group).map(move |at| (block, at))).collect()
+    };
     for first in (0..inner.extent).step_by(group as usize) {
-        for block in 0..stage.vector.extent / BLOCK {
-            square.turned.clear();
-            for at in 0..group {
-                (square.first, square.block, square.at) = (first, block, at);
-                if elements(&mut square, row).is_none() {
-                    return square.selector.fault.map_or(Ok(None), Err);
-                }
+        square.turned.clear();
+        for &(block, at) in &order {
+            (square.first, square.block, square.at) = (first, block, at);
+            if elements(&mut square, row).is_none() {
+                return square.selector.fault.map_or(Ok(None), Err);
             }
         }
     }
@@ -61,7 +72,7 @@ fn strides(row: &RowLoop<'_>, inner: Loop, ix: &Ix) -> Option<(i64, i64)> {
 }
 
 /// How many elements of what changes places a register has; `None` where nothing does, or not all alike.
-fn group_of(row: &RowLoop<'_>, inner: Loop) -> Option<i64> {
+fn group_of(row: &RowLoop<'_>, inner: Loop, width: Width) -> Option<i64> {
     let crossing: Vec<Mem> = row
         .loads
         .keys()
@@ -72,8 +83,9 @@ fn group_of(row: &RowLoop<'_>, inner: Loop) -> Option<i64> {
         .filter(|(_, strides)| strides.is_some_and(|(along, across)| along == 1 && across != 1))
         .map(|(mem, _)| mem)
         .collect();
-    let group = BLOCK / count(crossing.first()?.lane()) as i64;
-    let alike = |mem: &Mem| *mem == Mem::of(mem.lane()) && BLOCK / count(mem.lane()) as i64 == group;
+    let of = |mem: &Mem| width.block() / count(mem.lane()) as i64;
+    let group = of(crossing.first()?);
+    let alike = |mem: &Mem| *mem == Mem::of(mem.lane()) && of(mem) == group;
     crossing.iter().all(alike).then_some(group)
 }
 
@@ -87,8 +99,12 @@ struct Square<'k> {
     at: i64,
     /// The number of the block.
     block: i64,
-    /// Of what changes places, a block for each element of the group.
-    turned: HashMap<NodeId, Vec<Block>>,
+    /// Whether stores go past the caches.
+    past: bool,
+    /// Rows of a later group, by their load, its first element and the block.
+    loaded: HashMap<(NodeId, i64, i64), Vec<Reg>>,
+    /// Of what changes places, by its load and the block, registers for each element of the group.
+    turned: HashMap<(NodeId, i64), Vec<Block>>,
 }
 
 impl<'k> Leaves for Square<'k> {
@@ -102,19 +118,17 @@ impl<'k> Leaves for Square<'k> {
 
     fn leaf(&mut self, body: &Body, id: NodeId, _: &Values<Block>) -> Option<Block> {
         let Op::Load(_, mem, ix) = &body.node(id).op else { return None };
-        let (element, begin) = (self.first + self.at, self.block * BLOCK);
+        let (element, begin) = (self.first + self.at, self.block * self.selector.block);
         match strides(self.selector.row, self.inner, ix)? {
             (along, 1) => self.selector.load(Pointer::Load(id), *mem, element * along + begin),
             (along, 0) => self.selector.broadcast(Pointer::Load(id), *mem, element * along),
             (1, across) => {
-                let rows = match self.turned.entry(id) {
-                    Entry::Occupied(rows) => rows.into_mut(),
-                    Entry::Vacant(none) => {
-                        let (group, block) = ((self.first, self.group), (self.block, across));
-                        none.insert(self.selector.turned((id, *mem), group, block)?)
-                    }
-                };
-                rows.get(self.at as usize).cloned()
+                let key = (id, self.block);
+                if !self.turned.contains_key(&key) {
+                    let turned = self.turn(id, *mem, across)?;
+                    self.turned.insert(key, turned);
+                }
+                self.turned.get(&key)?.get(self.at as usize).cloned()
             }
             _ => None,
         }
@@ -129,8 +143,13 @@ impl Row for Square<'_> {
     fn store(&mut self, s: Storing<'_, Block>, _: &Values<Block>) -> Option<bool> {
         let store = self.selector.row.stage.stores.get(s.number)?;
         let (along, 1) = strides(self.selector.row, self.inner, &store.index)? else { return None };
-        let element = (self.first + self.at) * along + self.block * BLOCK;
-        self.selector.store_block(Pointer::Store(s.number), store.mem, element, s.value)?;
+        let element = (self.first + self.at) * along + self.block * self.selector.block;
+        let to = Pointer::Store(s.number);
+        if self.past {
+            self.selector.store_past(to, store.mem, element, s.value)?;
+        } else {
+            self.selector.store_block(to, store.mem, element, s.value)?;
+        }
         Some(false)
     }
 
@@ -163,6 +182,33 @@ impl Row for Square<'_> {
     fn shape_of(&self, _: Step) {}
 }
 
+impl Square<'_> {
+    /// What a load gives for the block and the group at hand, turned to lie along the vector axis.
+    fn turn(&mut self, id: NodeId, mem: Mem, across: i64) -> Option<Vec<Block>> {
+        let (group, block) = (self.group, self.selector.block);
+        // Rows so far apart leave the first cache again: a line of theirs is read at once, for later groups too.
+        let ahead = self.past && across.checked_mul(mem.bytes())? % SETS == 0;
+        let groups = if ahead { (self.inner.extent - self.first) / group } else { 1 };
+        if !self.loaded.contains_key(&(id, self.first, self.block)) {
+            for row in 0..block {
+                for first in (0..groups).map(|k| self.first + k * group) {
+                    let element = (self.block * block + row).checked_mul(across)?.checked_add(first)?;
+                    let from: Access = self.selector.access(Pointer::Load(id), mem, element, 0)?;
+                    let r = self.selector.load_at(load_code(mem), from, false);
+                    self.loaded.entry((id, first, self.block)).or_default().push(r);
+                }
+            }
+        }
+        let rows = self.loaded.remove(&(id, self.first, self.block))?;
+        let mut out = vec![Block::new(); group as usize];
+        for square in rows.chunks(group as usize) {
+            let columns = self.selector.transposed(mem, square)?;
+            out.iter_mut().zip(columns).for_each(|(block, r)| block.push(r));
+        }
+        Some(out)
+    }
+}
+
 impl Selector<'_> {
     /// An element in every place of a block.
     fn broadcast(&mut self, p: Pointer, mem: Mem, element: i64) -> Option<Block> {
@@ -176,59 +222,79 @@ impl Selector<'_> {
         Some(vec![r; count(mem.lane())])
     }
 
-    /// Rows of a group's elements, loaded along the group and turned to lie along the vector axis.
-    fn turned(
-        &mut self,
-        (id, mem): (NodeId, Mem),
-        (first, group): (i64, i64),
-        (block, across): (i64, i64),
-    ) -> Option<Vec<Block>> {
-        let mut out = vec![Block::new(); group as usize];
-        for square in 0..BLOCK / group {
-            let rows: Vec<Reg> = (0..group)
-                .map(|row| {
-                    let element = (block * BLOCK + square * group + row).checked_mul(across)?.checked_add(first)?;
-                    let from: Access = self.access(Pointer::Load(id), mem, element, 0)?;
-                    Some(self.load_at(load_code(mem), from, false))
-                })
-                .collect::<Option<_>>()?;
-            let columns = if group == BLOCK { self.transposed_8(&rows) } else { self.transposed_4(&rows) };
-            out.iter_mut().zip(columns?).for_each(|(block, r)| block.push(r));
+    /// Stores a block past the caches, from `first` on; its registers lie on multiples of their size.
+    fn store_past(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
+        if mem != Mem::of(mem.lane()) {
+            return None;
+        }
+        for (k, &from) in (0..).zip(v) {
+            let to = self.access(p, mem, first, k)?;
+            let code = Code::VEX_Vmovntps_m256_ymm;
+            self.turn.insts.push(Inst::Store { code, to, from, half: false, imm: None, mask: None });
+        }
+        Some(())
+    }
+
+    /// The columns of a square whose rows are registers.
+    fn transposed(&mut self, mem: Mem, rows: &[Reg]) -> Option<Vec<Reg>> {
+        let mut parts = if mem.lane().bits() == 64 { self.pairs(rows)? } else { self.fours(rows)? };
+        let elements = parts.len();
+        let mut out = vec![None; rows.len()];
+        for (k, same) in parts.iter_mut().enumerate() {
+            let columns = match (self.width, same.as_slice()) {
+                (Width::W256, &[x, y]) => self.halves_turned([x, y]).to_vec(),
+                (Width::W512, &[a, b, c, d]) => self.quarters_turned([a, b, c, d]).to_vec(),
+                _ => return None,
+            };
+            for (part, r) in columns.into_iter().enumerate() {
+                *out.get_mut(part * elements + k)? = Some(r);
+            }
+        }
+        out.into_iter().collect()
+    }
+
+    /// Of rows of 64-bit elements, for both elements of a part of 128 bits, the registers that have it of two rows after another.
+    fn pairs(&mut self, rows: &[Reg]) -> Option<Vec<Vec<Reg>>> {
+        use Code::*;
+        let mut out = vec![Vec::new(); 2];
+        for &[a, b] in rows.as_chunks::<2>().0 {
+            let codes = [VEX_Vunpcklpd_ymm_ymm_ymmm256, VEX_Vunpckhpd_ymm_ymm_ymmm256];
+            for (same, code) in out.iter_mut().zip(codes) {
+                same.push(self.plain(code, &[a, b]));
+            }
         }
         Some(out)
     }
 
-    /// A square of 64-bit elements.
-    fn transposed_4(&mut self, rows: &[Reg]) -> Option<Vec<Reg>> {
+    /// Of rows of 32-bit elements, for each of the four of a part of 128 bits, the registers that have it of four rows after another.
+    fn fours(&mut self, rows: &[Reg]) -> Option<Vec<Vec<Reg>>> {
         use Code::*;
-        let [a, b, c, d] = *rows else { return None };
-        let pairs = [(VEX_Vunpcklpd_ymm_ymm_ymmm256), (VEX_Vunpckhpd_ymm_ymm_ymmm256)]
-            .map(|code| [self.plain(code, &[a, b]), self.plain(code, &[c, d])]);
-        let order = [(0, 0x20), (1, 0x20), (0, 0x31), (1, 0x31)];
-        Some(order.map(|(k, imm)| self.with_imm(VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, &pairs[k], imm)).to_vec())
-    }
-
-    /// A square of 32-bit elements.
-    fn transposed_8(&mut self, rows: &[Reg]) -> Option<Vec<Reg>> {
-        use Code::*;
-        // In each half of 128 bits: two elements of two rows, then four elements of one column of four rows.
-        let mut fours = Vec::new();
-        for four in rows.as_chunks::<4>().0 {
-            let [a, b, c, d] = *four;
-            for code in [VEX_Vunpcklps_ymm_ymm_ymmm256, VEX_Vunpckhps_ymm_ymm_ymmm256] {
+        let mut out = vec![Vec::new(); 4];
+        for &[a, b, c, d] in rows.as_chunks::<4>().0 {
+            let codes = [VEX_Vunpcklps_ymm_ymm_ymmm256, VEX_Vunpckhps_ymm_ymm_ymmm256];
+            for (two, code) in out.chunks_mut(2).zip(codes) {
                 let (x, y) = (self.plain(code, &[a, b]), self.plain(code, &[c, d]));
-                for imm in [0b01_00_01_00, 0b11_10_11_10] {
-                    fours.push(self.with_imm(VEX_Vshufps_ymm_ymm_ymmm256_imm8, &[x, y], imm));
+                for (same, imm) in two.iter_mut().zip([0b01_00_01_00, 0b11_10_11_10]) {
+                    same.push(self.with_imm(VEX_Vshufps_ymm_ymm_ymmm256_imm8, &[x, y], imm));
                 }
             }
         }
-        let (upper, lower) = fours.split_at_checked(4)?;
-        let mut out = Vec::new();
-        for imm in [0x20, 0x31] {
-            for (&x, &y) in upper.iter().zip(lower) {
-                out.push(self.with_imm(VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, &[x, y], imm));
-            }
-        }
         Some(out)
+    }
+
+    /// The parts of 128 bits of two registers, changing places: of both the first, of both the second.
+    fn halves_turned(&mut self, [x, y]: [Reg; 2]) -> [Reg; 2] {
+        [0x20, 0x31].map(|imm| self.with_imm(Code::VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, &[x, y], imm))
+    }
+
+    /// The parts of 128 bits of four registers, likewise.
+    fn quarters_turned(&mut self, [a, b, c, d]: [Reg; 4]) -> [Reg; 4] {
+        // Of two registers the even parts, or the odd ones.
+        const EVEN: u8 = 0b10_00_10_00;
+        const ODD: u8 = 0b11_01_11_01;
+        let mut parts = |x, y, imm| self.with_imm(Code::EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8, &[x, y], imm);
+        let [even, odd] = [EVEN, ODD].map(|imm| [parts(a, b, imm), parts(c, d, imm)]);
+        let [[first, third], [second, fourth]] = [even, odd].map(|[x, y]| [parts(x, y, EVEN), parts(x, y, ODD)]);
+        [first, second, third, fourth]
     }
 }

@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
             &[one] => one,
             _ => return Err("a stage has one vector axis".to_owned()),
         };
-        let regroups = c.eat(" in any grouping");
+        let (regroups, streams) = (c.eat(" in any grouping"), c.eat(" past the caches"));
         c.end()?;
         let none = HashMap::new();
         let mut named = self.body(&none, Some(inside))?;
@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
         }
         let (stores, row_stores) = self.stores(&mut named, &none, Some(inside))?;
         inside.results.extend(finished);
-        Ok(Stage { sequential, vector, body: named.body, accumulators, stores, row_stores, regroups })
+        Ok(Stage { sequential, vector, body: named.body, accumulators, stores, row_stores, regroups, streams })
     }
 
     fn accumulator(

@@ -244,6 +244,9 @@ impl State<'_> {
         require(!stage.regroups || running(), "kernel.running", || {
             "a row holds more than a running value of elements".to_owned()
         })?;
+        require(!stage.streams || stage.writes_lines(), "kernel.stream", || {
+            "what goes past the caches is not whole lines".to_owned()
+        })?;
         for a in &stage.accumulators {
             accumulator(nest, body, a)?;
         }

@@ -9,6 +9,14 @@ use crate::kernel::ir::{Accumulator, Contraction, Kernel, Nest, Phase, Place, Ro
 use crate::kernel::parse::parse;
 use crate::kernel::registers::RegisterLoop;
 
+/// Rows of a line each.
+const LINES: &str = "kernel lines (in0: f32[64]) -> (out0: f32[64])
+  phase parallel i0 in 4
+    stage vector i1 in 16 past the caches
+      %0 = load in0[16*i0 + i1] : f32
+      store out0[16*i0 + i1] = %0 : f32
+";
+
 /// A kernel that keeps every rule.
 const ROWS: &str = "kernel rows (in0: f32[24], in1: s32[4], in2: f32[24]) -> (out0: f32[24], out1: f32[24] over in2)
   may be one memory: out0, in0
@@ -82,7 +90,7 @@ fn rule_of(text: &str) -> Option<&'static str> {
 
 #[test]
 fn kernels_that_keep_the_rules_pass() {
-    for text in [ROWS, PRODUCT, SORTED, LOOP] {
+    for text in [ROWS, LINES, PRODUCT, SORTED, LOOP] {
         let kernels = parse(text).unwrap();
         assert_eq!(check(&kernels[0]), Ok(()), "{text}");
     }
@@ -98,6 +106,8 @@ fn indices_stay_inside_their_buffers() {
     breaks(ROWS, "load in0[6*i0 + i1]", "load in0[6*i0 + i1 + 1]", "kernel.index");
     breaks(ROWS, "load in0[6*i0 + i1]", "load in0[6*i0 - i1]", "kernel.index");
     breaks(ROWS, "store out0[6*i0 + i1]", "store out0[7*i0 + i1]", "kernel.index");
+    breaks(LINES, "store out0[16*i0 + i1]", "store out0[15*i0 + i1]", "kernel.stream");
+    breaks(LINES, "vector i1 in 16", "vector i1 in 15", "kernel.stream");
     breaks(ROWS, "smin %4, 3", "smin %4, 4", "kernel.bounds");
     breaks(ROWS, "smax %3, 0", "smin %3, 0", "kernel.bounds");
     breaks(ROWS, "6*(%5 in 0..=3)", "6*(%5 in 0..=4)", "kernel.index");
