@@ -12,4 +12,5 @@ pub mod operations;
 pub mod process;
 pub mod random_graph;
 pub mod training;
+pub mod ways;
 pub mod widths;

@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod bindings;
+mod borders;
 mod builder_methods;
 mod byte_products;
 mod columns;

@@ -16,14 +16,16 @@
 //! 1. [`across`]: a vector axis of few elements is written out, and a parallel axis becomes the vector axis.
 //! 2. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
 //!    kernel of its own is: one that shares its rows with others must not depend on them.
-//! 3. [`tile`]: what is read along one axis and written along another goes in blocks of both.
-//! 4. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
-//! 5. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
-//! 6. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
-//! 7. [`scan`]: what is carried from turn to turn takes several turns at once.
-//! 8. [`jam`]: a reduction over long rows reads several of them in a turn.
+//! 3. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.
+//! 4. [`tile`]: what is read along one axis and written along another goes in blocks of both.
+//! 5. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
+//! 6. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
+//! 7. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
+//! 8. [`scan`]: what is carried from turn to turn takes several turns at once.
+//! 9. [`jam`]: a reduction over long rows reads several of them in a turn.
 
 pub mod across;
+pub mod border;
 pub mod census;
 pub mod chunk;
 pub mod cost;
@@ -53,7 +55,7 @@ struct Transformation {
 }
 
 /// The transformations, in order.
-const ALL: [Transformation; 8] = [
+const ALL: [Transformation; 9] = [
     Transformation { name: "across", folds: false, applies: |_| true, run: across::run },
     Transformation {
         name: "partial",
@@ -61,6 +63,7 @@ const ALL: [Transformation; 8] = [
         applies: |kind| matches!(kind, GroupKind::Reduce(_)),
         run: partial::run,
     },
+    Transformation { name: "border", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, border::border) },
     Transformation { name: "tile", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, tile::tile) },
     Transformation { name: "chunk", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, chunk::chunk) },
     Transformation { name: "unroll", folds: false, applies: |_| true, run: unroll::run },

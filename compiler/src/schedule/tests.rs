@@ -220,6 +220,49 @@ fn a_transpose_that_no_cache_holds_goes_past_them() {
     assert!(!small.contains("past the caches") && small.contains("stage sequential i0 in 16"), "{small}");
 }
 
+/// The sum of each element and its neighbour two steps before, where there is one, in both dimensions of a square.
+fn sums_of_neighbours(side: i64) -> String {
+    let last = side - 1;
+    format!(
+        "kernel sums (in0: f32[{all}]) -> (out0: f32[{all}])
+  phase parallel i0 in {side}
+    stage vector i1 in {side}
+      %0 = load in0[{side}*i0 + i1] : f32
+      %1 = index i0 - 2 : i64
+      %2 = smax %1, 0 : i64
+      %3 = smin %2, {last} : i64
+      %4 = icmp.eq %3, %1 : m64
+      %5 = index i1 - 2 : i64
+      %6 = smax %5, 0 : i64
+      %7 = smin %6, {last} : i64
+      %8 = icmp.eq %7, %5 : m64
+      %9 = and %4, %8 : m64
+      %10 = load in0[{side}*(%3 in 0..={last}) + (%7 in 0..={last})] : f32
+      %11 = fadd %0, %10 : f32
+      %12 = mask_cast %9 : m32
+      %13 = select %12, %11, %0 : f32
+      store out0[{side}*i0 + i1] = %13 : f32
+",
+        all = side * side,
+    )
+}
+
+#[test]
+fn borders_are_nests_of_their_own() {
+    let text = transformed("border", &sums_of_neighbours(200));
+    assert_eq!(text.matches("phase").count(), 3, "{text}");
+    // What is no border asks for nothing.
+    let inner = text.rsplit("phase").next().unwrap_or_default();
+    assert!(
+        inner.starts_with(" parallel i0 in 198\n    stage vector i1 in 198") && !inner.contains("select"),
+        "{text}"
+    );
+    // Long rows are cut in whole turns.
+    let long = transformed("border", &sums_of_neighbours(300));
+    assert!(long.contains("stage vector i1 in 32\n") && long.contains("stage vector i1 in 268\n"), "{long}");
+    left_alone("border", parse::parse(&sums_of_neighbours(100)).expect("a kernel").remove(0));
+}
+
 #[test]
 fn a_long_row_is_cut() {
     let text = transformed(

@@ -1,0 +1,145 @@
+//! Borders: what reaches past its operand does so near the edges alone.
+//!
+//! **Problem.** A window that slides over padding clamps the index of every element that it reads, and asks of each whether it is
+//! there. What is found through a clamped index does not lie side by side for any emitter.
+//!
+//! **Invariant.** Points of a nest and elements of a row that is kept do not meet: each part of an axis may be a nest of its own. A
+//! clamp goes where the range of its index says that it changes nothing, which the body of the new nest sees by itself
+//! ([`Body::push`](crate::kernel::body::Body::push)).
+//!
+//! **Algorithm.** Each axis, the vector axis first, is cut into what lies before, between and behind the places where a clamp of an index
+//! begins and ends to change nothing; only what is between is cut along the next axis.
+
+use super::cost::{TASK, UNIT, elements_of_nest, reads_what_it_writes};
+use super::split::window;
+use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::index::{Axis, Ix};
+use crate::kernel::ir::{Loop, Nest, Place};
+use std::ops::Range;
+
+/// Axes that are cut at most.
+const MOST_AXES: usize = 3;
+/// A row that is so long is cut in whole turns.
+const LONG: i64 = 8 * UNIT;
+
+/// The nest without its borders, and its borders.
+pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
+    if elements_of_nest(nest) < TASK || reads_what_it_writes(nest) {
+        return None;
+    }
+    let (mut inner, mut borders) = (nest.clone(), Vec::new());
+    let rows = row_axes(nest).map(|(axes, extent)| (axes, extent, true));
+    let points = nest.parallel.iter().rev().map(|l| (vec![l.axis], l.extent, false));
+    let mut cut = 0;
+    for (axes, extent, is_row) in rows.into_iter().chain(points) {
+        let Some(between) = between(&inner, &axes, extent, is_row).filter(|_| cut < MOST_AXES) else { continue };
+        let part = |range: Range<i64>| {
+            let mut part = window(&inner, &axes, &Ix::constant(range.start), range.end - range.start);
+            part.parallel.retain(|l| l.extent != 1);
+            if is_row {
+                part.rows.iter_mut().for_each(|r| r.elements = range.end - range.start);
+            }
+            part
+        };
+        let edges = [0..between.start, between.end..extent];
+        borders.extend(edges.into_iter().filter(|edge| !edge.is_empty()).map(part));
+        inner = part(between);
+        cut += 1;
+    }
+    borders.push(inner);
+    (cut > 0).then_some(borders)
+}
+
+/// The vector axes and the extent of their row, where all stages run over rows of one extent whose elements they keep apart.
+fn row_axes(nest: &Nest) -> Option<(Vec<Axis>, i64)> {
+    let extent = nest.stages.first()?.vector.extent;
+    let kept = nest.stages.iter().all(|s| {
+        let apart = s.accumulators.iter().all(|a| matches!(a.place, Place::Row { .. }));
+        s.vector.extent == extent && apart
+    });
+    let rows = nest.rows.iter().all(|r| r.elements == extent);
+    (kept && rows).then(|| (nest.stages.iter().map(|s| s.vector.axis).collect(), extent))
+}
+
+/// The elements of the axes for which clamps change nothing, where these are most of them but not all.
+fn between(nest: &Nest, axes: &[Axis], extent: i64, is_row: bool) -> Option<Range<i64>> {
+    let mut free = 0..extent;
+    for stage in &nest.stages {
+        for node in stage.body.nodes() {
+            let (Op::SMax | Op::SMin, &[a, b]) = (&node.op, node.args.as_slice()) else { continue };
+            let (bound, ix) = match (bound(&stage.body, a), bound(&stage.body, b)) {
+                (Some(bound), None) => (bound, index(&stage.body, b)),
+                (None, Some(bound)) => (bound, index(&stage.body, a)),
+                _ => continue,
+            };
+            let Some(axis) = ix.and_then(|ix| axes.iter().find(|a| ix.mentions(**a))) else { continue };
+            if let Some(unclamped) = ix.and_then(|ix| unclamped(ix, Loop { axis: *axis, extent }, &node.op, bound)) {
+                free = free.start.max(unclamped.start)..free.end.min(unclamped.end);
+            }
+        }
+    }
+    if is_row && extent >= LONG {
+        let end = if free.end < extent { free.end / UNIT * UNIT } else { extent };
+        free = (free.start + UNIT - 1) / UNIT * UNIT..end;
+    }
+    let most = free.end - free.start > extent / 2;
+    (most && free != (0..extent)).then_some(free)
+}
+
+/// A 64-bit constant.
+fn bound(body: &Body, id: NodeId) -> Option<i64> {
+    body.constant_bits(id).filter(|_| body.lane(id) == Lane::I64).map(|bits| bits as i64)
+}
+
+/// The index that a node is, or is a clamp of.
+fn index(body: &Body, id: NodeId) -> Option<&Ix> {
+    let node = body.node(id);
+    match (&node.op, node.args.as_slice()) {
+        (Op::Index(ix), _) if node.lane == Lane::I64 => Some(ix),
+        (Op::SMax | Op::SMin, &[a, b]) => match (bound(body, a), bound(body, b)) {
+            (Some(_), None) => index(body, b),
+            (None, Some(_)) => index(body, a),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The elements of a loop for which an index is not less than a bound ([`Op::SMax`]), or not more ([`Op::SMin`]), whatever other loops
+/// are at; `None` where the index is not linear in it.
+fn unclamped(ix: &Ix, of: Loop, op: &Op, bound: i64) -> Option<Range<i64>> {
+    let stride = ix.stride(of.axis).filter(|&stride| stride != 0)?;
+    let (low, high) = ix.substitute(&|a| (a == of.axis).then(|| Ix::constant(0))).range();
+    let least = *op == Op::SMax;
+    let room = bound.checked_sub(if least { low } else { high })?.checked_mul(stride.signum())?;
+    let each = stride.checked_abs()?;
+    Some(if least == (stride > 0) { -(-room).div_euclid(each)..of.extent } else { 0..room.div_euclid(each) + 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For every element of short loops, what [`unclamped`] says is what the index says.
+    #[test]
+    fn elements_that_no_clamp_changes() {
+        let (of, other) = (Loop { axis: Axis(0), extent: 9 }, Loop { axis: Axis(1), extent: 3 });
+        for stride in [-3, -1, 1, 2, 3] {
+            for offset in -7..8 {
+                let ix = of.ix().scale(stride).add(&other.ix().scale(2)).offset(offset);
+                for bound in -4..12 {
+                    for op in [Op::SMax, Op::SMin] {
+                        let free = unclamped(&ix, of, &op, bound).unwrap();
+                        for x in 0..9 {
+                            let value = |y: i64| ix.eval(&|a| if a == of.axis { x } else { y }, &|_| 0);
+                            let fits = |y| if op == Op::SMax { value(y) >= bound } else { value(y) <= bound };
+                            assert_eq!(free.contains(&x), (0..3).all(fits), "{ix} at {x}, {op:?} {bound}: {free:?}");
+                        }
+                    }
+                }
+            }
+        }
+        let divided = of.ix().div(2);
+        assert_eq!(unclamped(&divided, of, &Op::SMax, 1), None);
+    }
+}
