@@ -29,6 +29,8 @@ use std::ops::Range;
 /// Elements of a block: a 128-bit register of 32-bit lanes, two of 64-bit lanes.
 pub const BLOCK: i64 = 4;
 
+/// So few elements from one to the next, 32-bit elements are taken out of whole registers of 512 bits.
+pub const NEAR: u64 = 6;
 /// Turns of a row below which what is left over counts.
 const SHORT_ROW: i64 = 8;
 
@@ -366,10 +368,12 @@ impl<'k> RowLoop<'k> {
         }
     }
 
-    /// Whether elements are put together one by one, at which a wider register gains nothing: between them lies more than one other.
+    /// Whether elements are put together one by one, at which a wider register gains nothing: between those that are stored lies more
+    /// than one other, between those that are loaded more than a few.
     fn is_apart(&self) -> bool {
-        let apart = |a: &Access| a.walk.stride().is_some_and(|stride| stride.unsigned_abs() > 2);
-        self.loads.values().chain(self.stores.iter().flatten()).any(apart)
+        let apart = |a: &Access, most: u64| a.walk.stride().is_some_and(|stride| stride.unsigned_abs() > most);
+        let few = |a: &Access| if a.mem.bytes() == 4 && a.walk.stride().is_some_and(|s| s > 0) { NEAR } else { 2 };
+        self.loads.values().any(|a| apart(a, few(a))) || self.stores.iter().flatten().any(|a| apart(a, 2))
     }
 
     /// Registers in a turn: light bodies are unrolled to hide the loop's own work.

@@ -1,10 +1,10 @@
-//! Rows whose elements do not lie side by side: reversed, every second one, and with any other stride.
+//! Rows whose elements do not lie side by side: reversed, every second one, a few apart, and with any other stride.
 //!
 //! Nothing is read that the row does not have, and nothing is written.
 
 use super::Reg;
 use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code};
-use crate::codegen::rows::Width;
+use crate::codegen::rows::{NEAR, Width};
 use crate::kernel::body::{Lane, Mem};
 use iced_x86::Code;
 
@@ -48,6 +48,9 @@ impl Selector<'_> {
                 let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
                 (0..registers).map(&mut one).collect()
             }
+            3.. if whole && self.is_whole() && stride <= nearest(mem, self.width) => {
+                Some(vec![self.load_near((p, mem), first, stride)?])
+            }
             _ if self.width == Width::W256 || mem.bytes() < 4 => self.load_elements(p, mem, first, stride),
             _ => (0..self.block / each).map(|k| self.load_apart(p, mem, (first, k), stride)).collect(),
         }
@@ -77,6 +80,33 @@ impl Selector<'_> {
                 self.plain(EVEX_Vpermq_zmm_k1z_zmm_zmmm512b64, &[order, both])
             }
         })
+    }
+
+    /// A register of 32-bit elements that lie a few apart: those of as many registers as they are apart, of which the last ends with the
+    /// last element.
+    fn load_near(&mut self, (p, mem): (Pointer, Mem), first: i64, stride: i64) -> Option<Reg> {
+        let (each, start) = (self.block, self.walking(p, mem, stride, first)?);
+        let begins: Vec<i64> = (0..stride).map(|k| (k * each).min((each - 1) * (stride - 1))).collect();
+        let mut all = None;
+        for (k, &begin) in (0..).zip(&begins) {
+            let bytes = i32::try_from(begin * mem.bytes()).ok()?;
+            let from = Access { displacement: start.displacement.checked_add(bytes)?, ..start };
+            let r = self.load_at(load_code(mem), from, false);
+            // Where in this register an element is, if it is of it.
+            let place = |e: u64| Some(e as i64 * stride).filter(|at| at / each == k).map(|at| (at - begin) as u64);
+            let order = self.elements(|w| place(2 * w).unwrap_or(0) | place(2 * w + 1).unwrap_or(0) << 32);
+            let placed = self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, r]);
+            all = Some(match all {
+                None => placed,
+                Some(before) => {
+                    let ones = |e: u64| place(e).map_or(0, |_| 0xffff_ffff);
+                    let here = self.elements(|w| ones(2 * w) | ones(2 * w + 1) << 32);
+                    let here = self.as_operand(mem.lane().mask(), here);
+                    self.blend(false, here, placed, before)
+                }
+            });
+        }
+        all
     }
 
     /// The elements of a register, the last one first.
@@ -249,6 +279,15 @@ impl Selector<'_> {
             }
         }
         Some(())
+    }
+}
+
+/// The most elements from one to the next for which it pays to take apart registers of all between them.
+fn nearest(mem: Mem, width: Width) -> i64 {
+    match (mem.lane().bits(), width) {
+        (32, Width::W512) => NEAR as i64,
+        (32, Width::W256) => 4,
+        _ => 0,
     }
 }
 
