@@ -45,6 +45,7 @@ mod tensor_checkpoints;
 mod tensor_layouts;
 mod tensor_views;
 mod tensors;
+mod thin_products;
 mod transposes;
 mod unwind;
 mod wide_rows;

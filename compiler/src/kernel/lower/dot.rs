@@ -3,8 +3,8 @@
 //! Products of floats, and of integers whose sums are exact in a float, become a [`Contraction`] in f32 or f64, which the emitter
 //! blocks and tiles; operands of another type are converted into scratch before, which costs less than a step of the product.
 //! Products of bytes are
-//! summed by fours where the machine does that in one instruction ([`Lowerer::byte_product`]). Other types, and products that are small or have no row, become a reduction in row form: one accumulator for each output column, a
-//! multiply-add each.
+//! summed by fours where the machine does that in one instruction ([`Lowerer::byte_product`]). Other types, and products that are small, have no row, or little to
+//! compute for what they write, become a reduction in row form: one accumulator for each output column, a multiply-add each.
 
 use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, unsupported};
 use crate::error::Result;
@@ -18,6 +18,14 @@ use brolga_runtime::{ArrayShape, ElementType};
 
 /// Products of fewer multiply-adds than this are not worth blocking.
 pub(super) const MIN_BLOCKED: i64 = 4096;
+
+/// A product of so few steps, ...
+const FEW_STEPS: i64 = 8;
+/// ... in rows of so many bytes or a multiple of that, which lie in one set of the first cache, ...
+const PAGE: i64 = 4096;
+/// ... is bound by writing its result, where that has so many bytes: it is not blocked, for a tile writes a piece of many rows at a
+/// time.
+const MUCH_WRITTEN: i64 = 1 << 20;
 
 /// The loops of a contraction and the index of each operand in them.
 pub(super) struct Loops {
@@ -94,13 +102,21 @@ impl Lowerer<'_> {
         if large && self.numerics.byte_products && sums_bytes([lhs.ty, rhs.ty], out) {
             return self.byte_product(id, l, [&lhs, &rhs]);
         }
-        if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large) {
+        let by_rows = |contracted: &[usize], rank: usize| contracted.last().is_some_and(|&d| d + 1 == rank);
+        // Little is computed for what is written: row by row, each from the whole of a right operand that is short.
+        let row = n.saturating_mul(out.byte_size() as i64);
+        let written = [lhs.ty, rhs.ty] == [out; 2]
+            && matches!(out, ElementType::F32 | ElementType::F64)
+            && k <= FEW_STEPS
+            && row % PAGE == 0
+            && !by_rows(&rc, rhs.rank())
+            && m.saturating_mul(row) >= MUCH_WRITTEN;
+        if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large && !written) {
             return self.blocked(id, l, product, [&lhs, &rhs]);
         }
         // A product with one row or column reads the other operand, the matrix, once and along memory: where its rows are contracted,
         // each is one sum, the matrix on the left; where its columns are, a row of sums takes one row of it after another, the matrix
         // on the right. The dimensions of the operands decide, not where fusion found them: the order of the sums depends on it.
-        let by_rows = |contracted: &[usize], rank: usize| contracted.last().is_some_and(|&d| d + 1 == rank);
         let turned = (m == 1 && n > 1 && by_rows(&rc, rhs.rank())) || (n == 1 && m > 1 && !by_rows(&lc, lhs.rank()));
         let mut operands = [(inst.operands[0], lhs.ty), (inst.operands[1], rhs.ty)];
         if turned {
