@@ -43,16 +43,24 @@ pub fn is_finite(b: &mut Body, x: NodeId) -> NodeId {
     fx.is(size, FloatCond::Lt, f64::INFINITY)
 }
 
-/// The larger of two floats; NaN where either is NaN. Of two zeros, the second.
+/// The larger of two floats; NaN where either is NaN. Of two zeros, the first, or the second where the first is a constant.
 pub fn maximum(b: &mut Body, x: NodeId, y: NodeId) -> NodeId {
-    let larger = b.fmax_pseudo(x, y);
-    let is_nan = b.fcmp(FloatCond::Uno, x, x);
-    b.select(is_nan, x, larger)
+    let (x, y) = tested_second(b, x, y);
+    let larger = b.fmax_pseudo(y, x);
+    let is_nan = b.fcmp(FloatCond::Uno, y, y);
+    b.select(is_nan, y, larger)
 }
 
-/// The smaller of two floats; NaN where either is NaN. Of two zeros, the second.
+/// The smaller of two floats; NaN where either is NaN. Of two zeros, the first, or the second where the first is a constant.
 pub fn minimum(b: &mut Body, x: NodeId, y: NodeId) -> NodeId {
-    let smaller = b.fmin_pseudo(x, y);
-    let is_nan = b.fcmp(FloatCond::Uno, x, x);
-    b.select(is_nan, x, smaller)
+    let (x, y) = tested_second(b, x, y);
+    let smaller = b.fmin_pseudo(y, x);
+    let is_nan = b.fcmp(FloatCond::Uno, y, y);
+    b.select(is_nan, y, smaller)
+}
+
+/// Two floats, of which the second is asked whether it is NaN: a constant, of which that is known, or else the second, for the first is
+/// what a reduction waits for.
+fn tested_second(b: &Body, x: NodeId, y: NodeId) -> (NodeId, NodeId) {
+    if b.constant_bits(x).is_some() { (y, x) } else { (x, y) }
 }
