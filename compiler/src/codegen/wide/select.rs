@@ -480,13 +480,17 @@ impl<'k> Selector<'k> {
         if self.is_whole() || self.live_in(lane, k) == self.block / count(lane) as i64 {
             return None;
         }
-        let live = self.live_in(lane, k) as u64;
-        let ones = |e: u64, bits: u32| if e < live { u64::MAX >> (64 - bits) } else { 0 };
+        Some(self.first_elements(lane, self.live_in(lane, k)))
+    }
+
+    /// The mask of the first `count` elements of a register.
+    pub(super) fn first_elements(&mut self, lane: Lane, count: i64) -> Reg {
+        let ones = |e: u64, bits: u32| if (e as i64) < count { u64::MAX >> (64 - bits) } else { 0 };
         let r = match lane.bits() {
             64 => self.elements(|k| ones(k, 64)),
             _ => self.elements(|k| ones(2 * k, 32) | ones(2 * k + 1, 32) << 32),
         };
-        Some(self.as_operand(lane.mask(), r))
+        self.as_operand(lane.mask(), r)
     }
 
     /// A block whose elements lie side by side, from `first` on.

@@ -48,6 +48,9 @@ impl Selector<'_> {
                 let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
                 (0..registers).map(&mut one).collect()
             }
+            2 if whole && self.width == Width::W512 => (0..self.block / each)
+                .map(|k| self.some_of_every_second((p, mem), first + k * each, each, self.live_in(mem.lane(), k)))
+                .collect(),
             3.. if whole && self.is_whole() && stride <= nearest(mem, self.width) => {
                 Some(vec![self.load_near((p, mem), first, stride)?])
             }
@@ -65,7 +68,32 @@ impl Selector<'_> {
         let high = Access { displacement: low.displacement.checked_add(bytes)?, ..low };
         let (low, high) =
             (self.load_at(VEX_Vmovups_ymm_ymmm256, low, false), self.load_at(VEX_Vmovups_ymm_ymmm256, high, false));
-        let (code, imm) = match (each == self.block, last) {
+        Some(self.evens(mem, low, high, last))
+    }
+
+    /// As [`Selector::every_second`], of which as many elements as are `live` are read, and nothing behind them.
+    fn some_of_every_second(&mut self, (p, mem): (Pointer, Mem), first: i64, each: i64, live: i64) -> Option<Reg> {
+        let start = self.walking(p, mem, 2, first)?;
+        let mut halves = [0, each].map(|begin| {
+            let needed = (2 * live - 1 - begin).clamp(0, each);
+            if needed == 0 {
+                return Some(self.constant(mem.lane(), 0));
+            }
+            let bytes = i32::try_from(begin * mem.bytes()).ok()?;
+            let from = Access { displacement: start.displacement.checked_add(bytes)?, ..start };
+            let mask = (needed < each).then(|| self.first_elements(mem.lane(), needed));
+            let to = self.register(Definition::Computed);
+            self.turn.insts.push(Inst::Load { code: load_code(mem), to, from, half: false, mask });
+            Some(to)
+        });
+        let (low, high) = (halves[0].take()?, halves[1].take()?);
+        Some(self.evens(mem, low, high, false))
+    }
+
+    /// The even elements of two registers; where the second one is the `last`, which begins an element early, its odd ones.
+    fn evens(&mut self, mem: Mem, low: Reg, high: Reg, last: bool) -> Reg {
+        use Code::*;
+        let (code, imm) = match (mem.lane().bits() == 32, last) {
             (true, false) => (VEX_Vshufps_ymm_ymm_ymmm256_imm8, 0b10_00_10_00),
             (true, true) => (VEX_Vshufps_ymm_ymm_ymmm256_imm8, 0b11_01_10_00),
             (false, false) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0),
@@ -73,13 +101,13 @@ impl Selector<'_> {
         };
         // In each part of 128 bits: what is of the first register, then what is of the second.
         let both = self.with_imm(code, &[low, high], imm);
-        Some(match self.width {
+        match self.width {
             Width::W256 => self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b11_01_10_00),
             Width::W512 => {
                 let order = self.elements(|k| 2 * k % 8 + 2 * k / 8);
                 self.plain(EVEX_Vpermq_zmm_k1z_zmm_zmmm512b64, &[order, both])
             }
-        })
+        }
     }
 
     /// A register of 32-bit elements that lie a few apart: those of as many registers as they are apart, of which the last ends with the
