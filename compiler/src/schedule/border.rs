@@ -129,7 +129,7 @@ mod tests {
                 let ix = of.ix().scale(stride).add(&other.ix().scale(2)).offset(offset);
                 for bound in -4..12 {
                     for op in [Op::SMax, Op::SMin] {
-                        let free = unclamped(&ix, of, &op, bound).unwrap();
+                        let free = unclamped(&ix, of, &op, bound).expect("a linear index");
                         for x in 0..9 {
                             let value = |y: i64| ix.eval(&|a| if a == of.axis { x } else { y }, &|_| 0);
                             let fits = |y| if op == Op::SMax { value(y) >= bound } else { value(y) <= bound };
