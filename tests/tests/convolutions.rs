@@ -23,10 +23,10 @@ fn dims(text: &str) -> Vec<i64> {
     text.split(',').map(|d| d.parse().unwrap()).collect()
 }
 
-/// Compares `f32[out] convolution(f32[lhs], f32[rhs]), attributes`, then a bias and a maximum with zero; whether a blocked
-/// contraction is what it became.
+/// Compares `f32[out] convolution(f32[lhs], f32[rhs]), attributes`, then a bias and a maximum with zero; how many blocked
+/// contractions it became.
 #[track_caller]
-fn check(lhs: &str, rhs: &str, out: &str, feature: usize, attributes: &str) {
+fn check(lhs: &str, rhs: &str, out: &str, feature: usize, attributes: &str) -> usize {
     let features = dims(out)[feature];
     let source = format!(
         "HloModule m
@@ -51,8 +51,8 @@ ENTRY main {{
     let want = interp::run(&module, &literals, &interp::Options::default()).unwrap_or_else(|e| panic!("{e}"));
     let options = CompileOptions { parallel_grain: Some(1), ..CompileOptions::default() };
     let artifact = compile(&module, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    let blocked = artifact.schedule.kernels.values().any(|k| k.to_string().contains("contraction"));
-    assert!(blocked, "no contraction\n{source}");
+    let blocked = artifact.schedule.kernels.values().filter(|k| k.to_string().contains("contraction")).count();
+    assert!(blocked > 0, "no contraction\n{source}");
     let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
     let exact = Tolerance { kind: Kind::Exact, atol: 0.0, rtol: 0.0, max_ulp: 0.0, int_atol: 0.0 };
     for threads in [1, 3] {
@@ -60,6 +60,33 @@ ENTRY main {{
         let got = program.run_with(&inputs.iter().collect::<Vec<_>>(), &options).unwrap_or_else(|e| panic!("{e}"));
         compare(&got[0], want.arrays()[0], &exact).unwrap_or_else(|e| panic!("{e}\n{source}"));
     }
+    blocked
+}
+
+/// Elements of the base that lie apart meet every so many elements of the kernel: a convolution for each place between them.
+#[test]
+fn transposed_convolutions_are_taken_apart() {
+    for (lhs, rhs, out, window, parts) in [
+        ("2,7,9,8", "4,4,8,16", "2,14,17,16", "size=4x4 pad=2_2x1_2 lhs_dilate=2x2", 4),
+        // Of some places there is no element of the kernel.
+        ("1,10,10,8", "2,2,8,16", "1,29,30,16", "size=2x2 pad=1_1x0_3 lhs_dilate=3x3", 4),
+        ("2,12,12,16", "1,1,16,16", "2,24,23,16", "size=1x1 pad=0_1x0_0 lhs_dilate=2x2", 1),
+        // Padding that cuts.
+        ("1,9,9,8", "3,5,8,16", "1,14,20,16", "size=3x5 pad=-2_1x3_-4 lhs_dilate=2x3", 6),
+        // A dimension with a stride, or whose kernel has its elements apart too, stays whole.
+        ("1,9,9,8", "3,3,8,16", "1,17,9,16", "size=3x3 stride=1x2 pad=1_1x1_1 lhs_dilate=2x2", 2),
+        ("1,9,9,8", "3,3,8,16", "1,17,17,16", "size=3x3 pad=2_2x1_1 lhs_dilate=2x2 rhs_dilate=2x1", 2),
+        ("1,9,9,8", "3,3,8,16", "1,17,17,16", "size=3x3 pad=1_1x1_1 lhs_dilate=2x2 rhs_reversal=1x1", 1),
+        // Few products.
+        ("1,4,4,4", "3,3,4,4", "1,7,7,4", "size=3x3 pad=1_1x1_1 lhs_dilate=2x2", 1),
+    ] {
+        let attributes = format!("window={{{window}}}, dim_labels=b01f_01io->b01f");
+        assert_eq!(check(lhs, rhs, out, 3, &attributes), parts, "{window}");
+    }
+    let attributes = "window={size=3x4 pad=1_1x2_2 lhs_dilate=2x2}, dim_labels=bf01_oi01->bf01";
+    assert_eq!(check("2,8,9,10", "16,8,3,4", "2,16,17,20", 1, attributes), 4);
+    let attributes = "window={size=3x3 pad=1_1x1_1 lhs_dilate=2x2}, dim_labels=b01f_01io->b01f, feature_group_count=2";
+    assert_eq!(check("1,9,10,16", "3,3,8,24", "1,17,19,24", 3, attributes), 4);
 }
 
 #[test]

@@ -1,12 +1,29 @@
-//! Convolutions that are matrix products: what surrounds and parts the elements of their base becomes a `pad`.
+//! Convolutions that are matrix products: what surrounds and parts the elements of their base becomes a `pad`, or is left out.
+//!
+//! **Problem.** Code generation makes a blocked contraction of a convolution whose base has every element that a window meets.
+//!
+//! **Invariant.** What is put between elements of the base, or around them, is zero: a product with it adds nothing to a sum.
+//!
+//! **Algorithm.** Where elements of the base lie `d` apart along a dimension, as in a transposed convolution, every `d`-th position of
+//! the window meets them in the same elements of the kernel. Those positions are a convolution of the base as it is with these elements
+//! alone, and what the `d` of them give is put together element by element; the dimensions are taken apart one after another. What
+//! padding there is, the base then gets before it is read.
 
+use super::formula::{concatenate, every, slice};
 use crate::error::Result;
-use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Opcode, PaddingDimension};
+use crate::hlo::{
+    AttrKey, AttrValue, Attrs, ConvolutionDims, InstructionId, Opcode, PaddingDimension, SliceRange, WindowDimension,
+};
 use crate::passes::rewrite::Rewriter;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType};
 
+/// A convolution of fewer multiplications is not taken apart: each part of it is a kernel.
+const LEAST_APART: i64 = 1 << 16;
+/// The most parts.
+const MOST_PARTS: i64 = 16;
+
 /// A convolution over several positions with several features, of which code generation makes a blocked contraction, reads
-/// its base without a test for each element: the base is padded before.
+/// its base without a test for each element: the base is padded before, and what parts its elements is left out.
 ///
 /// Depthwise convolutions (one feature a group), batch groups and types without a contraction of their own keep their
 /// padding.
@@ -16,7 +33,7 @@ pub fn padding(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instru
     let attrs = &instruction.attrs;
     let labels = attrs.dim_labels(AttrKey::DimLabels).cloned();
     let (Some(labels), Some(window)) = (labels, attrs.window(AttrKey::Window)) else { return Ok(None) };
-    let padded = |w: &crate::hlo::WindowDimension| w.padding_low != 0 || w.padding_high != 0 || w.base_dilation != 1;
+    let padded = |w: &WindowDimension| w.padding_low != 0 || w.padding_high != 0 || w.base_dilation != 1;
     let (Some(shape), Some(result)) = (rw.array(base).cloned(), rw.array(id).cloned()) else { return Ok(None) };
     let same = rw.array(kernel).is_some_and(|k| k.ty == shape.ty) && result.ty == shape.ty;
     let groups = attrs.int(AttrKey::FeatureGroupCount).unwrap_or(1).max(1);
@@ -30,24 +47,113 @@ pub fn padding(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instru
     if !blocked || window.len() != labels.input_spatial.len() || !window.iter().any(padded) {
         return Ok(None);
     }
-    let mut amounts = vec![PaddingDimension::default(); shape.rank()];
-    let mut dims = shape.dims.clone();
-    let mut window = window.to_vec();
-    for (w, &d) in window.iter_mut().zip(&labels.input_spatial) {
-        let interior = w.base_dilation - 1;
-        amounts[d] = PaddingDimension { low: w.padding_low, high: w.padding_high, interior };
-        let spread = (dims[d] - 1).checked_mul(w.base_dilation).and_then(|n| n.checked_add(1));
-        let size = spread.and_then(|n| n.checked_add(w.padding_low)?.checked_add(w.padding_high));
-        let Some(size) = size.filter(|&n| n > 0) else { return Ok(None) };
-        dims[d] = size;
-        (w.padding_low, w.padding_high, w.base_dilation) = (0, 0, 1);
-    }
-    let zero = rw.constant(ArrayLiteral::zeros(&ArrayShape::new(shape.ty, [])).into());
-    let whole = ArrayShape::new(shape.ty, dims);
-    let pad = Attrs::new().with(AttrKey::Padding, AttrValue::Padding(amounts));
-    let base = rw.emit(Opcode::Pad, whole.into(), vec![base, zero], pad);
+    let window = window.to_vec();
     let mut attrs = instruction.attrs.clone();
     attrs.remove(AttrKey::ControlPredecessors);
-    attrs.set(AttrKey::Window, AttrValue::Window(window));
-    Ok(Some(rw.emit(Opcode::Convolution, instruction.shape, vec![base, kernel], attrs)))
+    let steps = rw.array(kernel).map_or(0, ArrayShape::elements) as i64 / features;
+    let products = result.dims.iter().copied().fold(steps, i64::saturating_mul);
+    let places = window.iter().map(|w| w.base_dilation).fold(1, i64::saturating_mul);
+    let large = products >= LEAST_APART && places <= MOST_PARTS;
+    let mut product = Product { rw, labels, attrs, large };
+    Ok(product.of((base, kernel), window, &result))
+}
+
+/// Convolutions of one base that differ in their windows and elements of the kernel.
+struct Product<'r, 'm> {
+    rw: &'r mut Rewriter<'m>,
+    labels: ConvolutionDims,
+    attrs: Attrs,
+    /// Whether it is worth being taken apart, into not too many parts.
+    large: bool,
+}
+
+impl Product<'_, '_> {
+    /// The convolution with this window, whose result has this shape; `None` where sizes overflow.
+    fn of(
+        &mut self,
+        (base, kernel): (InstructionId, InstructionId),
+        window: Vec<WindowDimension>,
+        result: &ArrayShape,
+    ) -> Option<InstructionId> {
+        let parted =
+            |w: &WindowDimension| w.base_dilation > 1 && w.stride == 1 && w.window_dilation == 1 && !w.reversal;
+        match window.iter().position(parted).filter(|_| self.large) {
+            Some(s) => self.apart((base, kernel), &window, s, &result.dims),
+            None => self.padded((base, kernel), window, result),
+        }
+    }
+
+    /// The convolution, position by position of a window whose base has elements apart along spatial dimension `s`.
+    fn apart(
+        &mut self,
+        (base, kernel): (InstructionId, InstructionId),
+        window: &[WindowDimension],
+        s: usize,
+        dims: &[i64],
+    ) -> Option<InstructionId> {
+        let (along, of_kernel) = (*self.labels.output_spatial.get(s)?, *self.labels.kernel_spatial.get(s)?);
+        let elements = *self.rw.dims(base).get(*self.labels.input_spatial.get(s)?)?;
+        let w = *window.get(s)?;
+        let (apart, all) = (w.base_dilation, *dims.get(along)?);
+        // As many positions of each, so that they lie side by side; what is too much is cut off again.
+        let positions = (all - 1) / apart + 1;
+        let mut part_dims = dims.to_vec();
+        *part_dims.get_mut(along)? = positions;
+        let shape = ArrayShape::new(self.rw.array(base)?.ty, part_dims.as_slice());
+        let mut thick = part_dims.clone();
+        thick.insert(along + 1, 1);
+        let mut parts = Vec::new();
+        for r in 0..apart {
+            // Position `apart * q + r` meets element `q + j - low` of the base in element `first + apart * j` of the kernel.
+            let first = w.padding_low.checked_sub(r)?.rem_euclid(apart);
+            let low = (w.padding_low - r - first) / apart;
+            let part = if first < w.size {
+                let range = SliceRange { start: first, limit: w.size, stride: apart };
+                let kernel = every(self.rw, kernel, of_kernel, range);
+                let size = (w.size - first - 1) / apart + 1;
+                let high = positions.checked_add(size - 1)?.checked_sub(elements)?.checked_sub(low)?;
+                let mut window = window.to_vec();
+                *window.get_mut(s)? =
+                    WindowDimension { size, padding_low: low, padding_high: high, base_dilation: 1, ..w };
+                self.of((base, kernel), window, &shape)?
+            } else {
+                self.rw.splat(ArrayLiteral::zeros(&ArrayShape::new(shape.ty, [])), &shape)
+            };
+            parts.push(self.rw.reshape(part, &thick));
+        }
+        let together = concatenate(self.rw, parts, along + 1);
+        *part_dims.get_mut(along)? = positions.checked_mul(apart)?;
+        let flat = self.rw.reshape(together, &part_dims);
+        Some(slice(self.rw, flat, along, 0, all))
+    }
+
+    /// The convolution of the padded base.
+    fn padded(
+        &mut self,
+        (base, kernel): (InstructionId, InstructionId),
+        mut window: Vec<WindowDimension>,
+        result: &ArrayShape,
+    ) -> Option<InstructionId> {
+        let shape = self.rw.array(base)?.clone();
+        let mut amounts = vec![PaddingDimension::default(); shape.rank()];
+        let mut dims = shape.dims.clone();
+        for (w, &d) in window.iter_mut().zip(&self.labels.input_spatial) {
+            let interior = w.base_dilation - 1;
+            amounts[d] = PaddingDimension { low: w.padding_low, high: w.padding_high, interior };
+            let spread = (dims[d] - 1).checked_mul(w.base_dilation).and_then(|n| n.checked_add(1));
+            let size = spread.and_then(|n| n.checked_add(w.padding_low)?.checked_add(w.padding_high));
+            dims[d] = size.filter(|&n| n > 0)?;
+            (w.padding_low, w.padding_high, w.base_dilation) = (0, 0, 1);
+        }
+        let base = if amounts.iter().all(|&p| p == PaddingDimension::default()) {
+            base
+        } else {
+            let zero = self.rw.constant(ArrayLiteral::zeros(&ArrayShape::new(shape.ty, [])).into());
+            let pad = Attrs::new().with(AttrKey::Padding, AttrValue::Padding(amounts));
+            self.rw.emit(Opcode::Pad, ArrayShape::new(shape.ty, dims).into(), vec![base, zero], pad)
+        };
+        let mut attrs = self.attrs.clone();
+        attrs.set(AttrKey::Window, AttrValue::Window(window));
+        Some(self.rw.emit(Opcode::Convolution, result.clone().into(), vec![base, kernel], attrs))
+    }
 }

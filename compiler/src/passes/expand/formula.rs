@@ -24,15 +24,20 @@ pub fn pick(rw: &mut Rewriter<'_>, vector: InstructionId, k: i64) -> Instruction
 
 /// Elements `start` up to `limit` along dimension `d`; the operand itself where that is all of it.
 pub fn slice(rw: &mut Rewriter<'_>, x: InstructionId, d: usize, start: i64, limit: i64) -> InstructionId {
+    every(rw, x, d, SliceRange { start, limit, stride: 1 })
+}
+
+/// The elements of a range along dimension `d`; the operand itself where that is all of it.
+pub fn every(rw: &mut Rewriter<'_>, x: InstructionId, d: usize, of: SliceRange) -> InstructionId {
     let Some(array) = rw.array(x).cloned() else { return x };
     let mut ranges: Vec<SliceRange> =
         array.dims.iter().map(|&limit| SliceRange { start: 0, limit, stride: 1 }).collect();
     let mut dims = array.dims;
     let (Some(range), Some(size)) = (ranges.get_mut(d), dims.get_mut(d)) else { return x };
-    if (start, limit) == (0, *size) {
+    if of == (SliceRange { start: 0, limit: *size, stride: 1 }) {
         return x;
     }
-    (range.start, range.limit, *size) = (start, limit, limit - start);
+    (*range, *size) = (of, (of.limit - of.start + of.stride - 1) / of.stride);
     let attrs = Attrs::new().with(AttrKey::Slice, AttrValue::SliceRanges(ranges));
     rw.emit(Opcode::Slice, Shape::array(array.ty, dims), vec![x], attrs)
 }
