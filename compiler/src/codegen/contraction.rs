@@ -31,7 +31,7 @@ use super::x86::tile::{Apart, Block, Blocks, Form, Left, PANEL_BYTES};
 use crate::error::Result;
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, ROW_BLOCK, Stage, Store};
+use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, PAGE, ROW_BLOCK, Stage, Store};
 use crate::object::Numbered;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, Signature, UserFuncName, Value, types};
@@ -48,9 +48,8 @@ const ENOUGH_POINTS: i64 = 8;
 /// Sums of a group and a narrow strip, where they wait for another block of `k`: so many stay in the second cache, also where their
 /// rows lie a page apart and share a part of its sets.
 const WAITING: i64 = 1 << 17;
-/// Rows so many bytes apart, or a multiple of that, all lie in one set of the first cache, and in few of the second: ...
-const PAGE: i64 = 4096;
-/// ... the tile packs those of the left operand where a part has more of them than this, of which a set has room.
+/// Rows of the left operand that lie pages apart, all in one set of the first cache and in few of the second, are packed where a part
+/// has more of them than this, of which a set has room.
 const WAYS: i64 = 8;
 /// A right operand is packed where it is at least this large, in bytes, ...
 const PACK_BYTES: i64 = 1 << 19;

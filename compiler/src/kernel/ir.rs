@@ -143,6 +143,9 @@ pub struct Stage {
 /// Bytes of a cache line.
 pub const LINE: i64 = 64;
 
+/// Bytes of a page: lines so far apart, or a multiple of it, fall into the same set of a first cache.
+pub const PAGE: i64 = 4096;
+
 /// A running value: what a row buffer holds, combined with an element at each turn.
 #[derive(Clone, Debug)]
 pub struct Running {

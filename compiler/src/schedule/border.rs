@@ -11,10 +11,10 @@
 //! begins and ends to change nothing; only what is between is cut along the next axis.
 
 use super::cost::{TASK, UNIT, elements_of_nest, reads_what_it_writes};
-use super::split::window;
-use crate::kernel::body::{Body, Lane, NodeId, Op};
+use super::split::{rows, window};
+use crate::kernel::body::{Body, Lane, Node, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Loop, Nest, Place};
+use crate::kernel::ir::{Loop, Nest};
 use std::ops::Range;
 
 /// Axes that are cut at most.
@@ -28,7 +28,7 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
         return None;
     }
     let (mut inner, mut borders) = (nest.clone(), Vec::new());
-    let rows = row_axes(nest).map(|(axes, extent)| (axes, extent, true));
+    let rows = rows(nest).map(|(axes, extent)| (axes, extent, true));
     let points = nest.parallel.iter().rev().map(|l| (vec![l.axis], l.extent, false));
     let mut cut = 0;
     for (axes, extent, is_row) in rows.into_iter().chain(points) {
@@ -36,9 +36,6 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
         let part = |range: Range<i64>| {
             let mut part = window(&inner, &axes, &Ix::constant(range.start), range.end - range.start);
             part.parallel.retain(|l| l.extent != 1);
-            if is_row {
-                part.rows.iter_mut().for_each(|r| r.elements = range.end - range.start);
-            }
             part
         };
         let edges = [0..between.start, between.end..extent];
@@ -50,30 +47,15 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
     (cut > 0).then_some(borders)
 }
 
-/// The vector axes and the extent of their row, where all stages run over rows of one extent whose elements they keep apart.
-fn row_axes(nest: &Nest) -> Option<(Vec<Axis>, i64)> {
-    let extent = nest.stages.first()?.vector.extent;
-    let kept = nest.stages.iter().all(|s| {
-        let apart = s.accumulators.iter().all(|a| matches!(a.place, Place::Row { .. }));
-        s.vector.extent == extent && apart
-    });
-    let rows = nest.rows.iter().all(|r| r.elements == extent);
-    (kept && rows).then(|| (nest.stages.iter().map(|s| s.vector.axis).collect(), extent))
-}
-
 /// The elements of the axes for which clamps change nothing, where these are most of them but not all.
 fn between(nest: &Nest, axes: &[Axis], extent: i64, is_row: bool) -> Option<Range<i64>> {
     let mut free = 0..extent;
     for stage in &nest.stages {
         for node in stage.body.nodes() {
-            let (Op::SMax | Op::SMin, &[a, b]) = (&node.op, node.args.as_slice()) else { continue };
-            let (bound, ix) = match (bound(&stage.body, a), bound(&stage.body, b)) {
-                (Some(bound), None) => (bound, index(&stage.body, b)),
-                (None, Some(bound)) => (bound, index(&stage.body, a)),
-                _ => continue,
-            };
-            let Some(axis) = ix.and_then(|ix| axes.iter().find(|a| ix.mentions(**a))) else { continue };
-            if let Some(unclamped) = ix.and_then(|ix| unclamped(ix, Loop { axis: *axis, extent }, &node.op, bound)) {
+            let Some((clamped, bound)) = clamp(&stage.body, node) else { continue };
+            let Some(ix) = index(&stage.body, clamped) else { continue };
+            let Some(&axis) = axes.iter().find(|a| ix.mentions(**a)) else { continue };
+            if let Some(unclamped) = unclamped(ix, Loop { axis, extent }, &node.op, bound) {
                 free = free.start.max(unclamped.start)..free.end.min(unclamped.end);
             }
         }
@@ -86,22 +68,23 @@ fn between(nest: &Nest, axes: &[Axis], extent: i64, is_row: bool) -> Option<Rang
     (most && free != (0..extent)).then_some(free)
 }
 
-/// A 64-bit constant.
-fn bound(body: &Body, id: NodeId) -> Option<i64> {
-    body.constant_bits(id).filter(|_| body.lane(id) == Lane::I64).map(|bits| bits as i64)
+/// What a node clamps, and at which bound.
+fn clamp(body: &Body, node: &Node) -> Option<(NodeId, i64)> {
+    let (Op::SMax | Op::SMin, &[a, b]) = (&node.op, node.args.as_slice()) else { return None };
+    let bound = |id| body.constant_bits(id).filter(|_| node.lane == Lane::I64).map(|bits| bits as i64);
+    match (bound(a), bound(b)) {
+        (Some(bound), None) => Some((b, bound)),
+        (None, Some(bound)) => Some((a, bound)),
+        _ => None,
+    }
 }
 
 /// The index that a node is, or is a clamp of.
 fn index(body: &Body, id: NodeId) -> Option<&Ix> {
     let node = body.node(id);
-    match (&node.op, node.args.as_slice()) {
-        (Op::Index(ix), _) if node.lane == Lane::I64 => Some(ix),
-        (Op::SMax | Op::SMin, &[a, b]) => match (bound(body, a), bound(body, b)) {
-            (Some(_), None) => index(body, b),
-            (None, Some(_)) => index(body, a),
-            _ => None,
-        },
-        _ => None,
+    match &node.op {
+        Op::Index(ix) if node.lane == Lane::I64 => Some(ix),
+        _ => clamp(body, node).and_then(|(clamped, _)| index(body, clamped)),
     }
 }
 

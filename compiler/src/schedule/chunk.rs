@@ -11,9 +11,8 @@
 //! its own. Row buffers shrink to a chunk.
 
 use super::cost::{TASK, UNIT, depth, elements_of_point};
-use super::split::{Fresh, pieces};
-use crate::kernel::index::Axis;
-use crate::kernel::ir::{Nest, Place, Stage};
+use super::split::{Fresh, pieces, rows};
+use crate::kernel::ir::Nest;
 
 /// Elements computed by a nest that is worth cutting.
 const LEAST: i64 = 4 * TASK;
@@ -24,30 +23,14 @@ const STRIP: i64 = 1 << 17;
 
 /// Cuts a nest that is one long row, or whose stages run over the same columns.
 pub fn chunk(nest: &Nest) -> Option<Vec<Nest>> {
-    let n = extent(nest)?;
+    let (vectors, n) = rows(nest)?;
     let size = if runs_again(nest) { of_strips(nest, n)? } else { of_one_row(nest, n)? };
-    let vectors: Vec<Axis> = nest.stages.iter().map(|s| s.vector.axis).collect();
     let cut = pieces(nest, &vectors, n, size, &mut Fresh::of(nest));
     let (mut whole, outer) = cut.whole;
     whole.parallel.push(outer);
     let mut out = vec![whole];
     out.extend(cut.rest);
-    for part in &mut out {
-        let length = part.stages.first().map_or(n, |s| s.vector.extent);
-        part.rows.iter_mut().for_each(|r| r.elements = length);
-    }
     Some(out)
-}
-
-/// The extent of the row where all stages run over rows of one extent.
-fn extent(nest: &Nest) -> Option<i64> {
-    let first = nest.stages.first()?.vector.extent;
-    let alike = |s: &Stage| {
-        let kept = s.accumulators.iter().all(|a| matches!(a.place, Place::Row { .. }));
-        s.vector.extent == first && kept
-    };
-    let rows = nest.rows.iter().all(|r| r.elements == first);
-    (rows && nest.stages.iter().all(alike)).then_some(first)
 }
 
 /// Whether several stages have loops around their rows.

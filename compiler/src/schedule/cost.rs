@@ -1,7 +1,6 @@
 //! What schedules count with: the numbers that transformations share, each a function of extents alone.
 
 use crate::kernel::body::Op;
-pub use crate::kernel::ir::LINE;
 use crate::kernel::ir::{Nest, Stage};
 
 /// Elements whose computation takes as long as handing a task to a worker.
@@ -11,8 +10,6 @@ pub const POINTS: i64 = 64;
 /// Elements of a vector register in the widest code that is worth filling: the unit of cuts along a vector axis, so that no turn
 /// of a row loop is left over. It is also the most lanes of a reduction.
 pub const UNIT: i64 = 32;
-/// Bytes after which lines fall into the same set of a first cache again.
-pub const SETS: i64 = 4096;
 /// An array of so many bytes is not in the caches any more when it is finished: half of it does not stay beside what it was made of.
 pub const BEYOND_CACHES: i64 = 1 << 23;
 

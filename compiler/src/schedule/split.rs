@@ -1,7 +1,7 @@
 //! Cutting loops: what every transformation is made of.
 
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Loop, Nest};
+use crate::kernel::ir::{Loop, Nest, Place};
 use crate::kernel::rewrite::{indices, substitute};
 
 /// Axes that a nest does not use, one after another.
@@ -24,13 +24,28 @@ impl Fresh {
     }
 }
 
-/// The nest over `length` elements from `start` on of the loops of `axes`, wherever they run; `start` may be a new loop's.
+/// The vector axes and the extent of their row, where all stages run over rows of one extent whose elements they keep apart.
+pub fn rows(nest: &Nest) -> Option<(Vec<Axis>, i64)> {
+    let extent = nest.stages.first()?.vector.extent;
+    let kept = nest.stages.iter().all(|s| {
+        let apart = s.accumulators.iter().all(|a| matches!(a.place, Place::Row { .. }));
+        s.vector.extent == extent && apart
+    });
+    let buffers = nest.rows.iter().all(|r| r.elements == extent);
+    (kept && buffers).then(|| (nest.stages.iter().map(|s| s.vector.axis).collect(), extent))
+}
+
+/// The nest over `length` elements from `start` on of the loops of `axes`, wherever they run; `start` may be a new loop's. Row buffers
+/// are as long as their rows.
 pub fn window(nest: &Nest, axes: &[Axis], start: &Ix, length: i64) -> Nest {
     let mut part = nest.clone();
     substitute(&mut part, &|a| axes.contains(&a).then(|| start.add(&Ix::axis(a, length))));
     let of_stage = part.stages.iter_mut().flat_map(|s| s.sequential.iter_mut().chain([&mut s.vector]));
     for l in part.parallel.iter_mut().chain(of_stage).filter(|l| axes.contains(&l.axis)) {
         l.extent = length;
+    }
+    if part.stages.iter().all(|s| axes.contains(&s.vector.axis)) {
+        part.rows.iter_mut().for_each(|r| r.elements = length);
     }
     part
 }

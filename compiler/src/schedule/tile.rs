@@ -10,13 +10,13 @@
 //! either axis is a nest of its own.
 //!
 //! A result that no cache holds is written past them, line by line, so that none is read before it is written. Of what it is made of,
-//! rows a multiple of [`SETS`] bytes apart push each other out of a cache: then two tiles along a row, whose lines the memory brings in
+//! rows a multiple of [`PAGE`] bytes apart push each other out of a cache: then two tiles along a row, whose lines the memory brings in
 //! pairs, follow each other before the next rows are met.
 
-use super::cost::{BEYOND_CACHES, LINE, SETS, TASK, elements_of_nest, reads_what_it_writes};
+use super::cost::{BEYOND_CACHES, TASK, elements_of_nest, reads_what_it_writes};
 use super::split::{Fresh, Pieces, pieces};
 use crate::kernel::body::Op;
-use crate::kernel::ir::{Loop, Nest, Store};
+use crate::kernel::ir::{LINE, Loop, Nest, PAGE, Store};
 
 /// The least elements of a tile along either axis: a line of the narrowest elements that are transposed in registers.
 const LEAST: i64 = 16;
@@ -38,7 +38,7 @@ pub fn tile(nest: &Nest) -> Option<Vec<Nest>> {
     let past = goes_past_caches(nest);
     let side_of = |extent: i64| if extent < LEAST { line.min(extent) } else { line.max(LEAST).min(extent) };
     let side = side_of(other.extent);
-    let pair = past && apart % SETS == 0 && other.extent >= 2 * side;
+    let pair = past && apart % PAGE == 0 && other.extent >= 2 * side;
     let mut fresh = Fresh::of(nest);
     let mut out = Vec::new();
     let most = if pair { 2 * side } else { side };

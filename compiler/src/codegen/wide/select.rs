@@ -44,6 +44,14 @@ pub(super) struct Access {
     pub displacement: i32,
 }
 
+impl Access {
+    /// Memory so many elements behind.
+    pub fn behind(self, elements: i64, mem: Mem) -> Option<Access> {
+        let bytes = i32::try_from(elements.checked_mul(mem.bytes())?).ok()?;
+        Some(Access { displacement: self.displacement.checked_add(bytes)?, ..self })
+    }
+}
+
 /// An instruction over virtual registers.
 #[derive(Clone, Debug)]
 pub(super) enum Inst {
@@ -531,7 +539,18 @@ impl<'k> Selector<'k> {
             (Mem::I64 | Mem::F64, _) => (VEX_Vmovupd_ymmm256_ymm, v.to_vec(), false),
             _ => (VEX_Vmovups_ymmm256_ymm, v.to_vec(), false),
         };
-        for (k, &from) in (0..).zip(&v) {
+        self.store_registers((p, mem), first, &v, (code, half))
+    }
+
+    /// Stores the registers of a block with one instruction each, of `half` a register or all of it.
+    pub(super) fn store_registers(
+        &mut self,
+        (p, mem): (Pointer, Mem),
+        first: i64,
+        v: &[Reg],
+        (code, half): (Code, bool),
+    ) -> Option<()> {
+        for (k, &from) in (0..).zip(v) {
             if self.live_in(mem.lane(), k) > 0 {
                 let (to, mask) = (self.access(p, mem, first, k)?, self.mask_of(mem.lane(), k));
                 self.turn.insts.push(Inst::Store { code, to, from, half, imm: None, mask });

@@ -64,8 +64,7 @@ impl Selector<'_> {
     fn every_second(&mut self, (p, mem): (Pointer, Mem), first: i64, each: i64, last: bool) -> Option<Reg> {
         use Code::*;
         let low = self.walking(p, mem, 2, first)?;
-        let bytes = i32::try_from((each - i64::from(last)) * mem.bytes()).ok()?;
-        let high = Access { displacement: low.displacement.checked_add(bytes)?, ..low };
+        let high = low.behind(each - i64::from(last), mem)?;
         let (low, high) =
             (self.load_at(VEX_Vmovups_ymm_ymmm256, low, false), self.load_at(VEX_Vmovups_ymm_ymmm256, high, false));
         Some(self.evens(mem, low, high, last))
@@ -74,19 +73,18 @@ impl Selector<'_> {
     /// As [`Selector::every_second`], of which as many elements as are `live` are read, and nothing behind them.
     fn some_of_every_second(&mut self, (p, mem): (Pointer, Mem), first: i64, each: i64, live: i64) -> Option<Reg> {
         let start = self.walking(p, mem, 2, first)?;
-        let mut halves = [0, each].map(|begin| {
+        let halves = [0, each].map(|begin| {
             let needed = (2 * live - 1 - begin).clamp(0, each);
             if needed == 0 {
                 return Some(self.constant(mem.lane(), 0));
             }
-            let bytes = i32::try_from(begin * mem.bytes()).ok()?;
-            let from = Access { displacement: start.displacement.checked_add(bytes)?, ..start };
+            let from = start.behind(begin, mem)?;
             let mask = (needed < each).then(|| self.first_elements(mem.lane(), needed));
             let to = self.register(Definition::Computed);
             self.turn.insts.push(Inst::Load { code: load_code(mem), to, from, half: false, mask });
             Some(to)
         });
-        let (low, high) = (halves[0].take()?, halves[1].take()?);
+        let [Some(low), Some(high)] = halves else { return None };
         Some(self.evens(mem, low, high, false))
     }
 
@@ -117,8 +115,7 @@ impl Selector<'_> {
         let begins: Vec<i64> = (0..stride).map(|k| (k * each).min((each - 1) * (stride - 1))).collect();
         let mut all = None;
         for (k, &begin) in (0..).zip(&begins) {
-            let bytes = i32::try_from(begin * mem.bytes()).ok()?;
-            let from = Access { displacement: start.displacement.checked_add(bytes)?, ..start };
+            let from = start.behind(begin, mem)?;
             let r = self.load_at(load_code(mem), from, false);
             // Where in this register an element is, if it is of it.
             let place = |e: u64| Some(e as i64 * stride).filter(|at| at / each == k).map(|at| (at - begin) as u64);
@@ -301,8 +298,8 @@ impl Selector<'_> {
                         self.with_imm(code, &[parts, parts], 0b11_01_10_00)
                     }
                 };
-                let bytes = (2 * k + half as i32) * self.width.bytes() as i32;
-                let to = Access { displacement: first.displacement.checked_add(bytes)?, ..first };
+                let each = i64::from(self.width.bytes()) / mem.bytes();
+                let to = first.behind((2 * k + half as i64) * each, mem)?;
                 self.store_at(VEX_Vmovups_ymmm256_ymm, to, both, false, None);
             }
         }

@@ -5,13 +5,12 @@
 //! and transposed.
 
 use super::Reg;
-use super::select::{Access, Block, Inst, Pointer, Selected, Selector, count, load_code};
+use super::select::{Access, Block, Pointer, Selected, Selector, count, load_code};
 use crate::codegen::rows::{RowLoop, Width};
 use crate::codegen::vector::{Leaves, Partial, Row, Step, Storing, Values, elements};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
-use crate::kernel::ir::{Loop, Nest, Stage};
-use crate::schedule::cost::SETS;
+use crate::kernel::ir::{Loop, Nest, PAGE, Stage};
 use iced_x86::Code;
 use std::collections::HashMap;
 
@@ -187,7 +186,7 @@ impl Square<'_> {
     fn turn(&mut self, id: NodeId, mem: Mem, across: i64) -> Option<Vec<Block>> {
         let (group, block) = (self.group, self.selector.block);
         // Rows so far apart leave the first cache again: a line of theirs is read at once, for later groups too.
-        let ahead = self.past && across.checked_mul(mem.bytes())? % SETS == 0;
+        let ahead = self.past && across.checked_mul(mem.bytes())? % PAGE == 0;
         let groups = if ahead { (self.inner.extent - self.first) / group } else { 1 };
         if !self.loaded.contains_key(&(id, self.first, self.block)) {
             for row in 0..block {
@@ -227,20 +226,15 @@ impl Selector<'_> {
         if mem != Mem::of(mem.lane()) {
             return None;
         }
-        for (k, &from) in (0..).zip(v) {
-            let to = self.access(p, mem, first, k)?;
-            let code = Code::VEX_Vmovntps_m256_ymm;
-            self.turn.insts.push(Inst::Store { code, to, from, half: false, imm: None, mask: None });
-        }
-        Some(())
+        self.store_registers((p, mem), first, v, (Code::VEX_Vmovntps_m256_ymm, false))
     }
 
     /// The columns of a square whose rows are registers.
     fn transposed(&mut self, mem: Mem, rows: &[Reg]) -> Option<Vec<Reg>> {
-        let mut parts = if mem.lane().bits() == 64 { self.pairs(rows)? } else { self.fours(rows)? };
+        let parts = if mem.lane().bits() == 64 { self.pairs(rows) } else { self.fours(rows) };
         let elements = parts.len();
         let mut out = vec![None; rows.len()];
-        for (k, same) in parts.iter_mut().enumerate() {
+        for (k, same) in parts.iter().enumerate() {
             let columns = match (self.width, same.as_slice()) {
                 (Width::W256, &[x, y]) => self.halves_turned([x, y]).to_vec(),
                 (Width::W512, &[a, b, c, d]) => self.quarters_turned([a, b, c, d]).to_vec(),
@@ -254,7 +248,7 @@ impl Selector<'_> {
     }
 
     /// Of rows of 64-bit elements, for both elements of a part of 128 bits, the registers that have it of two rows after another.
-    fn pairs(&mut self, rows: &[Reg]) -> Option<Vec<Vec<Reg>>> {
+    fn pairs(&mut self, rows: &[Reg]) -> Vec<Vec<Reg>> {
         use Code::*;
         let mut out = vec![Vec::new(); 2];
         for &[a, b] in rows.as_chunks::<2>().0 {
@@ -263,11 +257,11 @@ impl Selector<'_> {
                 same.push(self.plain(code, &[a, b]));
             }
         }
-        Some(out)
+        out
     }
 
     /// Of rows of 32-bit elements, for each of the four of a part of 128 bits, the registers that have it of four rows after another.
-    fn fours(&mut self, rows: &[Reg]) -> Option<Vec<Vec<Reg>>> {
+    fn fours(&mut self, rows: &[Reg]) -> Vec<Vec<Reg>> {
         use Code::*;
         let mut out = vec![Vec::new(); 4];
         for &[a, b, c, d] in rows.as_chunks::<4>().0 {
@@ -279,7 +273,7 @@ impl Selector<'_> {
                 }
             }
         }
-        Some(out)
+        out
     }
 
     /// The parts of 128 bits of two registers, changing places: of both the first, of both the second.

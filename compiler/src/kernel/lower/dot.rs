@@ -19,10 +19,8 @@ use brolga_runtime::{ArrayShape, ElementType};
 /// Products of fewer multiply-adds than this are not worth blocking.
 pub(super) const MIN_BLOCKED: i64 = 4096;
 
-/// A product of so few steps, ...
+/// A product of so few steps, in rows that lie pages apart and so in one set of the first cache, ...
 const FEW_STEPS: i64 = 8;
-/// ... in rows of so many bytes or a multiple of that, which lie in one set of the first cache, ...
-const PAGE: i64 = 4096;
 /// ... is bound by writing its result, where that has so many bytes: it is not blocked, for a tile writes a piece of many rows at a
 /// time.
 const MUCH_WRITTEN: i64 = 1 << 20;
@@ -108,7 +106,7 @@ impl Lowerer<'_> {
         let written = [lhs.ty, rhs.ty] == [out; 2]
             && matches!(out, ElementType::F32 | ElementType::F64)
             && k <= FEW_STEPS
-            && row % PAGE == 0
+            && row % ir::PAGE == 0
             && !by_rows(&rc, rhs.rank())
             && m.saturating_mul(row) >= MUCH_WRITTEN;
         if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large && !written) {
