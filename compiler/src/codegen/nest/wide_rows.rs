@@ -81,7 +81,8 @@ impl NestEmitter<'_, '_, '_, '_> {
         let at = self.frame(frame);
         self.fill(row, live, frame, at);
         let variables = lane_variables(running);
-        for (k, &variable) in variables.iter().enumerate() {
+        let before = if frame.identities { &[][..] } else { &variables[..] };
+        for (k, &variable) in before.iter().enumerate() {
             let v = self.b().use_var(variable);
             // A register here is several of CLIF; those of a component follow each other.
             self.b().ins().store(flags(), v, at, 16 * k as i32);

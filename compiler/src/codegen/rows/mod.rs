@@ -399,6 +399,12 @@ impl<'k> RowLoop<'k> {
         self.segments(Some(width)).into_iter().find(|s| s.form == Form::Wide(width))
     }
 
+    /// Whether all lanes hold their identities before a segment.
+    pub fn starts_from_identities(&self, segment: &Segment) -> bool {
+        let stage = self.stage;
+        segment.begin == 0 && stage.sequential.is_empty() && stage.accumulators.iter().all(|a| a.identity.is_some())
+    }
+
     /// The segments of the row, one behind another; `wide` where turns of [`wide_turn`](RowLoop::wide_turn) elements are given
     /// to code of that width: whole ones, or all that there are.
     pub fn segments(&self, wide: Option<Width>) -> Vec<Segment> {

@@ -73,9 +73,9 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     (frame.spills, frame.each) = (frame.spills.max(spills), frame.each.max(each));
     let mut before = Vec::new();
     let mut after = Vec::new();
-    for k in 0..turn.accumulators.len() {
+    for (k, start) in turn.starts.iter().enumerate() {
         let (register, home) = (whole(k as u8), Operand::Frame(frame.accumulator(k as u32)));
-        before.push(Step::Plain(load, vec![register, home]));
+        before.push(Step::Plain(load, vec![register, start.map_or(home, Operand::Pool)]));
         after.push(Step::Plain(store, vec![home, register]));
     }
     before.extend(kept);

@@ -40,12 +40,16 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
     let homes = turn.definitions.iter().zip(0..).filter_map(|(d, r)| Some((home(d)?, Reg(r)))).collect();
     let mut s = State { turn, frame, registers: [None; MASKS_END as usize], slots: HashMap::new(), homes };
     let (load, store) = whole_moves(turn.width);
+    if turn.starts.len() != turn.accumulators.len() || turn.starts.iter().any(|s| s.is_some() != frame.identities) {
+        return Err("not every accumulator has one start".to_owned());
+    }
     let mut before = allocated.before.iter();
-    for (k, &(start, _)) in turn.accumulators.iter().enumerate() {
+    for (k, (&(start, _), constant)) in turn.accumulators.iter().zip(&turn.starts).enumerate() {
         let home = Operand::Frame(frame.accumulator(k as u32));
+        let from = constant.map_or(home, Operand::Pool);
         match before.next() {
             Some(Step::Plain(code, operands))
-                if *code == load && *operands == [Operand::Register { number: k as u8, half: false }, home] =>
+                if *code == load && *operands == [Operand::Register { number: k as u8, half: false }, from] =>
             {
                 s.registers[k] = Some(start);
             }
@@ -400,13 +404,13 @@ mod tests {
         turn.insts.push(Inst::Store { code: store, to: row, from: left, half: false, imm: None, mask });
         turn.pool.push(vec![0; width.bytes() as usize]);
         turn.accumulators.push((start, sum));
+        turn.starts.push(None);
         turn
     }
 
     fn allocated(width: Width) -> (Turn, Allocated, Frame) {
         let turn = turn(width);
-        let mut frame =
-            Frame { width, accumulators: 1, uniforms: Vec::new(), pointers: Vec::new(), spills: 0, each: 0 };
+        let mut frame = Frame { accumulators: 1, ..Frame::new(width) };
         frame.uniforms.push(Uniform::Node(crate::kernel::body::NodeId(0)));
         let allocated = allocate(&turn, &mut frame);
         (turn, allocated, frame)

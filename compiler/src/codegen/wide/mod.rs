@@ -129,6 +129,8 @@ pub struct Frame {
     pub width: Width,
     /// Registers of accumulators.
     pub accumulators: u32,
+    /// Whether accumulators start from their identities, and the frame has them at the end alone.
+    pub identities: bool,
     /// Values that are the same along the row, each in every element of a register.
     pub uniforms: Vec<Uniform>,
     /// Pointers to element 0 of the row.
@@ -140,6 +142,12 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// A frame of nothing.
+    fn new(width: Width) -> Frame {
+        let (uniforms, pointers) = (Vec::new(), Vec::new());
+        Frame { width, accumulators: 0, identities: false, uniforms, pointers, spills: 0, each: 0 }
+    }
+
     /// Offset of a register of the accumulators.
     pub fn accumulator(&self, k: u32) -> u32 {
         k * self.width.bytes()

@@ -111,6 +111,8 @@ pub(super) struct Turn {
     pub pool: Vec<Vec<u8>>,
     /// Each accumulator's register at the start of a turn and at its end.
     pub accumulators: Vec<(Reg, Reg)>,
+    /// The constant that each accumulator starts from, by number in the pool; without one it starts from the frame.
+    pub starts: Vec<Option<u32>>,
     /// The instructions from which on the turn is for another instruction of the kernel.
     sources: Vec<(usize, Option<InstructionId>)>,
 }
@@ -119,8 +121,8 @@ impl Turn {
     /// A turn of nothing.
     pub(super) fn new(width: Width) -> Turn {
         let (insts, definitions, pool) = (Vec::new(), Vec::new(), Vec::new());
-        let (accumulators, sources) = (Vec::new(), Vec::new());
-        Turn { width, insts, definitions, pool, accumulators, sources }
+        let (accumulators, starts, sources) = (Vec::new(), Vec::new(), Vec::new());
+        Turn { width, insts, definitions, pool, accumulators, starts, sources }
     }
 
     /// Says for which instruction of the kernel the turn goes on.
@@ -185,6 +187,7 @@ pub(super) fn select(
     fma: bool,
 ) -> Result<Selected, String> {
     let mut s = Selector::new(nest, row, width, fma);
+    s.frame.identities = row.starts_from_identities(segment);
     let elements = segment.end - segment.begin;
     let rest = elements % segment.turn;
     if rest != 0 && !width.masks() {
@@ -288,7 +291,7 @@ impl<'k> Selector<'k> {
             live: width.block(),
             accumulators: Vec::new(),
             fault: None,
-            frame: Frame { width, accumulators: 0, uniforms: Vec::new(), pointers: Vec::new(), spills: 0, each: 0 },
+            frame: Frame::new(width),
             constants: HashMap::new(),
             masks: HashMap::new(),
             uniforms: HashMap::new(),
@@ -376,6 +379,14 @@ impl<'k> Selector<'k> {
         r
     }
 
+    /// The number of a constant in the pool.
+    fn number(&self, r: Reg) -> Option<u32> {
+        match self.turn.definitions.get(r.0 as usize) {
+            Some(Definition::Constant(k)) => Some(*k),
+            _ => None,
+        }
+    }
+
     pub(super) fn pointer(&mut self, p: Pointer) -> u32 {
         let next = self.frame.pointers.len() as u32;
         let k = *self.pointers.entry(p).or_insert(next);
@@ -423,14 +434,18 @@ impl<'k> Selector<'k> {
         for a in &self.row.stage.accumulators {
             let mut components = Vec::new();
             if let Place::Lanes { .. } = a.place {
-                for lane in a.lanes() {
+                for (component, lane) in a.lanes().enumerate() {
                     let mut column = Vec::new();
+                    let identity = a.identity.as_ref().and_then(|all| all.get(component)).copied();
+                    let identity = identity.filter(|_| self.frame.identities).map(|bits| self.constant(lane, bits));
+                    let start = identity.and_then(|r| self.number(r));
                     for _ in 0..a.lane_count() / self.block {
                         let registers: Block = (0..count(lane))
                             .map(|_| {
                                 let k = self.turn.accumulators.len() as u32;
                                 let r = self.register(Definition::Accumulator(k));
                                 self.turn.accumulators.push((r, r));
+                                self.turn.starts.push(start);
                                 r
                             })
                             .collect();
