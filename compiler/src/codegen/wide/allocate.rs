@@ -86,6 +86,14 @@ fn whole(number: u8) -> Operand {
     Operand::Register { number, half: false }
 }
 
+/// The instruction that brings a word of 64 bits to all places of a register.
+fn spread_code(width: Width) -> Code {
+    match width {
+        Width::W256 => Code::VEX_Vbroadcastsd_ymm_m64,
+        Width::W512 => Code::EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
+    }
+}
+
 /// Whether the last register operand of an instruction may be memory instead.
 fn takes_memory(code: Code) -> bool {
     use Code::*;
@@ -175,7 +183,13 @@ impl<'t> Allocator<'t> {
             a.reserved[usize::from(number)] = true;
             a.hold(number, r);
             if let Some(home) = a.home(r) {
-                a.before.push(Step::Plain(a.move_code(false, true), vec![whole(number), home]));
+                // All words of what is spread are alike. One of them is forwarded from the store that wrote it; a register's worth, written
+                // in several stores, would wait for the cache.
+                let code = match turn.definitions[r.0 as usize] {
+                    Definition::Uniform(_) => spread_code(turn.width),
+                    _ => a.move_code(false, true),
+                };
+                a.before.push(Step::Plain(code, vec![whole(number), home]));
             }
         }
         for (at, inst) in turn.insts.iter().enumerate() {

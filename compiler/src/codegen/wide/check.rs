@@ -130,7 +130,20 @@ impl State<'_> {
         // A move of masks moves a mask, to a register of masks; one of whole registers anything else.
         let mask = matches!(*code, Code::VEX_Kmovw_kr_km16 | Code::VEX_Kmovw_m16_kr);
         let right = |r: &Reg| self.turn.is_mask(*r) == mask;
+        let spread = match self.turn.width {
+            Width::W256 => Code::VEX_Vbroadcastsd_ymm_m64,
+            Width::W512 => Code::EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
+        };
         match operands.as_slice() {
+            // Of a spread value one word is as good as all.
+            [Operand::Register { number, half: false }, from] if *code == spread => {
+                let uniform = |r: &Reg| {
+                    matches!(self.turn.definitions.get(r.0 as usize), Some(&Definition::Uniform(k))
+                        if *from == Operand::Frame(self.frame.uniform(k)))
+                };
+                let value = self.held(from).filter(uniform).ok_or_else(wrong)?;
+                self.hold(*number, value).ok_or_else(wrong)
+            }
             [Operand::Register { number, half: false }, from] if mask || *code == load => {
                 if *code == Code::VEX_Kmovw_m16_kr || (mask && !matches!(from, Operand::Frame(_))) {
                     return Err(wrong());
@@ -484,6 +497,47 @@ mod tests {
                 broken.origins.remove(step);
                 assert_ne!(check(&turn, &broken, &frame), Ok(()), "step {step}");
             }
+        }
+    }
+
+    /// A sum from zero of a row's elements times a spread value: what is brought to registers before the loop.
+    #[test]
+    fn what_lies_in_registers_before_the_loop_is_checked() {
+        for width in Width::ALL {
+            let mut turn = Turn::new(width);
+            turn.definitions = vec![Definition::Accumulator(0), Definition::Uniform(0), Definition::Constant(0)];
+            turn.definitions.extend([Definition::Computed; 2]);
+            let [start, uniform, _, element, sum] = [0, 1, 2, 3, 4].map(Reg);
+            let from = Access { pointer: 0, scale: 4, displacement: 0 };
+            let load = whole_moves(width).0;
+            turn.insts.push(Inst::Load { code: load, to: element, from, half: false, mask: None });
+            turn.insts.push(Inst::Fma { wide: false, to: sum, a: element, b: uniform, c: start });
+            turn.pool.push(vec![0; width.bytes() as usize]);
+            turn.accumulators.push((start, sum));
+            turn.starts.push(Some(0));
+            let mut frame = Frame { accumulators: 1, identities: true, ..Frame::new(width) };
+            frame.uniforms.push(Uniform::Node(crate::kernel::body::NodeId(0)));
+            let right = allocate(&turn, &mut frame);
+            assert_eq!(check(&turn, &right, &frame), Ok(()));
+            let [Step::Plain(_, first), Step::Plain(spread, second)] = right.before.as_slice() else {
+                panic!("an accumulator and a spread value: {:?}", right.before)
+            };
+            let [accumulator, other] = [Operand::Register { number: 0, half: false }, second[0]];
+            for wrong in [
+                // From the frame, where nothing is.
+                vec![Step::Plain(load, vec![accumulator, Operand::Frame(0)]), right.before[1].clone()],
+                vec![right.before[1].clone(), right.before[0].clone()],
+                vec![right.before[0].clone()],
+                // Words of what is not spread.
+                vec![right.before[0].clone(), Step::Plain(*spread, vec![other, Operand::Pool(0)])],
+                vec![right.before[0].clone(), Step::Plain(*spread, vec![other, Operand::Frame(0)])],
+                vec![Step::Plain(*spread, first.clone()), right.before[1].clone()],
+            ] {
+                let broken = Allocated { before: wrong, ..allocate(&turn, &mut frame.clone()) };
+                assert_ne!(check(&turn, &broken, &frame), Ok(()), "{:?}", broken.before);
+            }
+            frame.identities = false;
+            assert_ne!(check(&turn, &right, &frame), Ok(()), "starts that the frame does not have");
         }
     }
 }
