@@ -40,7 +40,7 @@ pub struct Code {
 
 /// Rows of less work, in elements times nodes of the body, stay in 128-bit registers: a call and the frame it is handed
 /// cost some tens of cycles.
-pub const WIDE_WORK: u64 = 512;
+pub const WIDE_WORK: u64 = 192;
 
 /// How to compile.
 #[derive(Clone, Copy, Debug)]
