@@ -47,6 +47,7 @@ mod tensor_views;
 mod tensors;
 mod thin_products;
 mod transposes;
+mod turned_products;
 mod unwind;
 mod wide_rows;
 mod worked_examples;

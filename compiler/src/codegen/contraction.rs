@@ -9,13 +9,14 @@
 //!
 //! **Algorithm.** [`Plan`] cuts rows into groups, columns into strips; a pair of both (and a batch index) is a point of
 //! the phase's parallel space. For each block of `k`, an operand is packed where its index map is not one that the tile
-//! can walk or where packing pays; then blocks of rows go through the tile. A right operand that the tile can walk it packs
-//! itself while it multiplies the first rows, where it can: that costs less than to read it for nothing else. In the same way it
-//! packs rows of the left operand that lie pages apart while it multiplies their first columns, where a step takes more of them than a
-//! set of the cache has ways. Unfinished sums lie in the result itself where a store has the sum's type and unit stride, otherwise in
-//! the worker's scratch; there they also wait between several blocks where the rows of the result lie pages apart, and the last block
-//! stores to the result. After the last block of `k` the epilogue runs as a row loop over the block of rows just finished, which the cache still holds.
-//! Packing and epilogue are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own:
+//! can walk or where packing pays (a right one that lies along `k` is turned in registers, square by square); then blocks of
+//! rows go through the tile. A right operand that the tile can walk it packs itself while it multiplies the first rows, where
+//! it can: that costs less than to read it for nothing else. In the same way it packs rows of the left operand that lie pages
+//! apart while it multiplies their first columns, where a step takes more of them than a set of the cache has ways. Unfinished
+//! sums lie in the result itself where a store has the sum's type and unit stride, otherwise in the worker's scratch; there
+//! they also wait between several blocks where the rows of the result lie pages apart, and the last block stores to the result.
+//! After the last block of `k` the epilogue runs as a row loop over the block of rows just finished, which the cache still
+//! holds. Packing and epilogue are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own:
 //! [`super::x86::tile`] where the machine has registers wider than CLIF's, else [`super::tile`].
 
 use super::address::Point;
@@ -56,11 +57,17 @@ const PACK_BYTES: i64 = 1 << 19;
 /// ... and serves at least this many rows; of a tile that does not pack on its way, twice as many.
 const PACK_ROWS: i64 = 96;
 
+/// Elements along either side of a square that is turned in registers while it is packed.
+const SQUARE: i64 = 16;
+
 /// Axes of the nests made here are numbered from these on.
 const PANEL_AXIS: Axis = Axis(1 << 24);
 const COLUMN_AXIS: Axis = Axis((1 << 24) + 1);
 const STRIP_AXIS: Axis = Axis((1 << 24) + 2);
 const BLOCK_AXIS: Axis = Axis((1 << 24) + 3);
+const SQUARES_DOWN_AXIS: Axis = Axis((1 << 24) + 4);
+const SQUARES_ALONG_AXIS: Axis = Axis((1 << 24) + 5);
+const IN_SQUARE_AXIS: Axis = Axis((1 << 24) + 6);
 
 /// Where sums lie between blocks of `k` and before the epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +146,7 @@ impl Plan {
         let pack_rhs = walk.is_none() || large;
         let pages = |elements: i64| elements != 0 && elements * bytes % PAGE == 0;
         let many = form.is_some_and(|form| form.rows() > WAYS);
-        let tile_packs_left = tile_packs && pack_rhs && many && n > panel && lhs.is_some_and(|(row, _)| pages(row));
+        let tile_packs_left = pack_rhs && many && n > panel && lhs.is_some_and(|(row, _)| pages(row));
         let tile_packs = tile_packs && pack_rhs;
         let rhs_row = walk.unwrap_or(panel);
         let holds = |s: &Store| {
@@ -188,6 +195,12 @@ impl Plan {
             n,
             k,
         }
+    }
+
+    /// Whether the right operand, which is packed, lies along `k`.
+    fn turns_right(&self, c: &Contraction) -> bool {
+        let strides = (c.rhs.index.stride(c.k.axis), c.rhs.index.stride(c.n.axis));
+        matches!(strides, (Some(1), Some(across)) if across != 1) && self.steps % SQUARE == 0 && self.k >= SQUARE
     }
 
     /// Elements from one row of the left operand to the next.
@@ -549,14 +562,14 @@ impl Emitter<'_, '_, '_> {
         self.b.ins().call(self.tile, &arguments);
     }
 
-    /// A nest that copies elements: a row loop of `extent` elements for each point of `parallel` and `inner`.
-    fn copy_nest(&self, buffer: u32, [from, to]: [Ix; 2], (parallel, inner): (Loop, Option<Loop>), row: Loop) -> Nest {
+    /// A nest that copies elements: a row loop for each point of `parallel` and `inner`.
+    fn copy_nest(&self, buffer: u32, [from, to]: [Ix; 2], (parallel, inner): (Loop, Vec<Loop>), row: Loop) -> Nest {
         let mut body = Body::new();
         let mem = self.plan.mem;
         let value = body.push(Op::Load(buffer, mem, from), &[], mem.lane());
         let destination = self.bases.len() as u32;
         let stores = vec![Store { buffer: destination, mem, index: to, value }];
-        let stage = Stage { stores, ..Stage::new(inner.into_iter().collect(), row, body) };
+        let stage = Stage { stores, ..Stage::new(inner, row, body) };
         Nest { parallel: vec![parallel], rows: Vec::new(), stages: vec![stage] }
     }
 
@@ -590,23 +603,55 @@ impl Emitter<'_, '_, '_> {
                 let at = Ix::axis(STRIP_AXIS, strips).scale(plan.strip).add(&panel.scale(plan.panel)).add(&row.ix());
                 let from = c.rhs.index.substitute(&|a| (a == c.n.axis).then(|| at.clone()));
                 let to = panel.scale(plan.panel * plan.steps).add(&c.k.ix().scale(plan.panel)).add(&row.ix());
-                let nest = |this: &mut Self, inner: Option<Loop>| {
+                let rows = |this: &mut Self, range: (Value, Value), inner: Vec<Loop>| {
                     let nest = this.copy_nest(c.rhs.buffer, [from.clone(), to.clone()], (c.k, inner), row);
-                    this.copy(&nest, destination, (first, end));
+                    this.copy(&nest, destination, range);
                 };
-                if panels == 1 {
-                    nest(this, None);
-                } else if by_row {
-                    nest(this, Some(all));
+                let turned = plan.turns_right(c) && width % SQUARE == 0;
+                let panel = |this: &mut Self| {
+                    if !turned {
+                        return rows(this, (first, end), Vec::new());
+                    }
+                    let range = [first, end].map(|k| this.b.ins().sshr_imm_u(k, i64::from(SQUARE.ilog2())));
+                    let nest = this.turned(&from, &to, row);
+                    this.copy(&nest, destination, (range[0], range[1]));
+                    if plan.k % SQUARE != 0 {
+                        let whole = this.b.ins().imul_imm_s(range[1], SQUARE);
+                        rows(this, (whole, end), Vec::new());
+                    }
+                };
+                if by_row && panels > 1 {
+                    rows(this, (first, end), vec![all]);
+                } else if panels == 1 {
+                    panel(this);
                 } else {
                     let (zero, panels) = (this.iconst(0), this.iconst(panels));
-                    this.count(zero, panels, 1, &mut |this, panel| {
-                        this.axes.insert(PANEL_AXIS, panel);
-                        nest(this, None);
+                    this.count(zero, panels, 1, &mut |this, number| {
+                        this.axes.insert(PANEL_AXIS, number);
+                        panel(this);
                     });
                 }
             }
         });
+    }
+
+    /// The nest that copies the whole squares of a panel: what lies side by side along `k` is turned.
+    fn turned(&self, from: &Ix, to: &Ix, row: Loop) -> Nest {
+        let c = self.c;
+        let down = Loop { axis: SQUARES_DOWN_AXIS, extent: self.plan.k / SQUARE };
+        let along = Loop { axis: SQUARES_ALONG_AXIS, extent: row.extent / SQUARE };
+        let inner = Loop { axis: IN_SQUARE_AXIS, extent: SQUARE };
+        let vector = Loop { axis: row.axis, extent: SQUARE };
+        let k = down.ix().scale(SQUARE).add(&inner.ix());
+        let column = along.ix().scale(SQUARE).add(&vector.ix());
+        let at = |ix: &Ix| {
+            ix.substitute(&|a| match a {
+                a if a == c.k.axis => Some(k.clone()),
+                a if a == row.axis => Some(column.clone()),
+                _ => None,
+            })
+        };
+        self.copy_nest(c.rhs.buffer, [at(from), at(to)], (down, vec![along, inner]), vector)
     }
 
     /// Packs a block of rows of the left operand, a row after another.
@@ -625,7 +670,7 @@ impl Emitter<'_, '_, '_> {
             let from = c.lhs.index.substitute(&|a| (a == c.k.axis).then(|| at.clone()));
             let to = c.m.ix().scale(plan.steps).add(&step);
             let steps = Loop { axis: COLUMN_AXIS, extent };
-            let nest = this.copy_nest(c.lhs.buffer, [from, to], (c.m, None), steps);
+            let nest = this.copy_nest(c.lhs.buffer, [from, to], (c.m, Vec::new()), steps);
             this.copy(&nest, destination, (row, row_end));
         });
     }
