@@ -23,6 +23,7 @@ mod formats;
 mod freeze;
 mod gradients;
 mod growth;
+mod guarded_updates;
 mod house;
 mod jax_exports;
 mod kernels;

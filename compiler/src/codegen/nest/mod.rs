@@ -12,6 +12,7 @@
 
 mod elements;
 mod fold;
+mod guarded;
 mod wide_rows;
 
 use wide_rows::WideRow;
@@ -25,11 +26,12 @@ use super::vector::{self, Isa};
 use super::wide::row_function;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Loop, Nest, Place, Stage};
+use crate::kernel::ir::{Loop, Nest, Place, Stage, Store};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::FunctionBuilder;
 use elements::Elements;
 use fold::Running;
+use guarded::Guarded;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -191,8 +193,11 @@ impl NestEmitter<'_, '_, '_, '_> {
 
     /// Everything that happens along the vector axis, once.
     fn row_loop(&mut self, row: &RowLoop<'_>, running: &[Running]) {
-        let mut live = Live::default();
         self.lanes.mark(None);
+        if let Some(guarded) = Guarded::of(row) {
+            return self.guarded(row, &guarded);
+        }
+        let mut live = Live::default();
         self.uniform_nodes(row, &mut live);
         self.row_pointers(row, &mut live);
         if row.has_elements() {
@@ -208,11 +213,16 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
         let stage = row.stage;
         for (s, _) in stage.stores.iter().zip(&row.stores).filter(|(_, access)| access.is_none()) {
-            let at = self.address(&mut live, s.buffer, &s.index, s.mem.bytes());
             let v = self.uniform_node(row, &mut live, s.value);
-            self.lanes.mark(stage.body.source(s.value));
-            self.lanes.store_one(s.mem, v, at.base, at.offset);
+            self.store_once(row, &mut live, s, v);
         }
+    }
+
+    /// Stores the element that a store has once for the row.
+    fn store_once(&mut self, row: &RowLoop<'_>, live: &mut Live, s: &Store, v: Value) {
+        let at = self.address(live, s.buffer, &s.index, s.mem.bytes());
+        self.lanes.mark(row.stage.body.source(s.value));
+        self.lanes.store_one(s.mem, v, at.base, at.offset);
     }
 
     /// A segment of the row, in blocks or in single elements.
@@ -306,7 +316,7 @@ impl NestEmitter<'_, '_, '_, '_> {
 }
 
 /// What a row loop has in registers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Live {
     /// Scalars of the nodes that are the same along the row.
     uniform: HashMap<NodeId, Value>,
