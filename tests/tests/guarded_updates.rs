@@ -1,22 +1,39 @@
 //! Scatters of single elements, some of whose indices are outside: a branch around each update. What the interpreter gives, the same
 //! bits at every width and on any number of threads. Indices run from -3 to 3.
 
+use brolga_compiler::{CompileOptions, compile};
+use brolga_compiler::{shape, text};
 use brolga_tests::ways::check;
 
-/// Updates of an array of these sizes at as many indices, combined as is written.
-#[track_caller]
-fn updates(ty: &str, index: &str, dims: &[i64], combine: &str) {
+/// A program of updates of an array of these sizes at as many indices, combined as is written.
+fn program(ty: &str, index: &str, dims: &[i64], combine: &str) -> String {
     let (all, n) = (dims.iter().map(|d| d.to_string()).collect::<Vec<_>>().join(","), dims.len());
     let inserted = (0..n).map(|d| d.to_string()).collect::<Vec<_>>().join(",");
-    check(
-        &format!(
-            "HloModule m\nf {{\n  x = {ty}[] parameter(0)\n  y = {ty}[] parameter(1)\n  ROOT z = {ty}[] {combine}\n}}\n\
-             ENTRY e {{\n  o = {ty}[{all}] parameter(0)\n  i = {index}[300,{n}] parameter(1)\n  u = {ty}[300] parameter(2)\n  \
-             ROOT s = {ty}[{all}] scatter(o, i, u), update_window_dims={{}}, inserted_window_dims={{{inserted}}}, \
-             scatter_dims_to_operand_dims={{{inserted}}}, index_vector_dim=1, to_apply=f\n}}\n"
-        ),
-        0.0,
-    );
+    format!(
+        "HloModule m\nf {{\n  x = {ty}[] parameter(0)\n  y = {ty}[] parameter(1)\n  ROOT z = {ty}[] {combine}\n}}\n\
+         ENTRY e {{\n  o = {ty}[{all}] parameter(0)\n  i = {index}[300,{n}] parameter(1)\n  u = {ty}[300] parameter(2)\n  \
+         ROOT s = {ty}[{all}] scatter(o, i, u), update_window_dims={{}}, inserted_window_dims={{{inserted}}}, \
+         scatter_dims_to_operand_dims={{{inserted}}}, index_vector_dim=1, to_apply=f\n}}\n"
+    )
+}
+
+#[track_caller]
+fn updates(ty: &str, index: &str, dims: &[i64], combine: &str) {
+    check(&program(ty, index, dims, combine), 0.0);
+}
+
+/// What is outside is branched around: no index is clamped, and what is there already is not stored again.
+#[test]
+fn a_branch_around_each_update() {
+    for dims in [&[3][..], &[3, 2], &[2, 1, 3]] {
+        let module = text::parse(&program("f32", "s32", dims, "add(x, y)")).unwrap();
+        shape::verify(&module).unwrap();
+        let clif = compile(&module, &CompileOptions { keep_texts: true, ..CompileOptions::default() }).unwrap().clif;
+        let count = |word: &str| clif.lines().filter(|line| line.contains(word)).count();
+        let clamps = count("smax") + count("smin");
+        assert_eq!((clamps, count("select")), (0, 0), "{dims:?}:\n{clif}");
+        assert!(count("icmp ule") >= dims.len(), "{dims:?}:\n{clif}");
+    }
 }
 
 #[test]

@@ -100,6 +100,27 @@ impl Body {
         }
     }
 
+    /// What a node clamps, an index of 64 bits, and at which bound.
+    pub fn clamp(&self, id: NodeId) -> Option<(NodeId, i64)> {
+        let node = self.node(id);
+        let (Op::SMax | Op::SMin, &[a, b], Lane::I64) = (&node.op, node.args.as_slice(), node.lane) else {
+            return None;
+        };
+        match (self.constant_bits(a), self.constant_bits(b)) {
+            (Some(bits), None) => Some((b, bits as i64)),
+            (None, Some(bits)) => Some((a, bits as i64)),
+            _ => None,
+        }
+    }
+
+    /// A truth value as it was before it got the width of what it chooses.
+    pub fn uncast(&self, mask: NodeId) -> NodeId {
+        match (&self.node(mask).op, self.node(mask).args.as_slice()) {
+            (Op::MaskCast, &[before]) => self.uncast(before),
+            _ => mask,
+        }
+    }
+
     /// Adds a node, or finds the equal one. An operation on constants alone becomes its value, and one that changes nothing what it
     /// would have changed: a clamp of an index that lies within it, a choice that is made already.
     pub fn push(&mut self, op: Op, args: &[NodeId], lane: Lane) -> NodeId {

@@ -123,11 +123,7 @@ fn from_signed(body: &mut Body, id: NodeId, bits: u32) -> NodeId {
 
 /// The key of a comparator, where it has one; `mems` are the memory forms of the operands.
 pub fn key(comparator: &Body, before: NodeId, mems: &[Mem]) -> Option<SortKey> {
-    let mut root = before;
-    while let (Op::MaskCast, &[inner]) = (&comparator.node(root).op, comparator.node(root).args.as_slice()) {
-        root = inner;
-    }
-    let node = comparator.node(root);
+    let node = comparator.node(comparator.uncast(before));
     let &[a, b] = node.args.as_slice() else { return None };
     let descending = match (&node.op, sides(comparator, a), sides(comparator, b)) {
         (op, (true, false), (false, true)) => is_greater(op)?,

@@ -12,7 +12,7 @@
 
 use super::cost::{TASK, UNIT, elements_of_nest, reads_what_it_writes};
 use super::split::{rows, window};
-use crate::kernel::body::{Body, Lane, Node, NodeId, Op};
+use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest};
 use std::ops::Range;
@@ -51,8 +51,8 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
 fn between(nest: &Nest, axes: &[Axis], extent: i64, is_row: bool) -> Option<Range<i64>> {
     let mut free = 0..extent;
     for stage in &nest.stages {
-        for node in stage.body.nodes() {
-            let Some((clamped, bound)) = clamp(&stage.body, node) else { continue };
+        for (id, node) in (0..).map(NodeId).zip(stage.body.nodes()) {
+            let Some((clamped, bound)) = stage.body.clamp(id) else { continue };
             let Some(ix) = index(&stage.body, clamped) else { continue };
             let Some(&axis) = axes.iter().find(|a| ix.mentions(**a)) else { continue };
             if let Some(unclamped) = unclamped(ix, Loop { axis, extent }, &node.op, bound) {
@@ -68,23 +68,12 @@ fn between(nest: &Nest, axes: &[Axis], extent: i64, is_row: bool) -> Option<Rang
     (most && free != (0..extent)).then_some(free)
 }
 
-/// What a node clamps, and at which bound.
-fn clamp(body: &Body, node: &Node) -> Option<(NodeId, i64)> {
-    let (Op::SMax | Op::SMin, &[a, b]) = (&node.op, node.args.as_slice()) else { return None };
-    let bound = |id| body.constant_bits(id).filter(|_| node.lane == Lane::I64).map(|bits| bits as i64);
-    match (bound(a), bound(b)) {
-        (Some(bound), None) => Some((b, bound)),
-        (None, Some(bound)) => Some((a, bound)),
-        _ => None,
-    }
-}
-
 /// The index that a node is, or is a clamp of.
 fn index(body: &Body, id: NodeId) -> Option<&Ix> {
     let node = body.node(id);
     match &node.op {
         Op::Index(ix) if node.lane == Lane::I64 => Some(ix),
-        _ => clamp(body, node).and_then(|(clamped, _)| index(body, clamped)),
+        _ => body.clamp(id).and_then(|(clamped, _)| index(body, clamped)),
     }
 }
 

@@ -13,7 +13,7 @@
 use super::{Live, NestEmitter};
 use crate::codegen::flow::Flow;
 use crate::codegen::rows::RowLoop;
-use crate::kernel::body::{Body, IntCond, Lane, NodeId, Op};
+use crate::kernel::body::{Body, IntCond, NodeId, Op};
 use cranelift_codegen::ir::InstBuilder;
 use cranelift_codegen::ir::condcodes::IntCC;
 
@@ -49,7 +49,7 @@ impl Guarded {
             let (Op::Select, &[mask, new, old]) = (&chosen.op, chosen.args.as_slice()) else { return None };
             let stays = matches!(&body.node(old).op, Op::Load(buffer, mem, ix)
                 if (*buffer, *mem, ix) == (s.buffer, s.mem, &s.index));
-            let mask = uncast(body, mask);
+            let mask = body.uncast(mask);
             if !stays || guard.is_some_and(|guard| guard != mask) {
                 return None;
             }
@@ -74,33 +74,17 @@ impl Guarded {
     }
 }
 
-/// A truth value as it was before it got the width of what it chooses.
-fn uncast(body: &Body, mask: NodeId) -> NodeId {
-    match (&body.node(mask).op, body.node(mask).args.as_slice()) {
-        (Op::MaskCast, &[before]) => before,
-        _ => mask,
-    }
-}
-
 /// The bounds of an index, where one node is what another is clamped to.
 fn inside(body: &Body, clamped: NodeId, index: NodeId) -> Option<Inside> {
     let (mut low, mut high, mut at) = (i64::MIN, i64::MAX, clamped);
     while at != index {
-        let node = body.node(at);
-        let (Op::SMax | Op::SMin, &[a, b], Lane::I64) = (&node.op, node.args.as_slice(), node.lane) else {
-            return None;
-        };
-        let (inner, bound) = match (body.constant_bits(a), body.constant_bits(b)) {
-            (None, Some(bits)) => (a, bits as i64),
-            (Some(bits), None) => (b, bits as i64),
-            _ => return None,
-        };
-        if node.op == Op::SMax {
+        let (clamps, bound) = body.clamp(at)?;
+        if body.node(at).op == Op::SMax {
             low = low.max(bound);
         } else {
             high = high.min(bound);
         }
-        at = inner;
+        at = clamps;
     }
     (clamped != index && low <= high).then_some(Inside { index, clamped, low, high })
 }

@@ -9,7 +9,7 @@
 //! alone, and what the `d` of them give is put together element by element; the dimensions are taken apart one after another. What
 //! padding there is, the base then gets before it is read.
 
-use super::formula::{concatenate, every, slice};
+use super::formula::{every, interleaved, slice};
 use crate::error::Result;
 use crate::hlo::{
     AttrKey, AttrValue, Attrs, ConvolutionDims, InstructionId, Opcode, PaddingDimension, SliceRange, WindowDimension,
@@ -100,8 +100,6 @@ impl Product<'_, '_> {
         let mut part_dims = dims.to_vec();
         *part_dims.get_mut(along)? = positions;
         let shape = ArrayShape::new(self.rw.array(base)?.ty, part_dims.as_slice());
-        let mut thick = part_dims.clone();
-        thick.insert(along + 1, 1);
         let mut parts = Vec::new();
         for r in 0..apart {
             // Position `apart * q + r` meets element `q + j - low` of the base in element `first + apart * j` of the kernel.
@@ -119,12 +117,11 @@ impl Product<'_, '_> {
             } else {
                 self.rw.splat(ArrayLiteral::zeros(&ArrayShape::new(shape.ty, [])), &shape)
             };
-            parts.push(self.rw.reshape(part, &thick));
+            parts.push(part);
         }
-        let together = concatenate(self.rw, parts, along + 1);
-        *part_dims.get_mut(along)? = positions.checked_mul(apart)?;
-        let flat = self.rw.reshape(together, &part_dims);
-        Some(slice(self.rw, flat, along, 0, all))
+        positions.checked_mul(apart)?;
+        let together = interleaved(self.rw, parts, along);
+        Some(slice(self.rw, together, along, 0, all))
     }
 
     /// The convolution of the padded base.

@@ -42,6 +42,19 @@ pub fn every(rw: &mut Rewriter<'_>, x: InstructionId, d: usize, of: SliceRange) 
     rw.emit(Opcode::Slice, Shape::array(array.ty, dims), vec![x], attrs)
 }
 
+/// Arrays of one shape, position by position along dimension `d`: the first of each, then the second of each.
+pub fn interleaved(rw: &mut Rewriter<'_>, parts: Vec<InstructionId>, d: usize) -> InstructionId {
+    let Some(mut dims) = parts.first().map(|&p| rw.dims(p).to_vec()).filter(|dims| d < dims.len()) else {
+        return rw.tuple(parts);
+    };
+    let mut thick = dims.clone();
+    thick.insert(d + 1, 1);
+    dims[d] *= parts.len() as i64;
+    let parts = parts.into_iter().map(|p| rw.reshape(p, &thick)).collect();
+    let together = concatenate(rw, parts, d + 1);
+    rw.reshape(together, &dims)
+}
+
 /// Arrays one behind another along dimension `d`.
 pub fn concatenate(rw: &mut Rewriter<'_>, parts: Vec<InstructionId>, d: usize) -> InstructionId {
     if let [only] = parts[..] {

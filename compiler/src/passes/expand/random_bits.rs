@@ -5,7 +5,7 @@
 //! result's type, then interleaved; the state's counter advances by the number of blocks, which is a constant.
 
 use super::counter_based::{counters, philox, threefry};
-use super::formula::{Formula, concatenate, pick, scalar, slice};
+use super::formula::{Formula, concatenate, interleaved, pick, scalar, slice};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Attrs, InstructionId, Opcode};
 use crate::passes::rewrite::Rewriter;
@@ -67,12 +67,6 @@ fn narrowed(rw: &mut Rewriter<'_>, draws: InstructionId, ty: ElementType) -> Ins
     reinterpreted(rw, bits, ty)
 }
 
-/// Vectors with an element a block as one array: `[outer, parts, inner]`, the blocks being `[outer, inner]`.
-fn interleaved(rw: &mut Rewriter<'_>, parts: Vec<InstructionId>, outer: i64, inner: i64) -> InstructionId {
-    let parts = parts.into_iter().map(|p| rw.reshape(p, &[outer, 1, inner])).collect();
-    concatenate(rw, parts, 1)
-}
-
 /// How many blocks Threefry took, and the numbers.
 fn threefry_bits(
     rw: &mut Rewriter<'_>,
@@ -102,8 +96,9 @@ fn threefry_bits(
         let numbers = narrowed(rw, draws, shape.ty);
         return (blocks, rw.reshape(numbers, dims));
     }
-    let parts = [low, high].map(|w| narrowed(rw, w, shape.ty)).to_vec();
-    let all = interleaved(rw, parts, outer * pairs, inner);
+    let parts = [low, high].map(|w| narrowed(rw, w, shape.ty));
+    let parts = parts.map(|numbers| rw.reshape(numbers, &[outer * pairs, inner])).to_vec();
+    let all = interleaved(rw, parts, 0);
     let all = rw.reshape(all, &[outer, 2 * pairs, inner]);
     let all = slice(rw, all, 1, 0, size);
     (blocks, rw.reshape(all, dims))
@@ -128,8 +123,7 @@ fn philox_bits(
     let [a, b, c, d] = philox(&mut f, key, [counter[0], counter[1], counter[2], counter[3]]);
     let parts = if wide { vec![f.join(a, b), f.join(c, d)] } else { vec![a, b, c, d] };
     let parts = parts.into_iter().map(|p| narrowed(rw, p, shape.ty)).collect();
-    let all = interleaved(rw, parts, blocks, 1);
-    let all = rw.reshape(all, &[blocks * numbers]);
+    let all = interleaved(rw, parts, 0);
     let all = slice(rw, all, 0, 0, count);
     (blocks, rw.reshape(all, &shape.dims))
 }
