@@ -1,14 +1,17 @@
 //! Short rows: the vector axis becomes one that fills registers.
 //!
-//! **Problem.** Arrays of points in space, of quaternions or of board moves end in a dimension of three, four or six. A row loop
-//! over it leaves most of a register idle, and computes with one element at a time what is the same along it.
+//! **Problem.** Arrays of points in space, of quaternions, of board moves or of classes end in a dimension of three, four, six or ten.
+//! A row loop over it leaves most of a register idle, and computes with one element at a time what is the same along it. A reduction
+//! in order goes one element after another over rows of any length.
 //!
 //! **Invariant.** The result of every element is computed by the same operations: what a stage does for each element of the short
 //! axis is written out, reductions along it in the order that [`Place::Lanes`] has, with the values that do not depend on the axis
 //! computed once.
 //!
 //! **Algorithm.** The stages run symbolically, element by element, into one body; row buffers and results become nodes. A
-//! parallel axis becomes the vector axis of that body.
+//! parallel axis becomes the vector axis of that body. Rows that fill the registers of a row loop of 128 bits are compared: what
+//! such loops cost for a row ([`of_row`]) against loads and stores of elements that do not lie side by side any more
+//! ([`Symbolic::cost`]).
 
 use super::cost::{UNIT, reads_what_it_writes};
 use crate::kernel::body::{Body, Lane, NodeId, Op};
@@ -18,10 +21,12 @@ use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 use crate::kernel::simplify::merge_loops;
 use std::collections::HashMap;
 
-/// A vector axis of fewer elements is written out where another axis can take its place.
+/// A vector axis of fewer elements is written out where another axis can take its place, ...
 const SHORT: i64 = UNIT / 4;
+/// ... and one of no more than these where that costs less.
+const LONG: i64 = 2 * UNIT;
 /// The most nodes of a body that is made.
-const MOST_NODES: usize = 256;
+const MOST_NODES: usize = 512;
 /// Rows of at least four elements fill a register of 128 bits: without a reduction, so many operations must gain by more.
 const WORTH: usize = 8;
 
@@ -62,6 +67,9 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     if !loads || !run.stores.iter().all(|s| linear(&s.index)) {
         return None;
     }
+    if row >= SHORT && run.cost(vector) >= of_row(nest) {
+        return None;
+    }
     let mut parallel = nest.parallel.clone();
     parallel.remove(number);
     let stage = Stage { stores: run.stores, ..Stage::new(Vec::new(), vector, run.body) };
@@ -75,14 +83,37 @@ fn short_row(nest: &Nest) -> Option<i64> {
         let lanes = s.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }));
         (s.vector.extent == row || s.vector.extent == 1) && s.sequential.is_empty() && lanes
     });
-    if !(2..SHORT).contains(&row) || !alike {
+    if !(2..=LONG).contains(&row) || !alike {
         return None;
     }
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
-    let operations = |s: &Stage| s.body.nodes().iter().filter(|n| !n.args.is_empty()).count();
-    let operations: usize = nest.stages.iter().map(operations).sum();
+    let operations: usize = nest.stages.iter().map(|s| computed(&s.body)).sum();
     let fits = operations.saturating_mul(row as usize) <= MOST_NODES;
     (fits && (folds || row < 4 || operations >= WORTH)).then_some(row)
+}
+
+/// What the row loops of a nest cost for a row, in eighths of what it costs to load an element that has no neighbour; measured on rows
+/// of 8 to 16 elements, of sums to softmaxes.
+fn of_row(nest: &Nest) -> usize {
+    let of_stage = |stage: &Stage| {
+        let n = stage.vector.extent as usize;
+        // Blocks of 128 bits, and elements one by one behind them.
+        let turns = n / 4 + n % 4;
+        let memory = stage.stores.len() + stage.row_stores.len();
+        let loads = stage.body.nodes().iter().filter(|n| matches!(n.op, Op::Load(..) | Op::Row(_))).count();
+        let folds = stage.accumulators.iter().map(|a| match a.splits && a.identity.is_some() {
+            true => 11 * computed(&a.combine) * (turns + 1),
+            false => 20 * computed(&a.combine) * n,
+        });
+        4 * turns * (computed(&stage.body) + loads + memory) + folds.sum::<usize>()
+    };
+    // A row loop begins, and waits for what the one before it folds.
+    let loops = nest.stages.iter().filter(|s| s.vector.extent > 1).count();
+    nest.stages.iter().map(of_stage).sum::<usize>() + (80 * loops).saturating_sub(60)
+}
+
+fn computed(body: &Body) -> usize {
+    body.nodes().iter().filter(|n| !n.args.is_empty()).count()
 }
 
 /// Stages that have run so far.
@@ -128,6 +159,17 @@ impl Symbolic {
             self.results.extend(results.iter().copied().zip(folded));
         }
         Some(())
+    }
+
+    /// What the body costs for an element of the new vector axis, in the unit of [`of_row`].
+    fn cost(&self, vector: Loop) -> usize {
+        let by_stride = |ix: &Ix, apart: usize| if matches!(ix.stride(vector.axis), Some(0 | 1)) { 1 } else { apart };
+        let loads = self.body.nodes().iter().map(|n| match &n.op {
+            Op::Load(_, _, ix) => by_stride(ix, 8),
+            _ => 0,
+        });
+        let stores = self.stores.iter().map(|s| by_stride(&s.index, 14));
+        computed(&self.body) + loads.chain(stores).sum::<usize>()
     }
 
     /// Copies of the nodes that `roots` need at element `e` of the row.
