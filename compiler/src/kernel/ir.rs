@@ -90,6 +90,11 @@ impl Accumulator {
         self.roots.iter().map(|&r| self.combine.lane(r))
     }
 
+    /// Whether it may split over virtual lanes, each of which starts from the identity.
+    pub fn in_lanes(&self) -> bool {
+        self.splits && self.identity.is_some()
+    }
+
     /// Virtual lanes over which the reduction splits: 32 where every component has 32 bits, 16 otherwise. Its own types alone
     /// decide, so that sharing a row loop with another reduction does not change its order.
     pub fn lane_count(&self) -> i64 {

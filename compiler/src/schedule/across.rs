@@ -67,7 +67,7 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     if !loads || !run.stores.iter().all(|s| linear(&s.index)) {
         return None;
     }
-    if row >= SHORT && run.cost(vector) >= of_row(nest) {
+    if row >= SHORT && (fills_registers(nest, row) || run.cost(vector) >= of_row(nest)) {
         return None;
     }
     let mut parallel = nest.parallel.clone();
@@ -92,6 +92,11 @@ fn short_row(nest: &Nest) -> Option<i64> {
     (fits && (folds || row < 4 || operations >= WORTH)).then_some(row)
 }
 
+/// Whether rows fill the widest registers, and no reduction takes one of their elements after another.
+fn fills_registers(nest: &Nest, row: i64) -> bool {
+    row % (UNIT / 2) == 0 && nest.stages.iter().flat_map(|s| &s.accumulators).all(Accumulator::in_lanes)
+}
+
 /// What the row loops of a nest cost for a row, in eighths of what it costs to load an element that has no neighbour; measured on rows
 /// of 8 to 16 elements, of sums to softmaxes.
 fn of_row(nest: &Nest) -> usize {
@@ -101,7 +106,7 @@ fn of_row(nest: &Nest) -> usize {
         let turns = n / 4 + n % 4;
         let memory = stage.stores.len() + stage.row_stores.len();
         let loads = stage.body.nodes().iter().filter(|n| matches!(n.op, Op::Load(..) | Op::Row(_))).count();
-        let folds = stage.accumulators.iter().map(|a| match a.splits && a.identity.is_some() {
+        let folds = stage.accumulators.iter().map(|a| match a.in_lanes() {
             true => 11 * computed(&a.combine) * (turns + 1),
             false => 20 * computed(&a.combine) * n,
         });

@@ -56,7 +56,7 @@ pub fn jam(nest: &Nest) -> Option<Vec<Nest>> {
 
 /// Whether a stage folds a long row that is read as it lies, or computes the single elements of a point.
 fn fits(stage: &Stage) -> bool {
-    let lanes = |a: &Accumulator| a.splits && a.identity.is_some() && matches!(a.place, Place::Lanes { .. });
+    let lanes = |a: &Accumulator| a.in_lanes() && matches!(a.place, Place::Lanes { .. });
     let walks = stage.body.nodes().iter().all(|n| match &n.op {
         Op::Load(_, _, ix) => matches!(ix.stride(stage.vector.axis), Some(-1..=1)),
         _ => true,

@@ -55,7 +55,7 @@ impl Cut {
     fn of(nest: &Nest) -> Option<Cut> {
         let (first, rest) = nest.stages.split_first()?;
         let only_folds = first.stores.is_empty() && first.row_stores.is_empty() && !first.accumulators.is_empty();
-        let splits = first.accumulators.iter().all(|a| a.splits && a.identity.is_some());
+        let splits = first.accumulators.iter().all(|a| a.in_lanes());
         let lanes: Vec<Lane> = first.accumulators.iter().flat_map(Accumulator::lanes).collect();
         if !only_folds || !splits || lanes.iter().any(|l| l.is_mask()) || reads_what_it_writes(nest) {
             return None;

@@ -403,7 +403,7 @@ fn sums_bytes(operands: [ElementType; 2], out: ElementType) -> bool {
 
 /// The product in which the sums of a blocked contraction are kept: `f32` or `f64` for floats, as the result is computed. Sums of small
 /// integers are exact in either while they fit into its digits; `None` where they may not.
-fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Product> {
+pub(super) fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Product> {
     if out.is_float() && operands.into_iter().all(ElementType::is_float) {
         return Some(float_product(out));
     }
@@ -421,7 +421,7 @@ fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Pro
 }
 
 /// The product in which sums of floats of that type are kept.
-pub(super) fn float_product(out: ElementType) -> Product {
+fn float_product(out: ElementType) -> Product {
     if storage::compute_lane(out) == Lane::F64 { Product::F64 } else { Product::F32 }
 }
 

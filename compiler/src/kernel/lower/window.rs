@@ -4,7 +4,7 @@
 //! Where a window may reach past the operand, or between its elements where the base is dilated, the index is clamped
 //! and the value replaced by the one that changes nothing.
 
-use super::dot::{Loops, MIN_BLOCKED, float_product};
+use super::dot::{Loops, MIN_BLOCKED, summed_in};
 use super::scatter::{both, is_zero};
 use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
 use crate::kernel::storage;
-use brolga_runtime::{ArrayShape, ElementType};
+use brolga_runtime::ArrayShape;
 
 /// The index into one dimension of the base, and whether it is an element of it (`None` where it always is).
 fn base_index(body: &mut Body, w: &WindowDimension, size: i64, output: &Ix, window: &Ix) -> (Ix, Option<NodeId>) {
@@ -92,11 +92,12 @@ impl Lowerer<'_> {
         if window.len() != labels.input_spatial.len() || lhs.dims.contains(&0) || rhs.dims.contains(&0) {
             return Err(internal(inst, "a convolution of nothing was not expanded"));
         }
+        let depth = (rhs.elements() / rhs.dims[labels.kernel_output_feature] as usize) as i64;
         if batches == 1
-            && (lhs.ty, rhs.ty) == (out.ty, out.ty)
-            && let Some(product) = self.convolution_product(&labels, &window, groups, (&lhs, &rhs, &out))
+            && let Some(product) = summed_in([lhs.ty, rhs.ty], out.ty, depth)
+            && let Some(loops) = self.convolution_product(&labels, &window, groups, (&lhs, &rhs, &out))
         {
-            return self.blocked(id, product, float_product(out.ty), [&lhs, &rhs]);
+            return self.blocked(id, loops, product, [&lhs, &rhs]);
         }
         let outputs: Vec<Loop> = out.dims.iter().map(|&d| self.new_loop(d)).collect();
         let mut windows: Vec<Loop> = window.iter().map(|w| self.new_loop(w.size)).collect();
@@ -155,7 +156,7 @@ impl Lowerer<'_> {
         (lhs, rhs, out): (&ArrayShape, &ArrayShape, &ArrayShape),
     ) -> Option<Loops> {
         let plain = |w: &WindowDimension| w.padding_low == 0 && w.padding_high == 0 && w.base_dilation == 1;
-        if !matches!(out.ty, ElementType::F32 | ElementType::F64) || !window.iter().all(plain) {
+        if !window.iter().all(plain) {
             return None;
         }
         let features = out.dims[labels.output_feature] / groups;

@@ -25,8 +25,7 @@ const MOST_PARTS: i64 = 16;
 /// A convolution over several positions with several features, of which code generation makes a blocked contraction, reads
 /// its base without a test for each element: the base is padded before, and what parts its elements is left out.
 ///
-/// Depthwise convolutions (one feature a group), batch groups and types without a contraction of their own keep their
-/// padding.
+/// Depthwise convolutions (one feature a group), batch groups and types whose products are not summed in floats keep their padding.
 pub fn padding(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
     let instruction = rw.instruction(id).clone();
     let (base, kernel) = (rw.operand(id, 0)?, rw.operand(id, 1)?);
@@ -35,11 +34,14 @@ pub fn padding(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instru
     let (Some(labels), Some(window)) = (labels, attrs.window(AttrKey::Window)) else { return Ok(None) };
     let padded = |w: &WindowDimension| w.padding_low != 0 || w.padding_high != 0 || w.base_dilation != 1;
     let (Some(shape), Some(result)) = (rw.array(base).cloned(), rw.array(id).cloned()) else { return Ok(None) };
-    let same = rw.array(kernel).is_some_and(|k| k.ty == shape.ty) && result.ty == shape.ty;
+    let types = [shape.ty, rw.array(kernel).map_or(shape.ty, |k| k.ty)];
+    let floats = result.ty.is_float() && types.iter().all(|t| t.is_float());
+    let integers = result.ty.is_integer() && types.iter().all(|t| t.is_integer() && t.bits() <= 16);
     let groups = attrs.int(AttrKey::FeatureGroupCount).unwrap_or(1).max(1);
     let features = result.dims.get(labels.output_feature).copied().unwrap_or(0);
-    let blocked = same
-        && matches!(shape.ty, ElementType::F32 | ElementType::F64)
+    // A type without a zero cannot be padded with it.
+    let blocked = (floats || integers)
+        && shape.ty != ElementType::F8E8M0Fnu
         && attrs.int(AttrKey::BatchGroupCount).unwrap_or(1) == 1
         && features > groups
         && result.elements() > 0
