@@ -269,6 +269,40 @@ pub struct ConvolutionDims {
     pub output_spatial: Vec<usize>,
 }
 
+impl ConvolutionDims {
+    /// `b0..f_0..io->b0..f`, of so many spatial dimensions.
+    pub fn with_features_last(spatial: usize) -> ConvolutionDims {
+        let last = spatial + 1;
+        ConvolutionDims {
+            input_batch: 0,
+            input_feature: last,
+            input_spatial: (1..last).collect(),
+            kernel_input_feature: spatial,
+            kernel_output_feature: last,
+            kernel_spatial: (0..spatial).collect(),
+            output_batch: 0,
+            output_feature: last,
+            output_spatial: (1..last).collect(),
+        }
+    }
+
+    /// Whether the features of input and output are their last dimensions.
+    pub fn features_last(&self) -> bool {
+        let last = self.input_spatial.len() + 1;
+        (self.input_feature, self.output_feature) == (last, last)
+    }
+
+    /// The dimensions of input, kernel and output in the order of [`ConvolutionDims::with_features_last`].
+    pub fn orders(&self) -> [Vec<usize>; 3] {
+        let order = |first: &[usize], spatial: &[usize], last: &[usize]| [first, spatial, last].concat();
+        [
+            order(&[self.input_batch], &self.input_spatial, &[self.input_feature]),
+            order(&[], &self.kernel_spatial, &[self.kernel_input_feature, self.kernel_output_feature]),
+            order(&[self.output_batch], &self.output_spatial, &[self.output_feature]),
+        ]
+    }
+}
+
 /// Padding of one dimension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PaddingDimension {

@@ -64,7 +64,7 @@ const ALL: [Transformation; 9] = [
         run: partial::run,
     },
     Transformation { name: "border", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, border::border) },
-    Transformation { name: "tile", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, tile::tile) },
+    Transformation { name: "tile", folds: true, applies: |_| true, run: tile::run },
     Transformation { name: "chunk", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, chunk::chunk) },
     Transformation { name: "unroll", folds: false, applies: |_| true, run: unroll::run },
     Transformation {

@@ -208,7 +208,7 @@ fn a_transpose_that_no_cache_holds_goes_past_them() {
     let tiles = |columns, pitch| {
         let mut kernel = transpose_of(columns, pitch);
         let before = Census::of(&kernel);
-        each_nest(&mut kernel, tile::tile);
+        tile::run(&mut kernel);
         Census::of(&kernel).check(&before, "tile", true).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
         verify::verify(&kernel).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
         kernel.to_string()

@@ -14,9 +14,10 @@
 //! pairs, follow each other before the next rows are met.
 
 use super::cost::{BEYOND_CACHES, TASK, elements_of_nest, reads_what_it_writes};
+use super::each_nest;
 use super::split::{Fresh, Pieces, pieces};
 use crate::kernel::body::Op;
-use crate::kernel::ir::{LINE, Loop, Nest, PAGE, Store};
+use crate::kernel::ir::{Kernel, LINE, Loop, Nest, PAGE, Role, Store};
 
 /// The least elements of a tile along either axis: a line of the narrowest elements that are transposed in registers.
 const LEAST: i64 = 16;
@@ -31,11 +32,18 @@ struct Crossing {
     apart: i64,
 }
 
-/// The nest in tiles, where it reads along another axis than it writes.
-pub fn tile(nest: &Nest) -> Option<Vec<Nest>> {
+/// Every nest of a kernel that reads along another axis than it writes, in tiles.
+pub fn run(kernel: &mut Kernel) {
+    let scratch: Vec<u32> =
+        (0..).zip(&kernel.buffers).filter(|(_, b)| b.role == Role::Scratch).map(|(n, _)| n).collect();
+    each_nest(kernel, |nest| tile(nest, &scratch));
+}
+
+/// The nest in tiles, where it reads along another axis than it writes; of the kernel's buffers some are scratch.
+fn tile(nest: &Nest, scratch: &[u32]) -> Option<Vec<Nest>> {
     let Crossing { axis: other, line, apart } = crossing(nest)?;
     let vector = nest.stages[0].vector;
-    let past = goes_past_caches(nest);
+    let past = goes_past_caches(nest, scratch);
     let side_of = |extent: i64| if extent < LEAST { line.min(extent) } else { line.max(LEAST).min(extent) };
     let side = side_of(other.extent);
     let pair = past && apart % PAGE == 0 && other.extent >= 2 * side;
@@ -69,12 +77,12 @@ fn both(cut: Pieces) -> impl Iterator<Item = Nest> {
     std::iter::once(whole).chain(cut.rest)
 }
 
-/// Whether each array that a nest writes is larger than caches, and written by lines.
-fn goes_past_caches(nest: &Nest) -> bool {
+/// Whether each array that a nest writes is larger than caches, written by lines, and not what the kernel itself reads next.
+fn goes_past_caches(nest: &Nest, scratch: &[u32]) -> bool {
     let all = elements_of_nest(nest);
     nest.stages.iter().all(|stage| {
         let goes = |s: &Store| all.saturating_mul(s.mem.bytes()) >= BEYOND_CACHES && s.starts_lines(stage.vector);
-        stage.stores.iter().all(goes)
+        stage.stores.iter().all(|s| goes(s) && !scratch.contains(&s.buffer))
     })
 }
 

@@ -25,6 +25,10 @@ const FEW_STEPS: i64 = 8;
 /// time.
 const MUCH_WRITTEN: i64 = 1 << 20;
 
+/// A view of so many bytes is copied in the order in which its dimensions lie, for each of its lines to be read once; the copy is then
+/// packed again. Of less, all lines stay in a cache.
+const FAR_APART: i64 = 1 << 18;
+
 /// The loops of a contraction and the index of each operand in them.
 pub(super) struct Loops {
     pub batch: Vec<Loop>,
@@ -244,15 +248,23 @@ impl Lowerer<'_> {
         let (m, n, k) = (fused.m, fused.n, fused.k);
         let (mut phases, mut panels) = (Vec::new(), Vec::new());
         for ((&operand, index), shape) in inst.operands.iter().zip([&l.lhs, &l.rhs]).zip(operands) {
-            let (buffer, offset) = if shape.ty == ty {
+            let mut order: Vec<usize> = (0..shape.rank()).collect();
+            if shape.ty == ty {
                 let (leaf, offset) = self.through_views((operand, 0), index.clone(), &shape.dims)?;
-                (self.input(leaf)?, offset)
-            } else {
-                let (phase, buffer) = self.converted_operand(id, operand, shape, ty)?;
-                phases.push(phase);
-                (buffer, linearize(index, &shape.dims))
-            };
-            panels.push(Panel { buffer, index: fused.of(&offset) });
+                let there = fused.of(&offset);
+                let own = fused.of(&linearize(index, &shape.dims));
+                if !is_spread(&there, &own, (n, k)) {
+                    panels.push(Panel { buffer: self.input(leaf)?, index: there });
+                    continue;
+                }
+                if shape.elements() as i64 * product.mem().bytes() >= FAR_APART {
+                    order = self.as_it_lies(operand, shape)?;
+                }
+            }
+            let (phase, buffer) = self.converted_operand((id, operand), shape, ty, &order)?;
+            phases.push(phase);
+            let index = linearize(&in_order(&order, index), &in_order(&order, &shape.dims));
+            panels.push(Panel { buffer, index: fused.of(&index) });
         }
         let (rhs_panel, lhs_panel) = (panels.pop(), panels.pop());
         let (Some(lhs), Some(rhs)) = (lhs_panel, rhs_panel) else { return Err(internal(inst, "no operands")) };
@@ -331,16 +343,29 @@ impl Lowerer<'_> {
         Ok((stage.body, stores))
     }
 
-    /// A phase that writes an operand, in another type, to scratch; the number of that buffer.
+    /// The order in which the dimensions of a view lie, all but the last one, which stays.
+    fn as_it_lies(&mut self, operand: InstructionId, shape: &ArrayShape) -> Result<Vec<usize>> {
+        let loops: Vec<Loop> = shape.dims.iter().map(|&d| self.new_loop(d)).collect();
+        let (_, offset) = self.through_views((operand, 0), loops.iter().map(Loop::ix).collect(), &shape.dims)?;
+        let last = loops.len().saturating_sub(1);
+        let stride = |d: usize| offset.stride(loops[d].axis).unwrap_or(0);
+        let mut order: Vec<usize> = (0..loops.len()).collect();
+        order.sort_by_key(|&d| (d == last, std::cmp::Reverse(stride(d))));
+        Ok(order)
+    }
+
+    /// A phase that writes an operand, in the type of the product and its dimensions in an order, to scratch; the number of that buffer.
     fn converted_operand(
         &mut self,
-        id: InstructionId,
-        operand: InstructionId,
+        (id, operand): (InstructionId, InstructionId),
         shape: &ArrayShape,
         ty: ElementType,
+        order: &[usize],
     ) -> Result<(Phase, u32)> {
-        let mut parallel: Vec<Loop> = shape.dims.iter().map(|&d| self.new_loop(d)).collect();
-        let index: Vec<Ix> = parallel.iter().map(Loop::ix).collect();
+        let loops: Vec<Loop> = shape.dims.iter().map(|&d| self.new_loop(d)).collect();
+        let index: Vec<Ix> = loops.iter().map(Loop::ix).collect();
+        let place = linearize(&in_order(order, &index), &in_order(order, &shape.dims));
+        let mut parallel = in_order(order, &loops);
         let vector = match parallel.pop() {
             Some(v) => v,
             None => self.new_loop(1),
@@ -350,7 +375,7 @@ impl Lowerer<'_> {
         let value = self.widen(&mut stage, id, shape.ty, ty, value)?;
         let buffer = self.scratch_buffer(ty, shape.elements());
         let mem = Mem::of(storage::compute_lane(ty));
-        let stores = vec![ir::Store { buffer, mem, index: linearize(&index, &shape.dims), value }];
+        let stores = vec![ir::Store { buffer, mem, index: place, value }];
         let stage = ir::Stage { stores, ..ir::Stage::new(Vec::new(), vector, stage.body) };
         Ok((Phase::Nest(Nest { parallel, rows: Vec::new(), stages: vec![stage] }), buffer))
     }
@@ -394,6 +419,18 @@ pub(super) fn turns(lhs: &Panel, rhs: &Panel, (m, n, k): (Loop, Loop, Loop)) -> 
     let few = m.extent <= FEW_ROWS && n.extent > FEW_ROWS;
     let along = |panel: &Panel| panel.index.stride(k.axis) == Some(1);
     few && along(rhs) && along(lhs) && rhs.index.stride(n.axis).is_some()
+}
+
+/// What there is for each dimension, in an order of these.
+fn in_order<T: Clone>(order: &[usize], all: &[T]) -> Vec<T> {
+    order.iter().filter_map(|&d| all.get(d).cloned()).collect()
+}
+
+/// Whether a view of a right operand lies side by side along neither columns nor steps, although the operand itself has its columns so:
+/// an element is then packed several times, and each time alone.
+fn is_spread(there: &Ix, own: &Ix, (n, k): (Loop, Loop)) -> bool {
+    let along = |ix: &Ix, l: Loop| ix.stride(l.axis) == Some(1);
+    along(own, n) && !along(there, n) && !along(there, k)
 }
 
 /// Whether a product's sums are of products of bytes, and no more of them is wanted than their low 32 bits.

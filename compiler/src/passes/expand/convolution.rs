@@ -1,13 +1,16 @@
-//! Convolutions that are matrix products: what surrounds and parts the elements of their base becomes a `pad`, or is left out.
+//! Convolutions that are matrix products: what surrounds and parts the elements of their base becomes a `pad`, or is left out, and their
+//! features come last.
 //!
-//! **Problem.** Code generation makes a blocked contraction of a convolution whose base has every element that a window meets.
+//! **Problem.** Code generation makes a blocked contraction of a convolution whose base has every element that a window meets. Its rows
+//! are positions, its columns features: where the channels of a position lie a plane apart, no row of it can be walked.
 //!
 //! **Invariant.** What is put between elements of the base, or around them, is zero: a product with it adds nothing to a sum.
 //!
 //! **Algorithm.** Where elements of the base lie `d` apart along a dimension, as in a transposed convolution, every `d`-th position of
 //! the window meets them in the same elements of the kernel. Those positions are a convolution of the base as it is with these elements
 //! alone, and what the `d` of them give is put together element by element; the dimensions are taken apart one after another. What
-//! padding there is, the base then gets before it is read.
+//! padding there is, the base then gets before it is read. Base, kernel and result with another order of dimensions are transposed to the
+//! one with features last.
 
 use super::formula::{every, interleaved, slice};
 use crate::error::Result;
@@ -17,16 +20,16 @@ use crate::hlo::{
 use crate::passes::rewrite::Rewriter;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType};
 
-/// A convolution of fewer multiplications is not taken apart: each part of it is a kernel.
-const LEAST_APART: i64 = 1 << 16;
+/// A convolution of fewer multiplications is neither taken apart nor transposed: each part of it is a kernel.
+const LEAST: i64 = 1 << 16;
 /// The most parts.
 const MOST_PARTS: i64 = 16;
 
 /// A convolution over several positions with several features, of which code generation makes a blocked contraction, reads
-/// its base without a test for each element: the base is padded before, and what parts its elements is left out.
+/// its base without a test for each element and along its channels: the base is padded before, and what parts its elements is left out.
 ///
-/// Depthwise convolutions (one feature a group), batch groups and types whose products are not summed in floats keep their padding.
-pub fn padding(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
+/// Depthwise convolutions (one feature a group), batch groups and types whose products are not summed in floats stay as they are.
+pub fn product(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
     let instruction = rw.instruction(id).clone();
     let (base, kernel) = (rw.operand(id, 0)?, rw.operand(id, 1)?);
     let attrs = &instruction.attrs;
@@ -46,18 +49,29 @@ pub fn padding(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instru
         && features > groups
         && result.elements() > 0
         && shape.elements() > 0;
-    if !blocked || window.len() != labels.input_spatial.len() || !window.iter().any(padded) {
+    let steps = rw.array(kernel).map_or(0, ArrayShape::elements) as i64 / features.max(1);
+    let products = result.dims.iter().copied().fold(steps, i64::saturating_mul);
+    let moved = products >= LEAST && !labels.features_last();
+    if !blocked || window.len() != labels.input_spatial.len() || !(moved || window.iter().any(padded)) {
         return Ok(None);
     }
     let window = window.to_vec();
     let mut attrs = instruction.attrs.clone();
     attrs.remove(AttrKey::ControlPredecessors);
-    let steps = rw.array(kernel).map_or(0, ArrayShape::elements) as i64 / features;
-    let products = result.dims.iter().copied().fold(steps, i64::saturating_mul);
     let places = window.iter().map(|w| w.base_dilation).fold(1, i64::saturating_mul);
-    let large = products >= LEAST_APART && places <= MOST_PARTS;
-    let mut product = Product { rw, labels, attrs, large };
-    Ok(product.of((base, kernel), window, &result))
+    let large = products >= LEAST && places <= MOST_PARTS;
+    if !moved {
+        return Ok(Product { rw, labels, attrs, large }.of((base, kernel), window, &result));
+    }
+    let [of_base, of_kernel, of_result] = labels.orders();
+    let labels = ConvolutionDims::with_features_last(window.len());
+    attrs.set(AttrKey::DimLabels, AttrValue::DimLabels(Box::new(labels.clone())));
+    let (base, kernel) = (rw.transpose(base, &of_base), rw.transpose(kernel, &of_kernel));
+    let dims: Vec<i64> = of_result.iter().map(|&d| result.dims[d]).collect();
+    let last = Product { rw, labels, attrs, large }.of((base, kernel), window, &ArrayShape::new(result.ty, dims));
+    let mut back = vec![0; of_result.len()];
+    of_result.iter().enumerate().for_each(|(at, &d)| back[d] = at);
+    Ok(last.map(|last| rw.transpose(last, &back)))
 }
 
 /// Convolutions of one base that differ in their windows and elements of the kernel.

@@ -107,7 +107,7 @@ fn contraction(rw: &mut Rewriter<'_>, id: InstructionId, sums: &mut batch_norm::
         Opcode::Convolution => match nothing::zeros(rw, id) {
             Some(zeros) => Ok(Some(zeros)),
             None => match complex::contraction(rw, id)? {
-                None => convolution::padding(rw, id),
+                None => convolution::product(rw, id),
                 parts => Ok(parts),
             },
         },
