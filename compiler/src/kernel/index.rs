@@ -309,7 +309,7 @@ impl Ix {
     }
 
     /// Calls `visit` for what is divided anywhere, and the divisor.
-    fn visit_parts(&self, visit: &mut impl FnMut(&Ix, i64)) {
+    pub fn visit_parts(&self, visit: &mut impl FnMut(&Ix, i64)) {
         for (atom, _) in &self.terms {
             if let Atom::Div(x, n) | Atom::Mod(x, n) = atom {
                 visit(x, *n);

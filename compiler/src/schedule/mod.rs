@@ -13,22 +13,24 @@
 //! **Algorithm.** A fixed list of transformations, each of which looks at a nest and says whether it is worth it ([`cost`] has
 //! the numbers they share):
 //!
-//! 1. [`across`]: a vector axis of few elements is written out, and a parallel axis becomes the vector axis.
-//! 2. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
+//! 1. [`factor`]: a loop whose variable index maps divide becomes two.
+//! 2. [`across`]: a vector axis of few elements is written out, and a parallel axis becomes the vector axis.
+//! 3. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
 //!    kernel of its own is: one that shares its rows with others must not depend on them.
-//! 3. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.
-//! 4. [`tile`]: what is read along one axis and written along another goes in blocks of both.
-//! 5. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
-//! 6. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
-//! 7. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
-//! 8. [`scan`]: what is carried from turn to turn takes several turns at once.
-//! 9. [`jam`]: a reduction over long rows reads several of them in a turn.
+//! 4. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.
+//! 5. [`tile`]: what is read along one axis and written along another goes in blocks of both.
+//! 6. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
+//! 7. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
+//! 8. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
+//! 9. [`scan`]: what is carried from turn to turn takes several turns at once.
+//! 10. [`jam`]: a reduction over long rows reads several of them in a turn.
 
 pub mod across;
 pub mod border;
 pub mod census;
 pub mod chunk;
 pub mod cost;
+pub mod factor;
 pub mod fold;
 pub mod jam;
 pub mod partial;
@@ -55,7 +57,8 @@ struct Transformation {
 }
 
 /// The transformations, in order.
-const ALL: [Transformation; 9] = [
+const ALL: [Transformation; 10] = [
+    Transformation { name: "factor", folds: true, applies: |_| true, run: factor::run },
     Transformation { name: "across", folds: false, applies: |_| true, run: across::run },
     Transformation {
         name: "partial",
