@@ -14,6 +14,9 @@ use crate::hlo::InstructionId;
 use brolga_runtime::ElementType;
 use std::collections::HashMap;
 
+/// Steps from an integer to what it is made of, in which its range is looked for: fewer than the verifier takes.
+const DEPTH: u32 = 4;
+
 /// A straight-line body; equal nodes are one node.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
@@ -147,7 +150,7 @@ impl Body {
         match (op, args) {
             (Op::Select, &[mask, then, other]) => Some(if self.constant_bits(mask)? != 0 { then } else { other }),
             (Op::SMax | Op::SMin, &[a, b]) => {
-                let ((a_low, a_high), (b_low, b_high)) = (self.range(a)?, self.range(b)?);
+                let ((a_low, a_high), (b_low, b_high)) = (self.range(a, DEPTH), self.range(b, DEPTH));
                 let [lower, higher] = match () {
                     () if a_high <= b_low => [a, b],
                     () if b_high <= a_low => [b, a],
@@ -182,12 +185,65 @@ impl Body {
         }
     }
 
-    /// The smallest and the largest value of a 64-bit constant or index.
-    fn range(&self, id: NodeId) -> Option<(i64, i64)> {
-        match &self.node(id).op {
-            Op::Const(bits) if self.lane(id) == Lane::I64 => Some((*bits as i64, *bits as i64)),
-            Op::Index(ix) if self.lane(id) == Lane::I64 => Some(ix.range()),
-            _ => None,
+    /// The smallest and the largest value of an integer, as far as so many steps to what it is made of say. What this is relied on for,
+    /// the verifier proves again.
+    fn range(&self, id: NodeId, depth: u32) -> (i64, i64) {
+        let node = self.node(id);
+        let whole = match node.lane {
+            Lane::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            _ => (i64::MIN, i64::MAX),
+        };
+        let of = |k: usize| match node.args.get(k) {
+            Some(&arg) if depth > 0 => self.range(arg, depth - 1),
+            _ => whole,
+        };
+        match &node.op {
+            Op::Const(bits) if node.lane == Lane::I32 => (i64::from(*bits as i32), i64::from(*bits as i32)),
+            Op::Const(bits) => (*bits as i64, *bits as i64),
+            Op::Index(ix) if node.lane == Lane::I64 => ix.range(),
+            Op::Load(_, Mem::S8, _) => (i64::from(i8::MIN), i64::from(i8::MAX)),
+            Op::Load(_, Mem::U8, _) => (0, i64::from(u8::MAX)),
+            Op::Load(_, Mem::S16, _) => (i64::from(i16::MIN), i64::from(i16::MAX)),
+            Op::Load(_, Mem::U16, _) => (0, i64::from(u16::MAX)),
+            Op::SMin => {
+                let (a, b) = (of(0), of(1));
+                (a.0.min(b.0), a.1.min(b.1))
+            }
+            Op::SMax => {
+                let (a, b) = (of(0), of(1));
+                (a.0.max(b.0), a.1.max(b.1))
+            }
+            Op::SExt if depth > 0 => of(0),
+            _ => whole,
+        }
+    }
+
+    /// How two integers compare, where that holds for all that they can be.
+    fn decided(&self, cond: IntCond, a: NodeId, b: NodeId) -> Option<bool> {
+        let ((a_low, a_high), (b_low, b_high)) = (self.range(a, DEPTH), self.range(b, DEPTH));
+        let positive = a_low >= 0 && b_low >= 0;
+        let less = match () {
+            () if a_high < b_low => Some(true),
+            () if a_low >= b_high => Some(false),
+            () => None,
+        };
+        let greater = match () {
+            () if a_low > b_high => Some(true),
+            () if a_high <= b_low => Some(false),
+            () => None,
+        };
+        let apart = less == Some(true) || greater == Some(true);
+        match cond {
+            IntCond::Eq => apart.then_some(false),
+            IntCond::Ne => apart.then_some(true),
+            IntCond::SLt => less,
+            IntCond::SGe => less.map(|is| !is),
+            IntCond::SGt => greater,
+            IntCond::SLe => greater.map(|is| !is),
+            IntCond::ULt => less.filter(|_| positive),
+            IntCond::UGe => less.filter(|_| positive).map(|is| !is),
+            IntCond::UGt => greater.filter(|_| positive),
+            IntCond::ULe => greater.filter(|_| positive).map(|is| !is),
         }
     }
 
@@ -197,6 +253,11 @@ impl Body {
         {
             // Whatever the number is, it compares with itself as zero does.
             return apply(op, lane, &[self.lane(a); 2], &[0; 2]);
+        }
+        if let (Op::ICmp(cond), &[a, b]) = (op, args)
+            && let Some(is) = self.decided(*cond, a, b)
+        {
+            return Some(u64::from(is));
         }
         let n = args.len();
         if n == 0 || n > 3 {
@@ -481,6 +542,41 @@ mod tests {
         // A float that is no number is not equal to itself.
         let equal = b.fcmp(FloatCond::Eq, x, x);
         assert_eq!(b.constant_bits(equal), None);
+    }
+
+    /// A byte against numbers around its ends: what is decided holds for each value, and a comparison with a sign that is not decided
+    /// holds for some values and not for others.
+    #[test]
+    fn ranges_decide_comparisons() {
+        use IntCond::*;
+        for (mem, values) in [(Mem::U8, 0..=255), (Mem::S8, -128..=127)] {
+            for number in [-129, -128, -127, -1, 0, 1, 126, 127, 128, 254, 255, 256] {
+                for cond in [Eq, Ne, SLt, SLe, SGt, SGe, ULt, ULe, UGt, UGe] {
+                    let mut b = Body::new();
+                    let (x, c) = (b.push(Op::Load(0, mem, Ix::default()), &[], Lane::I32), b.i32(number));
+                    let found = b.icmp(cond, x, c);
+                    let found = b.constant_bits(found);
+                    let truth = |v: i32| {
+                        apply(&Op::ICmp(cond), Lane::M32, &[Lane::I32; 2], &[v, number].map(|n| u64::from(n as u32)))
+                    };
+                    let mut truths: Vec<_> = values.clone().map(truth).collect();
+                    truths.dedup();
+                    match found {
+                        Some(_) => assert_eq!(truths, [found], "{mem:?} {cond:?} {number}"),
+                        None => assert!(
+                            truths.len() > 1 || matches!(cond, ULt | ULe | UGt | UGe),
+                            "{mem:?} {cond:?} {number}"
+                        ),
+                    }
+                }
+            }
+        }
+        let mut b = Body::new();
+        let x = b.push(Op::Load(0, Mem::U8, Ix::default()), &[], Lane::I32);
+        let wide = b.convert(Op::SExt, x, Lane::I64);
+        let (zero, most) = (b.i64(0), b.i64(255));
+        let clamped = b.smax(wide, zero);
+        assert_eq!(b.smin(clamped, most), wide, "a byte is an index of a table of 256");
     }
 
     #[test]
