@@ -6,18 +6,21 @@
 //! **Invariant.** Each reduction folds the same elements into the same lanes in the same order.
 //!
 //! **Algorithm.** The last parallel axis is cut into [`STREAMS`] stretches that run side by side, one point of each: rows far apart, for those
-//! next to each other share the pages that a machine fetches ahead. What is left over is a nest of its own. How many of the reductions
+//! next to each other share the pages that a machine fetches ahead. What is left over is a nest of its own. An axis of few points that
+//! all read one row, as the columns of a narrow product do, is written out whole. How many of the reductions
 //! fit the registers of a target is asked when its rows are planned (`codegen/rows`, `passes`).
 
 use super::cost::{POINTS, TASK, UNIT, elements_of_nest, reads_what_it_writes};
 use super::split::{Fresh, pieces};
 use crate::kernel::body::{Body, NodeId, Op};
-use crate::kernel::index::Ix;
+use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
 use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 
 /// Points that run side by side.
 const STREAMS: i64 = 4;
+/// The most points that are written out whole.
+const FEW: i64 = 8;
 /// Shorter rows are read in a few turns.
 const ROW: i64 = 8 * UNIT;
 /// The most accumulators of a point: those of one point must fit the registers of every width.
@@ -29,11 +32,14 @@ const MOST: usize = 64;
 pub fn jam(nest: &Nest) -> Option<Vec<Nest>> {
     let last = *nest.parallel.last()?;
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
-    let enough =
-        last.extent >= STREAMS * STREAMS && nest.points() / STREAMS >= POINTS && elements_of_nest(nest) >= 4 * TASK;
+    let few = last.extent <= FEW && nest.stages.iter().flat_map(|s| s.body.nodes()).any(|n| shares(&n.op, last.axis));
+    let streams = if few { last.extent } else { STREAMS };
+    let enough = (few || last.extent >= STREAMS * STREAMS)
+        && nest.points() / streams >= POINTS
+        && elements_of_nest(nest) >= 4 * TASK;
     let operations =
         |s: &Stage| s.body.nodes().len() + s.accumulators.iter().map(|a| a.combine.nodes().len()).sum::<usize>();
-    let light = nest.stages.iter().all(|s| operations(s) * STREAMS as usize <= MOST);
+    let light = nest.stages.iter().all(|s| operations(s) * streams as usize <= MOST);
     if !folds
         || !enough
         || !light
@@ -43,7 +49,7 @@ pub fn jam(nest: &Nest) -> Option<Vec<Nest>> {
     {
         return None;
     }
-    let cut = pieces(nest, &[last.axis], last.extent, last.extent / STREAMS, &mut Fresh::of(nest));
+    let cut = pieces(nest, &[last.axis], last.extent, last.extent / streams, &mut Fresh::of(nest));
     let (whole, stream) = cut.whole;
     let results = nest.stages.iter().flat_map(|s| &s.accumulators).filter_map(|a| match &a.place {
         Place::Lanes { results } => results.iter().copied().max(),
@@ -52,6 +58,11 @@ pub fn jam(nest: &Nest) -> Option<Vec<Nest>> {
     let results = results.max().map_or(0, |most| most + 1);
     let stages = whole.stages.iter().map(|s| side_by_side(s, stream, results)).collect::<Option<_>>()?;
     Some(std::iter::once(Nest { stages, ..whole }).chain(cut.rest).collect())
+}
+
+/// Whether a load is of the same elements at every point of an axis.
+fn shares(op: &Op, axis: Axis) -> bool {
+    matches!(op, Op::Load(_, _, ix) if !ix.mentions(axis))
 }
 
 /// Whether a stage folds a long row that is read as it lies, or computes the single elements of a point.

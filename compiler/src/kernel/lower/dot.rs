@@ -29,6 +29,20 @@ const MUCH_WRITTEN: i64 = 1 << 20;
 /// packed again. Of less, all lines stay in a cache.
 const FAR_APART: i64 = 1 << 18;
 
+/// Columns of so many bytes fill a quarter of the widest register, ...
+const FEW_COLUMNS: i64 = 16;
+/// ... so many steps are worth folding their sums at the end, and so many rows copying the columns.
+const LONG_ROW: i64 = 256;
+const MANY_ROWS: i64 = 64;
+
+/// A side of a product in row form.
+enum Factor {
+    /// An operand of this type.
+    Operand(InstructionId, ElementType),
+    /// What a phase before left in a scratch buffer, in the type of the result's arithmetic, and where.
+    Scratch(u32, Ix),
+}
+
 /// The loops of a contraction and the index of each operand in them.
 pub(super) struct Loops {
     pub batch: Vec<Loop>,
@@ -113,6 +127,9 @@ impl Lowerer<'_> {
             && row % ir::PAGE == 0
             && !by_rows(&rc, rhs.rank())
             && m.saturating_mul(row) >= MUCH_WRITTEN;
+        if large && has_few_columns([lhs.ty, rhs.ty], out, (m, n, k)) && by_rows(&lc, lhs.rank()) {
+            return self.few_columns(id, l, [&lhs, &rhs], out);
+        }
         if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large && !written) {
             return self.blocked(id, l, product, [&lhs, &rhs]);
         }
@@ -120,39 +137,78 @@ impl Lowerer<'_> {
         // each is one sum, the matrix on the left; where its columns are, a row of sums takes one row of it after another, the matrix
         // on the right. The dimensions of the operands decide, not where fusion found them: the order of the sums depends on it.
         let turned = (m == 1 && n > 1 && by_rows(&rc, rhs.rank())) || (n == 1 && m > 1 && !by_rows(&lc, lhs.rank()));
-        let mut operands = [(inst.operands[0], lhs.ty), (inst.operands[1], rhs.ty)];
+        let mut operands = [Factor::Operand(inst.operands[0], lhs.ty), Factor::Operand(inst.operands[1], rhs.ty)];
         if turned {
             operands.reverse();
             std::mem::swap(&mut l.m, &mut l.n);
             std::mem::swap(&mut l.lhs, &mut l.rhs);
         }
-        self.product_rows(id, l, operands, out)
+        // A column loop of one column (a matrix times a vector) is a dot product: the contracted axis is the vector.
+        let along_k = l.n.iter().all(|x| x.extent == 1) && l.k.last().is_some_and(|x| x.extent > 1);
+        Ok(vec![self.product_rows(id, l, operands, (out, along_k))?])
     }
 
-    /// The general form, as a reduction.
+    /// A product whose columns would leave most of a register idle: each element is the sum of a row, times a column that was copied to lie
+    /// along it.
+    fn few_columns(
+        &mut self,
+        id: InstructionId,
+        l: Loops,
+        [lhs, rhs]: [&ArrayShape; 2],
+        out: ElementType,
+    ) -> Result<Vec<Phase>> {
+        let operands = &self.inst(id).operands;
+        let (left, right) = (operands[0], operands[1]);
+        let steps: Vec<usize> = l.k.iter().filter_map(|k| l.rhs.iter().position(|ix| ix.mentions(k.axis))).collect();
+        let order: Vec<usize> = (0..rhs.rank()).filter(|d| !steps.contains(d)).chain(steps.iter().copied()).collect();
+        let ty = if storage::compute_lane(out) == Lane::F64 { ElementType::F64 } else { ElementType::F32 };
+        let (phase, buffer) = self.converted_operand((id, right), rhs, ty, &order)?;
+        let index = linearize(&in_order(&order, &l.rhs), &in_order(&order, &rhs.dims));
+        let factors = [Factor::Operand(left, lhs.ty), Factor::Scratch(buffer, index)];
+        Ok(vec![phase, self.product_rows(id, l, factors, (out, true))?])
+    }
+
+    /// An element of a side of a product, in the arithmetic of the result.
+    fn factor(
+        &mut self,
+        stage: &mut Stage,
+        id: InstructionId,
+        factor: Factor,
+        index: &[Ix],
+        out: ElementType,
+    ) -> Result<NodeId> {
+        match factor {
+            Factor::Operand(operand, ty) => {
+                let value = self.value(stage, &Known::default(), (operand, 0), index)?;
+                self.widen(stage, id, ty, out, value)
+            }
+            Factor::Scratch(buffer, offset) => {
+                let mem = Mem::of(storage::compute_lane(out));
+                Ok(stage.body.push(Op::Load(buffer, mem, offset), &[], mem.lane()))
+            }
+        }
+    }
+
+    /// The general form, as a reduction: along the contracted axis, or over it for a row of columns.
     fn product_rows(
         &mut self,
         id: InstructionId,
         mut l: Loops,
-        [(lhs, lhs_type), (rhs, rhs_type)]: [(InstructionId, ElementType); 2],
-        out: ElementType,
-    ) -> Result<Vec<Phase>> {
+        [lhs, rhs]: [Factor; 2],
+        (out, along_k): (ElementType, bool),
+    ) -> Result<Phase> {
         let outer: Vec<Loop> = l.batch.iter().chain(&l.m).chain(&l.n).copied().collect();
         let dims: Vec<i64> = outer.iter().map(|x| x.extent).collect();
         let index: Vec<Ix> = outer.iter().map(Loop::ix).collect();
         let offset = linearize(&index, &dims);
         let mut stage = Stage::default();
         let mut known = Known::default();
-        let a = self.value(&mut stage, &known, (lhs, 0), &l.lhs)?;
-        let b = self.value(&mut stage, &known, (rhs, 0), &l.rhs)?;
-        // A column loop of one column (a matrix times a vector) is a dot product: the contracted axis is the vector.
-        let along_k = l.n.iter().all(|x| x.extent == 1) && l.k.last().is_some_and(|x| x.extent > 1);
+        let a = self.factor(&mut stage, id, lhs, &l.lhs, out)?;
+        let b = self.factor(&mut stage, id, rhs, &l.rhs, out)?;
         let lane = storage::compute_lane(out);
         let mut combine = Body::new();
         combine.attribute(id);
         stage.body.set_source(Some(id));
-        let a = self.widen(&mut stage, id, lhs_type, out, a)?;
-        let b = self.widen(&mut stage, id, rhs_type, out, b)?;
         let acc = combine.arg(0, lane);
         let zero = stage.body.bits(lane, 0);
         let (values, root, splits) = if along_k {
@@ -184,7 +240,7 @@ impl Lowerer<'_> {
         let accumulator = Accumulator { init: vec![zero], values, identity, combine, roots: vec![root], splits, place };
         let first = ir::Stage { accumulators: vec![accumulator], ..ir::Stage::new(l.k, vector, stage.body) };
         let second = self.epilogue_stage(&known, &offset, (!along_k).then_some(vector))?;
-        Ok(vec![Phase::Nest(Nest { parallel, rows, stages: vec![first, second] })])
+        Ok(Phase::Nest(Nest { parallel, rows, stages: vec![first, second] }))
     }
 
     /// `acc + x * y` in the arithmetic of `ty`.
@@ -431,6 +487,14 @@ fn in_order<T: Clone>(order: &[usize], all: &[T]) -> Vec<T> {
 fn is_spread(there: &Ix, own: &Ix, (n, k): (Loop, Loop)) -> bool {
     let along = |ix: &Ix, l: Loop| ix.stride(l.axis) == Some(1);
     along(own, n) && !along(there, n) && !along(there, k)
+}
+
+/// Whether a product is of floats, of many long rows and few columns. Rows of another type are converted once for all columns elsewhere.
+fn has_few_columns([lhs, rhs]: [ElementType; 2], out: ElementType, (m, n, k): (i64, i64, i64)) -> bool {
+    let lane = storage::compute_lane(out);
+    let whole = storage::mem_of(lhs) == Some(Mem::of(lane));
+    let floats = [lhs, rhs, out].iter().all(|ty| ty.is_float());
+    floats && whole && n * Mem::of(lane).bytes() <= FEW_COLUMNS && m >= MANY_ROWS && k >= LONG_ROW
 }
 
 /// Whether a product's sums are of products of bytes, and no more of them is wanted than their low 32 bits.
