@@ -1,6 +1,7 @@
 //! Integers of every width: computed in 32 or 64 bits, wrapped to the type.
 
 use super::super::body::{Body, IntCond, Lane, NodeId, Op};
+use super::super::math::division;
 use super::super::storage::wrap_integer;
 use super::{Lowered, unsupported};
 use crate::hlo::Opcode;
@@ -112,7 +113,7 @@ fn minimum(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
 }
 
 /// A divisor that the machine can divide by: 1 in place of 0, and of -1 where the type is signed. Beside it, where the
-/// divisor was 0 and where -1. A constant divisor needs neither.
+/// divisor was 0 and where -1. A constant divisor needs neither; see [`division`] for those that are not 1.
 fn safe_divisor(b: &mut Body, signed: bool, y: NodeId) -> (NodeId, Option<NodeId>, Option<NodeId>) {
     let lane = b.lane(y);
     let (zero, one, minus_one) = (b.int(lane, 0), b.int(lane, 1), b.int(lane, -1));
@@ -131,6 +132,9 @@ fn safe_divisor(b: &mut Body, signed: bool, y: NodeId) -> (NodeId, Option<NodeId
 
 /// The quotient toward zero: all ones where the divisor is zero, the dividend where the quotient would overflow.
 fn divide(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
+    if let Some(quotient) = division::quotient(b, signed, x, y) {
+        return quotient;
+    }
     let (safe, by_zero, by_minus_one) = safe_divisor(b, signed, y);
     let mut quotient = if signed { b.sdiv(x, safe) } else { b.udiv(x, safe) };
     if let Some(mask) = by_minus_one {
@@ -148,6 +152,9 @@ fn divide(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
 
 /// The remainder with the dividend's sign: the dividend where the divisor is zero.
 fn remainder(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
+    if let Some(remainder) = division::remainder(b, signed, x, y) {
+        return remainder;
+    }
     let (safe, by_zero, _) = safe_divisor(b, signed, y);
     // By 1 in place of -1 the remainder is 0 just the same.
     let remainder = if signed { b.srem(x, safe) } else { b.urem(x, safe) };

@@ -8,6 +8,7 @@
 //! undone by operations on the exponent field. Rounding to an integer is done by adding a number so large that the sum
 //! has no fraction bits, which leaves the integer in its low bits.
 
+pub mod division;
 mod erf;
 mod exp;
 mod hyperbolic;
