@@ -168,7 +168,11 @@ impl Symbolic {
 
     /// What the body costs for an element of the new vector axis, in the unit of [`of_row`].
     fn cost(&self, vector: Loop) -> usize {
-        let by_stride = |ix: &Ix, apart: usize| if matches!(ix.stride(vector.axis), Some(0 | 1)) { 1 } else { apart };
+        let by_stride = |ix: &Ix, apart: usize| {
+            let mut found = false;
+            ix.for_each_value(&mut |_| found = true);
+            if !found && matches!(ix.stride(vector.axis), Some(0 | 1)) { 1 } else { apart }
+        };
         let loads = self.body.nodes().iter().map(|n| match &n.op {
             Op::Load(_, _, ix) => by_stride(ix, 8),
             _ => 0,
