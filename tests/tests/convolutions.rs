@@ -126,3 +126,53 @@ fn groups_of_features() {
     let labels = "dim_labels=bf01_oi01->bf01";
     check("1,12,9,11", "24,3,3,3", "1,24,9,11", 1, &format!("{window}, {labels}, feature_group_count=4"));
 }
+
+/// Features before the spatial dimensions, batches between them, and kernels in any order: transposed to the one with features last.
+#[test]
+fn features_anywhere() {
+    let window = "window={size=3x3 pad=1_1x0_2 stride=1x2}";
+    check("2,5,9,8", "7,5,3,3", "2,7,9,4", 1, &format!("{window}, dim_labels=bf01_oi01->bf01"));
+    check("5,9,2,8", "3,7,5,3", "9,2,4,7", 3, &format!("{window}, dim_labels=f0b1_0oi1->0b1f"));
+    check("2,6,9,8", "8,3,3,3", "2,8,9,4", 1, &format!("{window}, dim_labels=bf01_oi01->bf01, feature_group_count=2"));
+    check("4,6,40", "8,6,5", "4,8,40", 1, "window={size=5 pad=2_2}, dim_labels=bf0_oi0->bf0");
+    check("2,3,6,5,6", "8,3,2,2,2", "2,8,5,4,5", 1, "window={size=2x2x2}, dim_labels=bf012_oi012->bf012");
+    // What a gradient by the kernel is: batches are contracted.
+    check("4,6,12,12", "4,5,10,10", "6,5,3,3", 1, "window={size=10x10}, dim_labels=fb01_io01->bf01");
+    // A kernel that does not stay in a cache is copied as it lies.
+    check("1,96,5,5", "160,96,3,3", "1,160,5,5", 1, "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01");
+}
+
+/// Narrow floats and small integers are multiplied in wider floats.
+#[test]
+fn other_types() {
+    let program = |base: &str, kernel: &str, out: &str, labels: &str, padding: &str| {
+        let [b, k, o] = match labels {
+            "bf01_oi01->bf01" => ["2,5,9,8", "7,5,3,3", "2,7,9,8"],
+            _ => ["2,9,8,5", "3,3,5,7", "2,9,8,7"],
+        };
+        format!(
+            "HloModule m\nENTRY e {{\n  x = {base}[{b}] parameter(0)\n  k = {kernel}[{k}] parameter(1)\n  \
+             ROOT c = {out}[{o}] convolution(x, k), window={{size=3x3 pad={padding}}}, dim_labels={labels}\n}}\n"
+        )
+    };
+    for labels in ["b01f_01io->b01f", "bf01_oi01->bf01"] {
+        for types in [["bf16", "bf16", "bf16"], ["bf16", "bf16", "f32"], ["bf16", "f32", "f32"], ["f64", "f64", "f64"]]
+        {
+            let [base, kernel, out] = types;
+            let tolerance = if out == "bf16" { 1e-2 } else { 1e-5 };
+            let text =
+                brolga_tests::ways::check(&program(base, kernel, out, labels, "1_1x1_1"), tolerance).kernel_text();
+            assert!(text.contains("contraction"), "{types:?}\n{text}");
+        }
+        for types in
+            [["s8", "s8", "s32"], ["u8", "s8", "s32"], ["s16", "s16", "s32"], ["s8", "s8", "s8"], ["u16", "u16", "u64"]]
+        {
+            let [base, kernel, out] = types;
+            let text = brolga_tests::ways::check(&program(base, kernel, out, labels, "1_1x1_1"), 0.0).kernel_text();
+            assert!(text.contains("contraction"), "{types:?}\n{text}");
+        }
+        // Products of words are not exact in any float.
+        let text = brolga_tests::ways::check(&program("s32", "s32", "s32", labels, "1_1x1_1"), 0.0).kernel_text();
+        assert!(!text.contains("contraction"), "{text}");
+    }
+}

@@ -26,9 +26,11 @@ fn updates(ty: &str, index: &str, dims: &[i64], combine: &str) {
 #[test]
 fn a_branch_around_each_update() {
     for dims in [&[3][..], &[3, 2], &[2, 1, 3]] {
-        let module = text::parse(&program("f32", "s32", dims, "add(x, y)")).unwrap();
-        shape::verify(&module).unwrap();
-        let clif = compile(&module, &CompileOptions { keep_texts: true, ..CompileOptions::default() }).unwrap().clif;
+        let module = text::parse(&program("f32", "s32", dims, "add(x, y)")).expect("a program");
+        shape::verify(&module).expect("a program");
+        let clif = compile(&module, &CompileOptions { keep_texts: true, ..CompileOptions::default() })
+            .expect("a program")
+            .clif;
         let count = |word: &str| clif.lines().filter(|line| line.contains(word)).count();
         let clamps = count("smax") + count("smin");
         assert_eq!((clamps, count("select")), (0, 0), "{dims:?}:\n{clif}");

@@ -36,6 +36,7 @@ mod order;
 mod passes;
 mod random_graphs;
 mod shared;
+mod short_rows;
 mod sizes;
 mod slim_compiler;
 mod sorts;

@@ -31,3 +31,36 @@ fn other_products_are_blocked() {
     assert!(is_blocked("f32", [300, 2, 1000], false));
     assert!(is_blocked("f32", [100, 2, 1024], true));
 }
+
+/// Few columns are folded from rows, several in a turn, whatever order the right operand has and whatever follows.
+#[test]
+fn few_columns_fold_rows() {
+    for (ty, n) in [("f32", 2), ("f32", 3), ("f32", 4), ("f64", 2)] {
+        for (m, k) in [(64, 256), (300, 300), (65, 1000)] {
+            assert!(!is_blocked(ty, [m, k, n], false), "{ty} {m} {k} {n}");
+        }
+    }
+    // More columns, fewer steps or rows, steps that are not side by side, and rows that are converted.
+    assert!(is_blocked("f32", [300, 300, 5], false));
+    assert!(is_blocked("f64", [300, 300, 3], false));
+    assert!(is_blocked("f32", [300, 255, 4], false));
+    assert!(is_blocked("f32", [63, 300, 4], false));
+    assert!(is_blocked("f32", [300, 300, 4], true));
+    assert!(is_blocked("bf16", [300, 300, 4], false));
+    for (right, contracted) in [("3,7,260", "1,2"), ("7,260,3", "0,1"), ("7,3,260", "0,2")] {
+        let text = check(
+            &format!(
+                "HloModule m\nENTRY e {{\n  x = f32[130,7,260] parameter(0)\n  y = f32[{right}] parameter(1)\n  \
+                 ROOT d = f32[130,3] dot(x, y), lhs_contracting_dims={{1,2}}, rhs_contracting_dims={{{contracted}}}\n}}\n"
+            ),
+            1e-5,
+        )
+        .kernel_text();
+        assert!(!text.contains("contraction"), "{text}");
+    }
+    check(
+        "HloModule m\nENTRY e {\n  x = f32[3,70,280] parameter(0)\n  y = f32[3,280,4] parameter(1)\n  \
+         ROOT d = f32[3,70,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}\n}\n",
+        1e-5,
+    );
+}

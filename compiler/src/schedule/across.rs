@@ -67,7 +67,8 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     if !loads || !run.stores.iter().all(|s| linear(&s.index)) {
         return None;
     }
-    if row >= SHORT && (fills_registers(nest, row) || run.cost(vector) >= of_row(nest)) {
+    let large = run.body.nodes().len() > MOST_NODES;
+    if row >= SHORT && (large || fills_registers(nest, row) || run.cost(vector) >= of_row(nest)) {
         return None;
     }
     let mut parallel = nest.parallel.clone();

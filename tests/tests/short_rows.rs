@@ -1,0 +1,137 @@
+//! Reductions of short rows, whose vector axis becomes another one, and loops whose variables a reshape divides: what the interpreter
+//! gives, the same bits at every width and on any number of threads.
+
+use brolga_tests::ways::check;
+
+const REDUCERS: &str = "HloModule m
+add { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT s = f32[] add(x, y) }
+max { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT s = f32[] maximum(x, y) }
+least {
+  x = f32[] parameter(0)\n i = s32[] parameter(1)\n y = f32[] parameter(2)\n j = s32[] parameter(3)
+  less = pred[] compare(x, y), direction=LT\n nan = pred[] compare(x, x), direction=NE\n keep = pred[] or(less, nan)
+  v = f32[] select(keep, x, y)\n same = pred[] compare(x, y), direction=EQ\n before = pred[] compare(i, j), direction=LT
+  tie = pred[] and(same, before)\n first = pred[] or(keep, tie)\n k = s32[] select(first, i, j)
+  ROOT t = (f32[], s32[]) tuple(v, k)
+}
+";
+
+/// Whether the rows of the kernels of a program are still folded along the vector axis.
+fn folds(text: &str) -> bool {
+    text.contains("fold ")
+}
+
+#[test]
+fn softmaxes_of_few_classes() {
+    for (classes, across) in
+        [(3, true), (8, true), (9, true), (10, true), (15, true), (16, false), (40, false), (65, false)]
+    {
+        let text = check(
+            &format!(
+                "{REDUCERS}ENTRY e {{\n  x = f32[101,{classes}] parameter(0)\n  low = f32[] constant(-inf)\n  zero = f32[] constant(0)\n  \
+                 most = f32[101] reduce(x, low), dimensions={{1}}, to_apply=max\n  \
+                 mosts = f32[101,{classes}] broadcast(most), dimensions={{0}}\n  less = f32[101,{classes}] subtract(x, mosts)\n  \
+                 exp = f32[101,{classes}] exponential(less)\n  sum = f32[101] reduce(exp, zero), dimensions={{1}}, to_apply=add\n  \
+                 sums = f32[101,{classes}] broadcast(sum), dimensions={{0}}\n  ROOT r = f32[101,{classes}] divide(exp, sums)\n}}\n"
+            ),
+            1e-6,
+        )
+        .kernel_text();
+        assert_eq!(!folds(&text), across, "{classes} classes\n{text}");
+    }
+}
+
+/// Of equal numbers the first: the order is that of the row.
+#[test]
+fn the_least_of_a_row() {
+    for (n, across) in [(2, true), (7, true), (10, true), (16, true), (24, true), (64, false)] {
+        let text = check(
+            &format!(
+                "{REDUCERS}ENTRY e {{\n  x = f32[203,{n}] parameter(0)\n  i = s32[203,{n}] iota(), iota_dimension=1\n  \
+                 high = f32[] constant(inf)\n  none = s32[] constant(0)\n  \
+                 r = (f32[203], s32[203]) reduce(x, i, high, none), dimensions={{1}}, to_apply=least\n  \
+                 ROOT k = s32[203] get-tuple-element(r), index=1\n}}\n"
+            ),
+            0.0,
+        )
+        .kernel_text();
+        assert_eq!(!folds(&text), across, "{n}\n{text}");
+    }
+}
+
+/// Rows of a sum that fill registers, or that cost less as they are, stay; those through a loaded index too.
+#[test]
+fn rows_that_stay() {
+    for n in [8, 12, 16, 48] {
+        let text = check(
+            &format!(
+                "{REDUCERS}ENTRY e {{\n  x = f32[300,{n}] parameter(0)\n  zero = f32[] constant(0)\n  \
+                 ROOT r = f32[300] reduce(x, zero), dimensions={{1}}, to_apply=add\n}}\n"
+            ),
+            1e-6,
+        );
+        assert!(folds(&text.kernel_text()), "{n}\n{}", text.kernel_text());
+    }
+    let text = check(
+        "HloModule m\nENTRY e {\n  x = f32[50,8] parameter(0)\n  i = s32[300,1] parameter(1)\n  y = f32[300,8] parameter(2)\n  \
+         g = f32[300,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, \
+         slice_sizes={1,8}\n  a = f32[300,8] multiply(g, y)\n  b = f32[300,8] add(a, g)\n  c = f32[300,8] multiply(b, a)\n  \
+         d = f32[300,8] add(c, b)\n  e = f32[300,8] multiply(d, c)\n  f = f32[300,8] add(e, d)\n  h = f32[300,8] multiply(f, e)\n  \
+         ROOT r = f32[300,8] add(h, f)\n}\n",
+        1e-5,
+    )
+    .kernel_text();
+    assert!(text.contains("vector i1 in 8\n"), "{text}");
+}
+
+/// Quotients and remainders of a loop variable are loops of their own.
+#[test]
+fn reshapes_divide_no_loop() {
+    for (a, b) in [(32, 32), (5, 16), (7, 24), (3, 48)] {
+        let n = a * b;
+        let text = check(
+            &format!(
+                "HloModule m\nENTRY e {{\n  x = f32[{a},{a}] parameter(0)\n  y = f32[{b},{b}] parameter(1)\n  \
+                 xs = f32[{a},{b},{a},{b}] broadcast(x), dimensions={{0,2}}\n  ys = f32[{a},{b},{a},{b}] broadcast(y), dimensions={{1,3}}\n  \
+                 m = f32[{a},{b},{a},{b}] multiply(xs, ys)\n  ROOT k = f32[{n},{n}] reshape(m)\n}}\n"
+            ),
+            0.0,
+        )
+        .kernel_text();
+        assert!(!text.contains('/') || !text.contains(") /"), "{text}");
+    }
+    let text = check(
+        "HloModule m\nENTRY e {\n  x = f32[3,6,5,36] parameter(0)\n  s = f32[3,6,5,4,3,3] reshape(x)\n  \
+         t = f32[3,6,4,5,3,3] transpose(s), dimensions={0,1,3,2,4,5}\n  ROOT r = f32[3,24,15,3] reshape(t)\n}\n",
+        0.0,
+    )
+    .kernel_text();
+    assert!(!text.contains(") /") && !text.contains(") %"), "{text}");
+}
+
+/// Every integer type by divisors of both signs, powers of two and not.
+#[test]
+fn integers_by_constants() {
+    for (ty, divisors) in [
+        ("s8", &[1, -1, 2, -3, 10, 64, 127, -128][..]),
+        ("u8", &[1, 2, 3, 10, 128, 200, 255]),
+        ("s16", &[7, -16, 1000, 32767]),
+        ("s32", &[1, -1, 2, 3, 7, -10, 16, 641, 1_000_000_007, -2_147_483_648, 2_147_483_647]),
+        ("u32", &[1, 2, 3, 7, 641, 2_147_483_648, 2_147_483_649, 4_294_967_295]),
+        ("s64", &[1, -1, 2, 7, -10, 1_000_000_007, i64::MAX, i64::MIN]),
+        ("u64", &[2, 3, 7, 10, 1_000_000_007, i64::MAX]),
+    ] {
+        for &d in divisors {
+            // Small inputs are multiplied until they reach the ends of the type.
+            check(
+                &format!(
+                    "HloModule m\nENTRY e {{\n  x = {ty}[333] parameter(0)\n  f = {ty}[333] parameter(1)\n  d = {ty}[] constant({d})\n  \
+                     ds = {ty}[333] broadcast(d), dimensions={{}}\n  a = {ty}[333] multiply(x, f)\n  b = {ty}[333] multiply(a, a)\n  \
+                     c = {ty}[333] multiply(b, b)\n  g = {ty}[333] multiply(c, c)\n  h = {ty}[333] multiply(g, x)\n  \
+                     q = {ty}[333] divide(h, ds)\n  r = {ty}[333] remainder(h, ds)\n  p = {ty}[333] divide(x, ds)\n  \
+                     ROOT t = ({ty}[333], {ty}[333], {ty}[333]) tuple(q, r, p)\n}}\n"
+                ),
+                0.0,
+            );
+        }
+    }
+}
