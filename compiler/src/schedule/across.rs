@@ -67,8 +67,7 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     if !loads || !run.stores.iter().all(|s| linear(&s.index)) {
         return None;
     }
-    let large = run.body.nodes().len() > MOST_NODES;
-    if row >= SHORT && (large || fills_registers(nest, row) || run.cost(vector) >= of_row(nest)) {
+    if row >= SHORT && run.cost(vector) >= of_row(nest) {
         return None;
     }
     let mut parallel = nest.parallel.clone();
@@ -84,12 +83,13 @@ fn short_row(nest: &Nest) -> Option<i64> {
         let lanes = s.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }));
         (s.vector.extent == row || s.vector.extent == 1) && s.sequential.is_empty() && lanes
     });
-    if !(2..=LONG).contains(&row) || !alike {
+    if !(2..=LONG).contains(&row) || !alike || (row >= SHORT && fills_registers(nest, row)) {
         return None;
     }
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
     let operations: usize = nest.stages.iter().map(|s| computed(&s.body)).sum();
-    let fits = operations.saturating_mul(row as usize) <= MOST_NODES;
+    let combined: usize = nest.stages.iter().flat_map(|s| &s.accumulators).map(|a| computed(&a.combine)).sum();
+    let fits = (operations + combined).saturating_mul(row as usize) <= MOST_NODES;
     (fits && (folds || row < 4 || operations >= WORTH)).then_some(row)
 }
 

@@ -32,7 +32,8 @@ const MOST: usize = 64;
 pub fn jam(nest: &Nest) -> Option<Vec<Nest>> {
     let last = *nest.parallel.last()?;
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
-    let few = last.extent <= FEW && nest.stages.iter().flat_map(|s| s.body.nodes()).any(|n| shares(&n.op, last.axis));
+    let few = (2..=FEW).contains(&last.extent)
+        && nest.stages.iter().flat_map(|s| s.body.nodes()).any(|n| shares(&n.op, last.axis));
     let streams = if few { last.extent } else { STREAMS };
     let enough = (few || last.extent >= STREAMS * STREAMS)
         && nest.points() / streams >= POINTS

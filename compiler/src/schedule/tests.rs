@@ -93,6 +93,37 @@ fn sums_of_columns(rows: i64) -> String {
     )
 }
 
+/// A Kronecker product of two matrices of 8 rows and 16 columns, as a reshape leaves it.
+#[test]
+fn a_loop_that_indices_divide_becomes_two() {
+    let text = transformed(
+        "factor",
+        "kernel kron (in0: f32[128], in1: f32[128]) -> (out0: f32[16384])
+  phase parallel i0 in 64
+    stage vector i1 in 256
+      %0 = load in0[16*((i0) / 8) + ((i1) / 16)] : f32
+      %1 = load in1[16*((i0) % 8) + ((i1) % 16)] : f32
+      %2 = fmul %0, %1 : f32
+      store out0[256*i0 + i1] = %2 : f32
+",
+    );
+    assert!(!text.contains(") /") && !text.contains(") %") && text.contains("in 16\n"), "{text}");
+}
+
+/// Rows of fewer elements than are worth a row loop are not cut.
+#[test]
+fn a_row_is_not_cut_into_few_elements() {
+    let kernel = parse::parse(
+        "kernel pairs (in0: f32[128]) -> (out0: f32[256])
+  phase
+    stage vector i0 in 256
+      %0 = load in0[((i0) / 2)] : f32
+      store out0[i0] = %0 : f32
+",
+    );
+    left_alone("factor", kernel.unwrap_or_else(|e| panic!("{e:?}")).remove(0));
+}
+
 #[test]
 fn a_sum_of_everything_gets_points() {
     let text = transformed("partial", SUM_OF_ALL);
