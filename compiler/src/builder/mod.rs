@@ -71,7 +71,6 @@ pub use crate::hlo::{AliasKind, ConvolutionDims, Module, Opcode, PaddingDimensio
 pub use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Layout, Literal, NativeType, PaddingValue, Shape};
 pub use contraction::default_convolution_dims;
 pub use expression::Expression;
-pub(crate) use movement::inverse;
 pub use reduction::scalar_computation;
 pub use types::{
     ComparisonDirection, CustomCallOptions, DotDimensions, FftKind, GatherDimensions, Padding, RandomAlgorithm,

@@ -235,8 +235,3 @@ impl Builder {
         }))
     }
 }
-
-/// The permutation that undoes `dims`.
-pub(crate) fn inverse(dims: &[i64]) -> Vec<i64> {
-    (0..dims.len() as i64).map(|d| dims.iter().position(|&p| p == d).unwrap_or(0) as i64).collect()
-}

@@ -1,9 +1,9 @@
 //! Dot: the cotangent of a side is the contraction of the result's with the other side.
 
 use super::rule::Rule;
-use crate::builder::{DotDimensions, Op, inverse};
+use crate::builder::{DotDimensions, Op};
 use crate::error::Result;
-use crate::hlo::AttrKey;
+use crate::hlo::{AttrKey, inverse};
 
 /// One side of a dot, by the kinds of its dimensions.
 struct Side {

@@ -2,9 +2,9 @@
 //! together: tuples, their elements, barriers.
 
 use super::rule::{Rule, full, zeros};
-use crate::builder::{Op, PaddingDimension, inverse};
+use crate::builder::{Op, PaddingDimension};
 use crate::error::Result;
-use crate::hlo::{AttrKey, Opcode};
+use crate::hlo::{AttrKey, Opcode, inverse};
 
 /// Tuples, barriers and copies: leaves go where they belong.
 pub(super) fn structure(r: &mut Rule<'_>) -> Result<()> {

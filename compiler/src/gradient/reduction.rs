@@ -4,9 +4,9 @@ use super::fold::{self, Combine};
 use super::replay::may_run_again;
 use super::rule::{Rule, full, number, zeros};
 use super::scalars::{lifted, reducer};
-use crate::builder::{Op, PaddingDimension, inverse};
+use crate::builder::{Op, PaddingDimension};
 use crate::error::Result;
-use crate::hlo::{AttrKey, Opcode};
+use crate::hlo::{AttrKey, Opcode, inverse};
 
 pub(super) fn rule(r: &mut Rule<'_>) -> Result<()> {
     if r.instruction.opcode == Opcode::Map {

@@ -272,6 +272,20 @@ impl Product {
         }
     }
 
+    /// The product of elements of that lane, as floats.
+    pub const fn of(lane: Lane) -> Product {
+        if matches!(lane, Lane::F64) { Product::F64 } else { Product::F32 }
+    }
+
+    /// What operands of it are arrays of; `None` of bytes, which are words of four.
+    pub const fn element(self) -> Option<ElementType> {
+        match self {
+            Product::F32 => Some(ElementType::F32),
+            Product::F64 => Some(ElementType::F64),
+            Product::U8S8 | Product::S8U8 => None,
+        }
+    }
+
     /// A step: `sum` and the product of `x`, on the left, and `y`.
     pub fn step(self, body: &mut Body, variant: Variant, [x, y, sum]: [NodeId; 3]) -> NodeId {
         let signed = match self {

@@ -18,7 +18,9 @@
 use super::Stats;
 use super::rewrite::{Rewriter, append, rewrite, sort_computations};
 use crate::error::{Error, Result};
-use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Module, Opcode, PaddingDimension, SliceRange, lapack};
+use crate::hlo::{
+    AttrKey, AttrValue, Attrs, InstructionId, Module, Opcode, PaddingDimension, SliceRange, inverse, lapack,
+};
 use brolga_runtime::{ArrayShape, Shape};
 use std::collections::HashMap;
 
@@ -107,14 +109,6 @@ fn physical_array(array: &ArrayShape) -> ArrayShape {
     let in_order = |values: &[i64]| order.iter().filter_map(|&d| values.get(d).copied()).collect();
     let dynamic = order.iter().filter_map(|&d| array.dynamic.get(d).copied()).collect();
     ArrayShape { ty: array.ty, dims: in_order(array.widths()), dynamic, layout: None }
-}
-
-fn inverse(permutation: &[usize]) -> Vec<usize> {
-    let mut out = vec![0; permutation.len()];
-    for (i, &p) in permutation.iter().enumerate() {
-        out[p] = i;
-    }
-    out
 }
 
 /// Emits the logical value of `value`, which has the physical form of `shape`.

@@ -10,8 +10,8 @@
 //!
 //! **Algorithm.** The stages run symbolically, element by element, into one body; row buffers and results become nodes. A
 //! parallel axis becomes the vector axis of that body. Rows that fill the registers of a row loop of 128 bits are compared: what
-//! such loops cost for a row ([`of_row`]) against loads and stores of elements that do not lie side by side any more
-//! ([`Symbolic::cost`]).
+//! such loops cost for a row ([`of_row`]) against loads and stores of elements that do not lie side by side any more ([`in_memory`]) and
+//! the operations of the body; where the former cost more already, no body is made.
 
 use super::cost::{UNIT, reads_what_it_writes};
 use crate::kernel::body::{Body, Lane, NodeId, Op};
@@ -19,7 +19,7 @@ use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Stage, Store};
 use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 use crate::kernel::simplify::merge_loops;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A vector axis of fewer elements is written out where another axis can take its place, ...
 const SHORT: i64 = UNIT / 4;
@@ -53,11 +53,12 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     if reads_what_it_writes(nest) {
         return None;
     }
+    let vector = nest.parallel[number];
+    let budget = if row >= SHORT { of_row(nest).checked_sub(in_memory(nest, vector))? } else { usize::MAX };
     let mut run = Symbolic::default();
     for stage in &nest.stages {
         run.stage(stage, row)?;
     }
-    let vector = nest.parallel[number];
     // Along the new axis loads must not be scattered over what is divided.
     let linear = |ix: &Ix| ix.stride(vector.axis).is_some();
     let loads = run.body.nodes().iter().all(|n| match &n.op {
@@ -67,7 +68,7 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     if !loads || !run.stores.iter().all(|s| linear(&s.index)) {
         return None;
     }
-    if row >= SHORT && run.cost(vector) >= of_row(nest) {
+    if computed(&run.body) >= budget {
         return None;
     }
     let mut parallel = nest.parallel.clone();
@@ -118,6 +119,31 @@ fn of_row(nest: &Nest) -> usize {
     nest.stages.iter().map(of_stage).sum::<usize>() + (80 * loops).saturating_sub(60)
 }
 
+/// What loads and stores of a row cost for an element of the new vector axis, in the unit of [`of_row`].
+fn in_memory(nest: &Nest, vector: Loop) -> usize {
+    let (mut loaded, mut stored) = (HashSet::new(), HashSet::new());
+    let mut cost = 0;
+    for stage in &nest.stages {
+        let mut price = |ix: &Ix, apart: usize| {
+            let mut found = false;
+            ix.for_each_value(&mut |_| found = true);
+            let each = if !found && matches!(ix.stride(vector.axis), Some(0 | 1)) { 1 } else { apart };
+            cost += each * if ix.mentions(stage.vector.axis) { stage.vector.extent as usize } else { 1 };
+        };
+        for node in stage.body.nodes() {
+            if let Op::Load(buffer, _, ix) = &node.op
+                && loaded.insert((*buffer, ix))
+            {
+                price(ix, 8);
+            }
+        }
+        for s in stage.stores.iter().filter(|s| stored.insert((s.buffer, &s.index))) {
+            price(&s.index, 14);
+        }
+    }
+    cost
+}
+
 fn computed(body: &Body) -> usize {
     body.nodes().iter().filter(|n| !n.args.is_empty()).count()
 }
@@ -165,21 +191,6 @@ impl Symbolic {
             self.results.extend(results.iter().copied().zip(folded));
         }
         Some(())
-    }
-
-    /// What the body costs for an element of the new vector axis, in the unit of [`of_row`].
-    fn cost(&self, vector: Loop) -> usize {
-        let by_stride = |ix: &Ix, apart: usize| {
-            let mut found = false;
-            ix.for_each_value(&mut |_| found = true);
-            if !found && matches!(ix.stride(vector.axis), Some(0 | 1)) { 1 } else { apart }
-        };
-        let loads = self.body.nodes().iter().map(|n| match &n.op {
-            Op::Load(_, _, ix) => by_stride(ix, 8),
-            _ => 0,
-        });
-        let stores = self.stores.iter().map(|s| by_stride(&s.index, 14));
-        computed(&self.body) + loads.chain(stores).sum::<usize>()
     }
 
     /// Copies of the nodes that `roots` need at element `e` of the row.

@@ -4,7 +4,8 @@
 //! `x[f(i)]`, which must be different ones for different `i`.
 
 use super::declaration::{Tensor, fault};
-use crate::builder::{ArrayLiteral, Builder, ElementType, Op, PaddingDimension, inverse};
+use crate::builder::{ArrayLiteral, Builder, ElementType, Op, PaddingDimension};
+use crate::hlo::inverse;
 use crate::shape::RuleError;
 use brolga_runtime::ArrayShape;
 

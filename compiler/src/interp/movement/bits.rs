@@ -2,7 +2,7 @@
 
 use super::transpose;
 use crate::Result;
-use crate::hlo::Instruction;
+use crate::hlo::{Instruction, inverse};
 use crate::interp::{Context, invalid, new_array, result_shape, unsupported};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Shape};
 
@@ -83,9 +83,5 @@ pub(super) fn bitcast(cx: &Context<'_>, inst: &Instruction, a: &ArrayLiteral) ->
     let dims: Vec<i64> = order.iter().map(|&d| target.dims[d]).collect();
     let mut out = new_array(inst, &ArrayShape::new(target.ty, dims))?;
     reinterpret(&physical, &mut out);
-    let mut inverse = vec![0; order.len()];
-    for (i, &d) in order.iter().enumerate() {
-        inverse[d] = i;
-    }
-    transpose(inst, &out, &inverse).map(Literal::from)
+    transpose(inst, &out, &inverse(&order)).map(Literal::from)
 }

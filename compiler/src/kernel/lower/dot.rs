@@ -157,11 +157,12 @@ impl Lowerer<'_> {
         [lhs, rhs]: [&ArrayShape; 2],
         out: ElementType,
     ) -> Result<Vec<Phase>> {
-        let operands = &self.inst(id).operands;
-        let (left, right) = (operands[0], operands[1]);
+        let inst = self.inst(id);
+        let product = Product::of(storage::compute_lane(out));
+        let Some(ty) = product.element() else { return Err(internal(inst, "bytes are no elements of a product")) };
+        let (left, right) = (inst.operands[0], inst.operands[1]);
         let steps: Vec<usize> = l.k.iter().filter_map(|k| l.rhs.iter().position(|ix| ix.mentions(k.axis))).collect();
         let order: Vec<usize> = (0..rhs.rank()).filter(|d| !steps.contains(d)).chain(steps.iter().copied()).collect();
-        let ty = if storage::compute_lane(out) == Lane::F64 { ElementType::F64 } else { ElementType::F32 };
         let (phase, buffer) = self.converted_operand((id, right), rhs, ty, &order)?;
         let index = linearize(&in_order(&order, &l.rhs), &in_order(&order, &rhs.dims));
         let factors = [Factor::Operand(left, lhs.ty), Factor::Scratch(buffer, index)];
@@ -295,11 +296,7 @@ impl Lowerer<'_> {
         operands: [&ArrayShape; 2],
     ) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
-        let ty = match product {
-            Product::F32 => ElementType::F32,
-            Product::F64 => ElementType::F64,
-            Product::U8S8 | Product::S8U8 => return Err(internal(inst, "bytes are no elements of a product")),
-        };
+        let Some(ty) = product.element() else { return Err(internal(inst, "bytes are no elements of a product")) };
         let fused = self.fused(&l);
         let (m, n, k) = (fused.m, fused.n, fused.k);
         let (mut phases, mut panels) = (Vec::new(), Vec::new());
@@ -506,7 +503,7 @@ fn sums_bytes(operands: [ElementType; 2], out: ElementType) -> bool {
 /// integers are exact in either while they fit into its digits; `None` where they may not.
 pub(super) fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Product> {
     if out.is_float() && operands.into_iter().all(ElementType::is_float) {
-        return Some(float_product(out));
+        return Some(Product::of(storage::compute_lane(out)));
     }
     let most = |ty: ElementType| {
         let small = ty.is_integer() && ty.bits() <= 16;
@@ -519,11 +516,6 @@ pub(super) fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) ->
         return Some(Product::F32);
     }
     exact_in(f64::MANTISSA_DIGITS).then_some(Product::F64)
-}
-
-/// The product in which sums of floats of that type are kept.
-fn float_product(out: ElementType) -> Product {
-    if storage::compute_lane(out) == Lane::F64 { Product::F64 } else { Product::F32 }
 }
 
 /// A finished sum as a value of the result's type: floats are rounded, exact integers wrap.

@@ -34,6 +34,15 @@ pub fn remainder(b: &mut Body, signed: bool, x: NodeId, divisor: NodeId) -> Opti
     Some(b.isub(x, whole))
 }
 
+/// The least `s` and its factor for numbers of so many bits, of which `signs` is not part of the magnitude.
+fn factor(bits: u32, d: u64, signs: u32) -> (u128, u32) {
+    let of = |s: u32| (1u128 << (bits + s)) / u128::from(d) + 1;
+    let near = |s: &u32| of(*s) * u128::from(d) - (1u128 << (bits + s)) <= 1u128 << (s + signs);
+    let most = d.ilog2() + 1 - signs;
+    let s = (0..most).find(near).unwrap_or(most);
+    (of(s), s)
+}
+
 fn unsigned(b: &mut Body, bits: u32, x: NodeId, d: u64) -> NodeId {
     let lane = b.lane(x);
     if d.is_power_of_two() {
@@ -44,13 +53,10 @@ fn unsigned(b: &mut Body, bits: u32, x: NodeId, d: u64) -> NodeId {
         let fits = b.icmp(IntCond::UGe, x, divisor);
         return b.mask_to_int(fits);
     }
-    let most = d.ilog2() + 1;
-    let of = |s: u32| ((1u128 << (bits + s)) / u128::from(d)) + 1;
-    let near = |s: &u32| of(*s) * u128::from(d) - (1u128 << (bits + s)) <= 1u128 << s;
-    let s = (0..most).find(near).unwrap_or(most);
-    let factor = b.bits(lane, (of(s) & ((1u128 << bits) - 1)) as u64);
-    let high = b.umulhi(x, factor);
-    if of(s) >> bits == 0 {
+    let (whole, s) = factor(bits, d, 0);
+    let low = b.bits(lane, (whole & ((1u128 << bits) - 1)) as u64);
+    let high = b.umulhi(x, low);
+    if whole >> bits == 0 {
         return if s == 0 { high } else { b.lshr_imm(high, s as u8) };
     }
     // The factor has a bit more: x is added to the high half, without the carry that their sum would lose.
@@ -70,15 +76,10 @@ fn toward_zero(b: &mut Body, bits: u32, x: NodeId, magnitude: u64) -> NodeId {
         let sum = b.iadd(x, more);
         return b.ashr_imm(sum, by);
     }
-    let d = u128::from(magnitude);
-    let of = |s: u32| ((1u128 << (bits + s)) / d) + 1;
-    let near = |s: &u32| of(*s) * d - (1u128 << (bits + s)) <= 1u128 << (s + 1);
-    let most = magnitude.ilog2();
-    let s = (0..most).find(near).unwrap_or(most);
-    let factor = of(s) as u64;
-    let node = b.bits(lane, if bits == 32 { factor & 0xffff_ffff } else { factor });
-    let mut high = b.smulhi(x, node);
-    if factor >> (bits - 1) != 0 {
+    let (whole, s) = factor(bits, magnitude, 1);
+    let low = b.bits(lane, whole as u64);
+    let mut high = b.smulhi(x, low);
+    if whole >> (bits - 1) != 0 {
         // The factor is taken for a negative number, 2^bits less.
         high = b.iadd(high, x);
     }

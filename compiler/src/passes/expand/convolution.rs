@@ -16,6 +16,7 @@ use super::formula::{every, interleaved, slice};
 use crate::error::Result;
 use crate::hlo::{
     AttrKey, AttrValue, Attrs, ConvolutionDims, InstructionId, Opcode, PaddingDimension, SliceRange, WindowDimension,
+    inverse,
 };
 use crate::passes::rewrite::Rewriter;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType};
@@ -69,9 +70,7 @@ pub fn product(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instru
     let (base, kernel) = (rw.transpose(base, &of_base), rw.transpose(kernel, &of_kernel));
     let dims: Vec<i64> = of_result.iter().map(|&d| result.dims[d]).collect();
     let last = Product { rw, labels, attrs, large }.of((base, kernel), window, &ArrayShape::new(result.ty, dims));
-    let mut back = vec![0; of_result.len()];
-    of_result.iter().enumerate().for_each(|(at, &d)| back[d] = at);
-    Ok(last.map(|last| rw.transpose(last, &back)))
+    Ok(last.map(|last| rw.transpose(last, &inverse(&of_result))))
 }
 
 /// Convolutions of one base that differ in their windows and elements of the kernel.

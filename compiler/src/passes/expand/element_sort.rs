@@ -11,7 +11,7 @@ use super::draft::{Draft, is_arithmetic};
 use super::element_loop::index_type;
 use super::formula::{iota, scalar};
 use crate::error::Result;
-use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Opcode};
+use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Opcode, inverse};
 use crate::passes::rewrite::Rewriter;
 use brolga_runtime::{ElementType, Scalar, Shape};
 
@@ -40,8 +40,7 @@ pub fn sort(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instructi
     let Some(total) = dims.iter().try_fold(1i64, |product, &d| product.checked_mul(d)) else { return Ok(None) };
     let order: Vec<usize> =
         (0..dims.len()).filter(|&d| d != along).chain((0..dims.len()).filter(|&d| d == along)).collect();
-    let mut back = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(k, &d)| back[d] = k);
+    let back = inverse(&order);
     let turned: Vec<i64> = order.iter().map(|&d| dims[d]).collect();
     let mut results = operands.clone();
     if total > 0 && length > 1 {

@@ -3,7 +3,7 @@
 use super::body::{Body, Frame, Repr, dictionary};
 use super::{attributes, only, unsupported};
 use crate::error::Result;
-use crate::hlo::{AttrKey, Instruction};
+use crate::hlo::{AttrKey, Instruction, inverse};
 use crate::stablehlo::ir::{Attribute, Dictionary, GatherDims, Value};
 use brolga_runtime::{ArrayShape, ElementType, Shape};
 
@@ -57,11 +57,7 @@ impl Body<'_, '_> {
         let order = order(to);
         let physical: Vec<i64> = order.iter().map(|&d| to.dims[d]).collect();
         value = self.reshaped(value, to, physical.clone())?;
-        let mut inverse = vec![0; order.len()];
-        for (at, &d) in order.iter().enumerate() {
-            inverse[d] = at;
-        }
-        self.transposed(i, value, to.ty, &physical, &inverse).map(Repr::Value)
+        self.transposed(i, value, to.ty, &physical, &inverse(&order)).map(Repr::Value)
     }
 
     fn transposed(
