@@ -381,16 +381,37 @@ fn pointers_that_lie_in_memory() {
     assert!(wide(&format!("HloModule m\n\nENTRY e {{\n{body}}}\n"), &[]).all);
 }
 
-/// How many pointers the wide code of a program's first row takes from its frame, for each width of the machine.
-fn pointers(source: &str) -> Vec<usize> {
+/// Indices of 32 bits stay so from where they are loaded to where they leave their register, two at a time.
+#[test]
+fn indices_of_32_bits_are_not_widened() {
+    let source = "HloModule m\n\nENTRY e {\n  x = f64[5,30] parameter(0)\n  i = s32[5,64] parameter(1)\n  \
+         ROOT g = f64[5,64] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, \
+         operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1}\n}\n";
+    assert!(wide(source, &[]).all);
+    for asm in listings(source) {
+        let count = |what: &str| asm.matches(what).count();
+        assert!(count("vpextrq") > 0 && count("vpminsd") > 0, "no indices of 32 bits in\n{asm}");
+        assert_eq!(count("vpmovsxdq") + count("vpmovqd") + count("vpminsq"), 0, "indices of 64 bits in\n{asm}");
+    }
+}
+
+/// The assembly of a program for each width of the machine, every row that can be in wide code.
+fn listings(source: &str) -> Vec<String> {
     let module = text::parse(source).unwrap();
     let of = |target: TargetOptions| {
         let options = CompileOptions { wide_work: Some(0), target, keep_texts: true, ..CompileOptions::default() };
-        let asm = compile(&module, &options).unwrap().asm;
+        compile(&module, &options).unwrap().asm
+    };
+    widths::targets().into_iter().map(of).collect()
+}
+
+/// How many pointers the wide code of a program's first row takes from its frame, for each width of the machine.
+fn pointers(source: &str) -> Vec<usize> {
+    let of = |asm: String| {
         let row = asm.split(".row0:").nth(1).unwrap_or_else(|| panic!("no wide row in\n{asm}"));
         row.lines().skip(1).take_while(|line| !line.is_empty()).filter(|line| line.contains(",[rdi")).count()
     };
-    widths::targets().into_iter().map(of).collect()
+    listings(source).into_iter().map(of).collect()
 }
 
 /// Parts of one array, some of them before the first one that is read, have one pointer; what is read at another pace or as another

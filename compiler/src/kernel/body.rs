@@ -103,15 +103,27 @@ impl Body {
         }
     }
 
-    /// What a node clamps, an index of 64 bits, and at which bound.
+    /// What a node clamps, an integer, and at which bound.
     pub fn clamp(&self, id: NodeId) -> Option<(NodeId, i64)> {
         let node = self.node(id);
-        let (Op::SMax | Op::SMin, &[a, b], Lane::I64) = (&node.op, node.args.as_slice(), node.lane) else {
-            return None;
+        let (Op::SMax | Op::SMin, &[a, b]) = (&node.op, node.args.as_slice()) else { return None };
+        self.bounded(a, b)
+    }
+
+    /// The one of two integers that is no constant, and the constant.
+    fn bounded(&self, a: NodeId, b: NodeId) -> Option<(NodeId, i64)> {
+        let (x, bits) = match (self.constant_bits(a), self.constant_bits(b)) {
+            (Some(bits), None) => (b, bits),
+            (None, Some(bits)) => (a, bits),
+            _ => return None,
         };
-        match (self.constant_bits(a), self.constant_bits(b)) {
-            (Some(bits), None) => Some((b, bits as i64)),
-            (None, Some(bits)) => Some((a, bits as i64)),
+        Some((x, if self.lane(x) == Lane::I32 { i64::from(bits as i32) } else { bits as i64 }))
+    }
+
+    /// A number of 64 bits as it was before it got so many: of 32 bits, with a sign.
+    pub fn unextended(&self, id: NodeId) -> Option<NodeId> {
+        match (&self.node(id).op, self.node(id).args.as_slice()) {
+            (Op::SExt, &[before]) => Some(before),
             _ => None,
         }
     }
@@ -130,6 +142,9 @@ impl Body {
         if let Some(same) = self.unchanged(&op, args) {
             return same;
         }
+        if let Some(same) = self.narrower(&op, args, lane) {
+            return same;
+        }
         let (op, args) = match self.fold(&op, args, lane) {
             Some(bits) => (Op::Const(bits), &[][..]),
             None => (op, args),
@@ -143,6 +158,16 @@ impl Body {
         self.sources.push(self.now);
         self.known.insert(node, id);
         id
+    }
+
+    /// A clamp of what was 32 bits wide at a bound that is so too: more lanes of it fit into a register.
+    fn narrower(&mut self, op: &Op, args: &[NodeId], lane: Lane) -> Option<NodeId> {
+        let (Op::SMax | Op::SMin, &[a, b], Lane::I64) = (op, args, lane) else { return None };
+        let (x, bound) = self.bounded(a, b)?;
+        let before = self.unextended(x)?;
+        let bound = self.i32(i32::try_from(bound).ok()?);
+        let clamped = self.push(op.clone(), &[before, bound], Lane::I32);
+        Some(self.push(Op::SExt, &[clamped], Lane::I64))
     }
 
     /// The argument whose value an operation has whatever the others are, where that can be seen here.

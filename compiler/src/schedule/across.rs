@@ -88,7 +88,7 @@ fn short_row(nest: &Nest) -> Option<i64> {
         return None;
     }
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
-    let operations: usize = nest.stages.iter().map(|s| computed(&s.body)).sum();
+    let operations: usize = nest.stages.iter().map(of_element).sum();
     let combined: usize = nest.stages.iter().flat_map(|s| &s.accumulators).map(|a| computed(&a.combine)).sum();
     let fits = (operations + combined).saturating_mul(row as usize) <= MOST_NODES;
     (fits && (folds || row < 4 || operations >= WORTH)).then_some(row)
@@ -112,7 +112,7 @@ fn of_row(nest: &Nest) -> usize {
             true => 11 * computed(&a.combine) * (turns + 1),
             false => 20 * computed(&a.combine) * n,
         });
-        4 * turns * (computed(&stage.body) + loads + memory) + folds.sum::<usize>()
+        4 * turns * (of_element(stage) + loads + memory) + folds.sum::<usize>()
     };
     // A row loop begins, and waits for what the one before it folds.
     let loops = nest.stages.iter().filter(|s| s.vector.extent > 1).count();
@@ -134,7 +134,7 @@ fn in_memory(nest: &Nest, vector: Loop) -> usize {
             if let Op::Load(buffer, _, ix) = &node.op
                 && loaded.insert((*buffer, ix))
             {
-                price(ix, 8);
+                price(ix, 6);
             }
         }
         for s in stage.stores.iter().filter(|s| stored.insert((s.buffer, &s.index))) {
@@ -142,6 +142,12 @@ fn in_memory(nest: &Nest, vector: Loop) -> usize {
         }
     }
     cost
+}
+
+/// The operations of a stage for an element, without those that nothing needs.
+fn of_element(stage: &Stage) -> usize {
+    let wanted = stage.body.needed(stage.roots().iter().copied());
+    stage.body.nodes().iter().zip(wanted).filter(|(n, wanted)| *wanted && !n.args.is_empty()).count()
 }
 
 fn computed(body: &Body) -> usize {

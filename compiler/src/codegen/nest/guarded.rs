@@ -77,7 +77,12 @@ impl Guarded {
 /// The bounds of an index, where one node is what another is clamped to.
 fn inside(body: &Body, clamped: NodeId, index: NodeId) -> Option<Inside> {
     let (mut low, mut high, mut at) = (i64::MIN, i64::MAX, clamped);
-    while at != index {
+    let before = body.unextended(index);
+    while at != index && Some(at) != before {
+        if let Some(unextended) = body.unextended(at) {
+            at = unextended;
+            continue;
+        }
         let (clamps, bound) = body.clamp(at)?;
         if body.node(at).op == Op::SMax {
             low = low.max(bound);

@@ -1,7 +1,7 @@
 //! Row loops handed to code of 256 or 512 bits: its frame is filled, the function called, the accumulators taken back.
 
 use super::fold::Running;
-use super::{Address, Live, NestEmitter};
+use super::{Live, NestEmitter};
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags};
@@ -216,7 +216,10 @@ impl NestEmitter<'_, '_, '_, '_> {
                 Pointer::Load(id) => live.loads.get(id).copied(),
                 Pointer::Store(number) => live.stores.get(number).copied(),
                 Pointer::Row(number) => Some(self.row_start(*number).0),
-                Pointer::Base(buffer) => self.bases.get(*buffer as usize).map(|&base| Address { base, offset: 0 }),
+                Pointer::Anchor(k) => {
+                    let anchor = frame.anchors.get(*k as usize);
+                    anchor.map(|a| self.address(live, a.buffer, &a.index, a.bytes))
+                }
             };
             // Selection has seen that each is linear, and so has a pointer.
             let pointer = match pointer {

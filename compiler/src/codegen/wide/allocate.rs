@@ -1,6 +1,6 @@
 //! Registers for a turn: straight-line code, so that the distance to the next use is known.
 
-use super::select::{Access, Definition, Each, Inst, Turn};
+use super::select::{Access, Definition, Division, Element, Index, Inst, Turn};
 use super::{FIRST_MASK, Frame, MASKS_END, Reg};
 use crate::codegen::rows::Width;
 use iced_x86::Code;
@@ -33,10 +33,12 @@ pub(super) enum Step {
     Plain(Code, Vec<Operand>),
     /// The turn's first index times a stride, in every element of a register.
     Spread { register: u8, stride: i32, wide: bool },
-    /// Elements by the indices in a register; what says that each is wanted lies in another register or mask, and is lost.
-    Gather { to: u8, index: u8, wanted: u8, from: Access, wide: bool, live: u8 },
-    /// What goes element by element, its operands and its result in registers.
-    Each { what: Each, to: Option<u8>, from: Vec<u8>, live: u8 },
+    /// Elements by their indices, put among those of a register.
+    Pick { to: u8, into: Option<u8>, from: Access, index: Index<u8>, each: Vec<Element> },
+    /// Elements of a register stored by their indices.
+    Put { from: u8, to: Access, index: Index<u8>, each: Vec<Element> },
+    /// Quotients, one by one.
+    Divide { how: Division, to: u8, from: [u8; 2], live: u8 },
 }
 
 /// A turn with places.
@@ -147,7 +149,7 @@ impl<'t> Allocator<'t> {
             uses[end.0 as usize].push(turn.insts.len() as u32);
         }
         for (at, inst) in turn.insts.iter().enumerate().rev() {
-            for r in operands(inst) {
+            for r in inst.operands() {
                 counts[r.0 as usize] += 1;
                 let list: &mut Vec<u32> = &mut uses[r.0 as usize];
                 if list.last() != Some(&(at as u32)) {
@@ -338,7 +340,7 @@ impl<'t> Allocator<'t> {
     }
 
     fn inst(&mut self, at: u32, inst: &Inst) {
-        let regs = operands(inst);
+        let regs = inst.operands();
         match inst {
             Inst::Plain { code, to, from, half, imm } => {
                 let mut places = Vec::new();
@@ -395,22 +397,25 @@ impl<'t> Allocator<'t> {
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
                 self.done(at, &regs);
             }
-            Inst::Gather { to, index, from, wide, live } => {
-                let index = self.register(*index);
-                let wanted = self.take(self.turn.width == Width::W512);
-                // Neither may be the result's register, which is written element by element.
-                let number = self.take(false);
-                self.hold(number, *to);
+            Inst::Pick { to, into, from, index, each } => {
+                let (of, into) = (self.register(index.of), into.map(|into| self.register(into)));
                 self.done(at, &regs);
-                let step = Step::Gather { to: number, index, wanted, from: *from, wide: *wide, live: *live };
-                self.steps.push((step, Some(at)));
+                let to = self.result(*to, into);
+                let (index, each) = (Index { of, first: index.first }, each.clone());
+                self.steps.push((Step::Pick { to, into, from: *from, index, each }, Some(at)));
             }
-            Inst::Each { what, to, from, live } => {
-                let from: Vec<u8> = from.iter().map(|&r| self.register(r)).collect();
-                self.each = self.each.max(from.len() as u32 + u32::from(to.is_some()));
+            Inst::Put { from, to, index, each } => {
+                let (of, from) = (self.register(index.of), self.register(*from));
+                let (index, each) = (Index { of, first: index.first }, each.clone());
+                self.steps.push((Step::Put { from, to: *to, index, each }, Some(at)));
                 self.done(at, &regs);
-                let to = to.map(|to| self.result(to, None));
-                self.steps.push((Step::Each { what: *what, to, from, live: *live }, Some(at)));
+            }
+            Inst::Divide { how, to, from, live } => {
+                let from = from.map(|r| self.register(r));
+                self.each = 3;
+                self.done(at, &regs);
+                let to = self.result(*to, None);
+                self.steps.push((Step::Divide { how: *how, to, from, live: *live }, Some(at)));
             }
             Inst::Spread { to, stride, wide } => {
                 let register = self.result(*to, None);
@@ -418,16 +423,8 @@ impl<'t> Allocator<'t> {
             }
         }
         // A result that nobody needs gives its register back at once.
-        if let Inst::Plain { to, .. }
-        | Inst::Blend { to, .. }
-        | Inst::Fma { to, .. }
-        | Inst::Load { to, .. }
-        | Inst::Insert { to, .. }
-        | Inst::Spread { to, .. }
-        | Inst::Gather { to, .. }
-        | Inst::Each { to: Some(to), .. } = inst
-        {
-            self.release_unused(*to);
+        if let Some(to) = inst.result() {
+            self.release_unused(to);
         }
         let busy =
             self.file(false).filter(|&i| !self.reserved[i] && (self.held[i].is_some() || self.locked[i])).count();
@@ -516,20 +513,5 @@ impl<'t> Allocator<'t> {
         for (k, from) in moves.into_iter().chain(late.into_iter().map(|(k, slot, _)| (k, slot))) {
             self.transfer(self.move_code(false, true), whole(k), from);
         }
-    }
-}
-
-/// The registers that an instruction reads.
-fn operands(inst: &Inst) -> Vec<Reg> {
-    match inst {
-        Inst::Plain { from, .. } => from.clone(),
-        Inst::Blend { mask, then, otherwise, .. } => vec![*mask, *then, *otherwise],
-        Inst::Fma { a, b, c, .. } => vec![*a, *b, *c],
-        Inst::Store { from, mask, .. } => [Some(*from), *mask].into_iter().flatten().collect(),
-        Inst::Insert { into, .. } => vec![*into],
-        Inst::Gather { index, .. } => vec![*index],
-        Inst::Each { from, .. } => from.clone(),
-        Inst::Load { mask, .. } => mask.iter().copied().collect(),
-        Inst::Spread { .. } => Vec::new(),
     }
 }

@@ -12,7 +12,7 @@
 //! machine registers at the head of a turn but accumulators and what is kept. The checker shares no code with the allocator.
 
 use super::allocate::{Allocated, Operand, Step};
-use super::select::{Definition, Inst, Turn};
+use super::select::{Definition, Index, Inst, Turn};
 use super::{FIRST_MASK, Frame, MASKS_END, Reg};
 use crate::codegen::rows::Width;
 use iced_x86::Code;
@@ -86,7 +86,7 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
     });
     let stored = allocated.after.iter().map(|step| match step {
         Step::Plain(code, operands) => (*code, operands.clone()),
-        Step::Spread { .. } | Step::Gather { .. } | Step::Each { .. } => (Code::INVALID, Vec::new()),
+        Step::Spread { .. } | Step::Pick { .. } | Step::Put { .. } | Step::Divide { .. } => (Code::INVALID, Vec::new()),
     });
     if after.eq(stored) { Ok(()) } else { Err("accumulators are not stored as they were loaded".to_owned()) }
 }
@@ -110,6 +110,16 @@ impl State<'_> {
             Operand::Pool(_) => self.homes.get(operand).copied(),
             Operand::Row(_) | Operand::Imm(_) => None,
         }
+    }
+
+    /// What a register for values holds.
+    fn in_register(&self, number: u8) -> Option<Reg> {
+        *self.registers.get(..usize::from(FIRST_MASK))?.get(usize::from(number))?
+    }
+
+    /// Compares the place of indices with what they are.
+    fn indexed(&self, index: &Index, place: &Index<u8>) -> Option<()> {
+        (index.first == place.first && self.in_register(place.of) == Some(index.of)).then_some(())
     }
 
     fn step(&mut self, step: &Step, origin: Option<u32>) -> Result<(), String> {
@@ -278,37 +288,29 @@ impl State<'_> {
                 return (element && access == to).then_some(());
             }
             (
-                Inst::Gather { to, index, from, wide, live },
-                Step::Gather { to: number, index: i, wanted, from: f, wide: w, live: l },
-            ) => {
-                let register = |number: u8| Operand::Register { number, half: false };
-                is(&register(*i), *index, false)?;
-                let file = match self.turn.width {
-                    Width::W256 => 0..FIRST_MASK,
-                    Width::W512 => FIRST_MASK + 1..MASKS_END,
-                };
-                let apart = number != i && number != wanted && i != wanted;
-                if (from, wide, live) != (f, w, l) || !apart || !file.contains(wanted) {
-                    return None;
+                Inst::Pick { to, into, from, index, each },
+                Step::Pick { to: number, into: old, from: f, index: i, each: e },
+            ) if (from, each) == (f, e) => {
+                self.indexed(index, i)?;
+                match (into, old) {
+                    (Some(into), Some(old)) if self.in_register(*old) == Some(*into) => {}
+                    (None, None) => {}
+                    _ => return None,
                 }
-                *self.registers.get_mut(usize::from(*wanted))? = None;
                 (*number, *to)
             }
-            (Inst::Each { what, to, from, live }, Step::Each { what: w, to: number, from: places, live: l })
-                if (what, live) == (w, l) =>
+            (Inst::Put { from, to, index, each }, Step::Put { from: number, to: t, index: i, each: e }) => {
+                self.indexed(index, i)?;
+                let same = (to, each) == (t, e) && self.in_register(*number) == Some(*from);
+                return same.then_some(());
+            }
+            (Inst::Divide { how, to, from, live }, Step::Divide { how: h, to: number, from: places, live: l })
+                if (how, live) == (h, l) && self.frame.each >= 3 =>
             {
-                let room = from.len() + usize::from(to.is_some());
-                if from.len() != places.len() || room > self.frame.each as usize {
+                if places.map(|number| self.in_register(number)) != from.map(Some) {
                     return None;
                 }
-                for (&wanted, &number) in from.iter().zip(places) {
-                    is(&Operand::Register { number, half: false }, wanted, false)?;
-                }
-                match (to, number) {
-                    (Some(to), Some(number)) => (*number, *to),
-                    (None, None) => return Some(()),
-                    (Some(_), None) | (None, Some(_)) => return None,
-                }
+                (*number, *to)
             }
             (Inst::Spread { to, stride, wide }, Step::Spread { register, stride: s, wide: w }) => {
                 if (stride, wide) != (s, w) {
@@ -325,10 +327,9 @@ impl State<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::allocate::allocate;
-    use super::super::select::{Access, Each, Uniform};
+    use super::super::select::{Access, Division, Uniform};
     use super::super::table::widened;
     use super::*;
-    use crate::kernel::body::Mem;
 
     /// A sum of many loads, products and a constant, with 512 bits of what many comparisons choose too: enough values at once
     /// that some are spilled.
@@ -397,15 +398,20 @@ mod tests {
             Reg(turn.definitions.len() as u32 - 1)
         };
         // Elements by indices, and one by one; under a mask where there are masks.
-        let (gathered, divided, left) =
-            (one(Definition::Computed), one(Definition::Computed), one(Definition::Computed));
+        let (picked, gathered) = (one(Definition::Computed), one(Definition::Computed));
+        let (divided, left) = (one(Definition::Computed), one(Definition::Computed));
         let mask = (width == Width::W512).then(|| one(Definition::Mask));
-        let from = Access { pointer: 1, scale: 0, displacement: 0 };
-        turn.insts.push(Inst::Gather { to: gathered, index: sum, from, wide: false, live: 8 });
-        let what = Each::Divide { signed: true, remainder: false };
-        turn.insts.push(Inst::Each { what, to: Some(divided), from: vec![gathered, products[0]], live: 3 });
-        let what = Each::Store { mem: Mem::U8, to: from };
-        turn.insts.push(Inst::Each { what, to: None, from: vec![divided, gathered], live: 5 });
+        let from = Access { pointer: 1, scale: 4, displacement: 0 };
+        let low = |e: u8| (code(Code::VEX_Vinsertps_xmm_xmm_xmmm32_imm8), Some(e << 4));
+        let each = vec![(code(Code::VEX_Vmovss_xmm_m32), None), low(1)];
+        let index = |of, first| Index { of, first };
+        turn.insts.push(Inst::Pick { to: picked, into: None, from, index: index(sum, 0), each });
+        let each = vec![low(2), low(3)];
+        turn.insts.push(Inst::Pick { to: gathered, into: Some(picked), from, index: index(sum, 2), each });
+        let how = Division { signed: true, remainder: false };
+        turn.insts.push(Inst::Divide { how, to: divided, from: [gathered, products[0]], live: 3 });
+        let each = vec![(code(Code::VEX_Vpextrb_r32m8_xmm_imm8), Some(4))];
+        turn.insts.push(Inst::Put { from: divided, to: from, index: index(gathered, 0), each });
         if let Some(to) = mask {
             let code = Code::EVEX_Vpmovd2m_kr_zmm;
             turn.insts.push(Inst::Plain { code, to, from: vec![divided], half: 0, imm: None });
@@ -464,19 +470,29 @@ mod tests {
                             Some(Operand::Imm(v)) => *v ^= 1,
                             None => break,
                         },
-                        Step::Gather { to, index, wanted, live, .. } => match operand {
-                            0 => next(index),
-                            1 => *wanted = *index,
-                            2 => *to = *index,
-                            3 => *to = *wanted,
-                            4 => *live -= 1,
+                        Step::Pick { to, into, from, index, each } => match (operand, into) {
+                            (0, _) => next(to),
+                            (1, _) => next(&mut index.of),
+                            (2, _) => index.first ^= 2,
+                            (3, _) => from.displacement += 4,
+                            (4, _) => each.truncate(1),
+                            (5, Some(into)) => next(into),
                             _ => break,
                         },
-                        Step::Each { to, from, live, .. } => match (operand, from.get_mut(operand), to) {
-                            (_, Some(number), _) => next(number),
-                            (2, None, Some(number)) => next(number),
-                            (3, None, _) => *live += 1,
-                            (2, None, None) => continue,
+                        Step::Put { from, to, index, each } => match operand {
+                            0 => next(from),
+                            1 => next(&mut index.of),
+                            2 => index.first ^= 2,
+                            3 => to.scale = 1,
+                            4 => each.clear(),
+                            _ => break,
+                        },
+                        Step::Divide { to, from, live, how } => match operand {
+                            0 => next(to),
+                            1 => next(&mut from[0]),
+                            2 => next(&mut from[1]),
+                            3 => *live += 1,
+                            4 => how.remainder = true,
                             _ => break,
                         },
                         Step::Spread { .. } => break,

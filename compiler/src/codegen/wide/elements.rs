@@ -1,6 +1,6 @@
 //! The elements of a block in the traversal of [`vector`](crate::codegen::vector): which instructions are selected for what it asks.
 
-use super::select::{Block, Each, Pointer, Selector, Uniform, count};
+use super::select::{Block, Definition, Division, Inst, Pointer, Selector, Uniform, count};
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::hlo::InstructionId;
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
@@ -32,9 +32,13 @@ impl Isa for Selector<'_> {
             _ => return None,
         };
         let ([a, b], [Lane::I64, Lane::I64]) = (args, from) else { return None };
-        let what = Each::Divide { signed, remainder };
-        let pairs = (0..).zip(a.iter().zip(b));
-        Some(pairs.map(|(k, (&a, &b))| self.one_by_one(what, Lane::I64, k, &[a, b])).collect())
+        let how = Division { signed, remainder };
+        let one = |(k, (&a, &b))| {
+            let (to, live) = (self.register(Definition::Computed), self.live_in(Lane::I64, k) as u8);
+            self.turn.insts.push(Inst::Divide { how, to, from: [a, b], live });
+            to
+        };
+        Some((0..).zip(a.iter().zip(b)).map(one).collect())
     }
 
     fn fault(&mut self, what: String) {

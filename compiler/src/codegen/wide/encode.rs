@@ -1,34 +1,35 @@
 //! The bytes of the function.
 
 use super::allocate::{Allocated, Operand, Step};
-use super::select::{Access, Each, Turn};
+use super::select::{Access, Division, Index, Turn};
 use super::table::of_quarters;
 use super::{FIRST_MASK, Frame};
 use crate::codegen::rows::Width;
 use crate::codegen::x86::asm::{Assembled, Assembler, Refer, indexed, memory, there};
 use crate::error::{Error, Result};
-use crate::kernel::body::Mem;
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 
 const FRAME: Register = Register::RDI;
 const INDEX: Register = Register::RSI;
 const END: Register = Register::RDX;
 const SCRATCH: Register = Register::RAX;
+/// Scratch where elements are found by indices, and else a pointer's.
+const SECOND: Register = Register::R11;
 
-/// Registers of pointers; those from [`FIRST_SAVED`] belong to the caller. Pointers beyond them stay in the frame.
+/// Registers of pointers, the caller's own last. Pointers beyond them stay in the frame.
 const POINTERS: [Register; 10] = [
     Register::RCX,
     Register::R8,
     Register::R9,
     Register::R10,
-    Register::R11,
+    SECOND,
     Register::RBX,
     Register::R12,
     Register::R13,
     Register::R14,
     Register::R15,
 ];
-const FIRST_SAVED: usize = 5;
+const SAVED: usize = 5;
 
 /// The turns of a function with their registers.
 pub(super) struct Parts<'a> {
@@ -46,11 +47,15 @@ pub(super) struct Parts<'a> {
 /// # Errors
 /// [`crate::Error::Internal`] where the encoder refuses an instruction.
 pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Result<Option<Assembled>> {
-    let pointers = POINTERS.get(..frame.pointers.len()).unwrap_or(&POINTERS);
+    let by_index = |step: &Step| matches!(step, Step::Pick { .. } | Step::Put { .. });
+    let indexed = parts.whole.iter().chain(&parts.rest).any(|(_, allocated)| allocated.body.iter().any(by_index));
+    let free = POINTERS.into_iter().filter(|&r| !indexed || r != SECOND);
+    let pointers: Vec<Register> = free.take(frame.pointers.len()).collect();
     let Ok(elements) = i32::try_from(elements) else { return Ok(None) };
-    let saved = pointers.get(FIRST_SAVED..).unwrap_or_default();
+    let saved: Vec<Register> = pointers.iter().copied().filter(|r| POINTERS[SAVED..].contains(r)).collect();
+    let pointers = pointers.as_slice();
     let mut out = Assembler::default();
-    for &r in saved {
+    for &r in &saved {
         out.put(Instruction::with1(Code::Push_r64, r));
     }
     for (k, &r) in (0..).zip(pointers) {
@@ -208,142 +213,117 @@ fn push(
                 }
             }
         }
-        Step::Gather { to, index, wanted, from, wide, live } => {
-            if width == Width::W512 {
-                out.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, (1i32 << live) - 1));
-            }
-            let (to, index, wanted) =
-                (vector(width, *to, false), vector(width, *index, false), vector(width, *wanted, false));
-            let scale = if *wide { 8 } else { 4 };
-            if width == Width::W512 {
-                out.put(Instruction::with2(Code::VEX_Kmovw_kr_r32, wanted, Register::EAX));
-            }
-            let pointer = base(out, (pointers, frame), from.pointer, SCRATCH)?;
-            let place = indexed(pointer, index, scale, i64::from(from.displacement));
-            // Of the result, nothing is kept that was there before.
-            match width {
-                Width::W256 => {
-                    let code =
-                        if *wide { Code::VEX_Vgatherqpd_ymm_vm64y_ymm } else { Code::VEX_Vgatherdps_ymm_vm32y_ymm };
-                    out.put(Instruction::with3(Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256, wanted, wanted, wanted));
-                    out.put(Instruction::with3(Code::VEX_Vxorps_ymm_ymm_ymmm256, to, to, to));
-                    out.put(Instruction::with3(code, to, place, wanted));
-                }
-                Width::W512 => {
-                    let code =
-                        if *wide { Code::EVEX_Vgatherqpd_zmm_k1_vm64z } else { Code::EVEX_Vgatherdps_zmm_k1_vm32z };
-                    out.put(Instruction::with3(Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, to, to, to));
-                    out.put(Instruction::with2(code, to, place).map(|mut i| {
-                        i.set_op_mask(wanted);
-                        i
-                    }));
-                }
+        Step::Pick { to, into, from, index, each } => {
+            let to = part(*to);
+            let places = found(out, (pointers, frame), (*from, index), each.len())?;
+            let mut into = into.map(part);
+            for (&(code, imm), place) in each.iter().zip(places) {
+                let mut i = Instruction::default();
+                i.set_code(code);
+                i.set_op_register(0, to);
+                // What is put among other elements has the register of those before the memory.
+                let memory = into.map_or(1, |into| {
+                    i.set_op_register(1, into);
+                    2
+                });
+                set_memory(&mut i, memory, place);
+                set_element(&mut i, memory + 1, imm);
+                out.put(Ok(i));
+                into = Some(to);
             }
         }
-        Step::Each { what, to, from, live } => each(out, (width, frame), (*what, *live), (*to, from), pointers)?,
+        Step::Put { from, to, index, each } => {
+            let places = found(out, (pointers, frame), (*to, index), each.len())?;
+            for (&(code, imm), place) in each.iter().zip(places) {
+                let mut i = Instruction::default();
+                i.set_code(code);
+                set_memory(&mut i, 0, place);
+                i.set_op_register(1, part(*from));
+                set_element(&mut i, 2, imm);
+                out.put(Ok(i));
+            }
+        }
+        Step::Divide { how, to, from, live } => divide(out, (width, frame), (*how, *live), *to, *from),
     }
     Ok(())
 }
 
-/// Element by element: operands go to the frame, the elements through general registers, the result comes back.
-fn each(
+/// The low part of 128 bits of a register.
+fn part(number: u8) -> Register {
+    vector(Width::W256, number, true)
+}
+
+/// Makes operand `n` the number of an element, where there is one.
+fn set_element(i: &mut Instruction, n: u32, element: Option<u8>) {
+    if let Some(element) = element {
+        i.set_op_kind(n, OpKind::Immediate8);
+        i.set_immediate8(element);
+    }
+}
+
+/// Gets an index or two to the general registers: the places of their elements.
+fn found(
     out: &mut Assembler,
-    (width, frame): (Width, &Frame),
-    (what, live): (Each, u8),
-    (to, from): (Option<u8>, &[u8]),
-    pointers: &[Register],
-) -> Result<()> {
+    (pointers, frame): (&[Register], &Frame),
+    (access, index): (Access, &Index<u8>),
+    count: usize,
+) -> Result<Vec<MemoryOperand>> {
+    // Both leave their register together, before the first element is written, which may be written to it.
+    let (low, high) = match index.of {
+        0..16 => (Code::VEX_Vmovq_rm64_xmm, Code::VEX_Vpextrq_rm64_xmm_imm8),
+        _ => (Code::EVEX_Vmovq_rm64_xmm, Code::EVEX_Vpextrq_rm64_xmm_imm8),
+    };
+    out.put(match index.first / 2 {
+        0 => Instruction::with2(low, SECOND, part(index.of)),
+        n => Instruction::with3(high, SECOND, part(index.of), i32::from(n)),
+    });
+    out.put(Instruction::with2(Code::Movsxd_r64_rm32, SCRATCH, Register::R11D));
+    if count > 1 {
+        out.put(Instruction::with2(Code::Sar_rm64_imm8, SECOND, 32));
+    }
+    let pointer = pointers.get(access.pointer as usize);
+    let mut places = Vec::new();
+    for register in [SCRATCH, SECOND].into_iter().take(count) {
+        places.push(match pointer {
+            Some(&pointer) => indexed(pointer, register, access.scale, i64::from(access.displacement)),
+            None => {
+                let shift = i32::try_from(access.scale.trailing_zeros()).unwrap_or(0);
+                out.put(Instruction::with2(Code::Shl_rm64_imm8, register, shift));
+                let kept = home(frame, access.pointer)?;
+                out.put(Instruction::with2(Code::Add_r64_rm64, register, kept));
+                memory(register, i64::from(access.displacement))
+            }
+        });
+    }
+    Ok(places)
+}
+
+/// Quotients or remainders of 64 bits: operands go to the frame, the elements through general registers, the result comes back.
+fn divide(out: &mut Assembler, (width, frame): (Width, &Frame), (how, live): (Division, u8), to: u8, from: [u8; 2]) {
     let (load, store) = match width {
         Width::W256 => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
         Width::W512 => (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm),
     };
-    let at = |register: usize, byte: u32| memory(FRAME, i64::from(frame.each(register as u32) + byte));
-    for (k, &r) in from.iter().enumerate() {
+    let at = |register: u32, byte: u32| memory(FRAME, i64::from(frame.each(register) + byte));
+    for (k, r) in (0..).zip(from) {
         out.put(Instruction::with2(store, at(k, 0), vector(width, r, false)));
     }
-    let kept = [(END, 0), (INDEX, 8)];
-    for (register, byte) in kept {
-        out.put(Instruction::with2(Code::Mov_rm64_r64, memory(FRAME, i64::from(frame.kept() + byte)), register));
-    }
-    let result = from.len();
-    match what {
-        Each::Divide { signed, remainder } => {
-            let code = if signed { Code::Idiv_rm64 } else { Code::Div_rm64 };
-            for byte in (0..width.bytes()).step_by(8).take(usize::from(live)) {
-                out.put(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, at(0, byte)));
-                if signed {
-                    out.plain(Code::Cqo);
-                } else {
-                    out.put(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
-                }
-                out.put(Instruction::with1(code, at(1, byte)));
-                let wanted = if remainder { Register::RDX } else { Register::RAX };
-                out.put(Instruction::with2(Code::Mov_rm64_r64, at(result, byte), wanted));
-            }
+    let kept = || memory(FRAME, i64::from(frame.kept()));
+    out.put(Instruction::with2(Code::Mov_rm64_r64, kept(), END));
+    let code = if how.signed { Code::Idiv_rm64 } else { Code::Div_rm64 };
+    for byte in (0..width.bytes()).step_by(8).take(usize::from(live)) {
+        out.put(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, at(0, byte)));
+        if how.signed {
+            out.plain(Code::Cqo);
+        } else {
+            out.put(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
         }
-        Each::Load { mem, from: Access { pointer, scale, displacement } }
-        | Each::Store { mem, to: Access { pointer, scale, displacement } } => {
-            if scale != 0 {
-                return Err(Error::Internal("elements one by one are not found by the index of the row".to_owned()));
-            }
-            let pointer = base(out, (pointers, frame), pointer, INDEX)?;
-            let lane = mem.lane().bits() / 8;
-            let indices = if matches!(what, Each::Load { .. }) { 0 } else { 1 };
-            for byte in (0..width.bytes()).step_by(lane as usize).take(usize::from(live)) {
-                let code = if lane == 8 { Code::Mov_r64_rm64 } else { Code::Movsxd_r64_rm32 };
-                out.put(Instruction::with2(code, SCRATCH, at(indices, byte)));
-                let place = indexed(pointer, SCRATCH, mem.bytes() as u32, i64::from(displacement));
-                if let Each::Load { .. } = what {
-                    let (code, register) = element_load(mem);
-                    out.put(Instruction::with2(code, register, place));
-                    let keep = if lane == 8 {
-                        (Code::Mov_rm64_r64, Register::RDX)
-                    } else {
-                        (Code::Mov_rm32_r32, Register::EDX)
-                    };
-                    out.put(Instruction::with2(keep.0, at(result, byte), keep.1));
-                } else {
-                    let get = if lane == 8 {
-                        (Code::Mov_r64_rm64, Register::RDX)
-                    } else {
-                        (Code::Mov_r32_rm32, Register::EDX)
-                    };
-                    out.put(Instruction::with2(get.0, get.1, at(0, byte)));
-                    let (code, register) = element_store(mem);
-                    out.put(Instruction::with2(code, place, register));
-                }
-            }
-        }
+        out.put(Instruction::with1(code, at(1, byte)));
+        let wanted = if how.remainder { Register::RDX } else { Register::RAX };
+        out.put(Instruction::with2(Code::Mov_rm64_r64, at(2, byte), wanted));
     }
-    for (register, byte) in kept {
-        out.put(Instruction::with2(Code::Mov_r64_rm64, register, memory(FRAME, i64::from(frame.kept() + byte))));
-    }
-    if let Some(to) = to {
-        out.put(Instruction::with2(load, vector(width, to, false), at(result, 0)));
-    }
-    Ok(())
-}
-
-/// The load of an element into `rdx`, spread to the width of its lane.
-fn element_load(mem: Mem) -> (Code, Register) {
-    match mem {
-        Mem::S8 => (Code::Movsx_r32_rm8, Register::EDX),
-        Mem::U8 => (Code::Movzx_r32_rm8, Register::EDX),
-        Mem::S16 => (Code::Movsx_r32_rm16, Register::EDX),
-        Mem::U16 => (Code::Movzx_r32_rm16, Register::EDX),
-        Mem::I32 | Mem::F32 => (Code::Mov_r32_rm32, Register::EDX),
-        Mem::I64 | Mem::F64 => (Code::Mov_r64_rm64, Register::RDX),
-    }
-}
-
-/// The store of an element from `rdx`.
-fn element_store(mem: Mem) -> (Code, Register) {
-    match mem {
-        Mem::S8 | Mem::U8 => (Code::Mov_rm8_r8, Register::DL),
-        Mem::S16 | Mem::U16 => (Code::Mov_rm16_r16, Register::DX),
-        Mem::I32 | Mem::F32 => (Code::Mov_rm32_r32, Register::EDX),
-        Mem::I64 | Mem::F64 => (Code::Mov_rm64_r64, Register::RDX),
-    }
+    out.put(Instruction::with2(Code::Mov_r64_rm64, END, kept()));
+    out.put(Instruction::with2(load, vector(width, to, false), at(2, 0)));
 }
 
 /// The register of a pointer; one that lies in the frame is loaded.
@@ -356,11 +336,16 @@ fn base(
     if let Some(&r) = pointers.get(pointer as usize) {
         return Ok(r);
     }
+    out.put(Instruction::with2(Code::Mov_r64_rm64, into, home(frame, pointer)?));
+    Ok(into)
+}
+
+/// Where a pointer lies in the frame.
+fn home(frame: &Frame, pointer: u32) -> Result<MemoryOperand> {
     if pointer as usize >= frame.pointers.len() {
         return Err(Error::Internal("a row loop has no such pointer".to_owned()));
     }
-    out.put(Instruction::with2(Code::Mov_r64_rm64, into, memory(FRAME, i64::from(frame.pointer(pointer)))));
-    Ok(into)
+    Ok(memory(FRAME, i64::from(frame.pointer(pointer))))
 }
 
 /// Makes operand `n` memory.

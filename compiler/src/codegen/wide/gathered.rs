@@ -1,12 +1,11 @@
-//! Elements that are found one by one: indices that are no line along the row, loads and stores by them, and what has no vector form.
-//!
-//! Nothing is read but the elements themselves, so narrow ones go through the general registers.
+//! Elements that each have an index: indices that are no line along the row, loads and stores by them.
 
-use super::Reg;
-use super::select::{Access, Block, Definition, Each, Inst, Pointer, Selector, Uniform};
+use super::select::{Access, Block, Selector, Uniform};
+use super::single::Places;
+use super::{Anchor, Reg};
 use crate::codegen::rows;
 use crate::codegen::vector::{Values, operation};
-use crate::kernel::body::{Lane, Mem, Op};
+use crate::kernel::body::{Lane, Op};
 use crate::kernel::index::{Atom, Ix};
 use iced_x86::Code;
 
@@ -22,6 +21,11 @@ struct Floor {
     shift: i64,
 }
 
+/// A term of an index as an index.
+fn term((atom, c): &(Atom, i64)) -> Ix {
+    Ix { constant: 0, terms: vec![(atom.clone(), *c)] }
+}
+
 impl Selector<'_> {
     /// An index in 64-bit lanes, which may hang on what differs along the row in any way.
     pub(super) fn indices(&mut self, ix: &Ix, values: &Values<Block>) -> Option<Block> {
@@ -34,7 +38,6 @@ impl Selector<'_> {
             };
         }
         // What is linear goes by together, each other term by itself.
-        let term = |(atom, c): &(Atom, i64)| Ix { constant: 0, terms: vec![(atom.clone(), *c)] };
         let (linear, other): (Vec<_>, Vec<_>) =
             ix.terms.iter().partition(|t| self.row.stride(&term(t), axis).is_some());
         let linear = Ix { constant: ix.constant, terms: linear.into_iter().cloned().collect() };
@@ -116,63 +119,35 @@ impl Selector<'_> {
         Some(Floor { index, quotients, most: largest / n, shift })
     }
 
-    /// The indices of an access, in lanes as wide as its elements': of 32 bits where all are that small.
-    fn places(&mut self, lane: Lane, ix: &Ix, values: &Values<Block>) -> Option<Block> {
-        let indices = self.indices(ix, values)?;
-        if lane.bits() == 64 {
-            return Some(indices);
+    /// Where the elements of an access lie: what is the same along the row goes into a pointer, the rest into lanes of 32 bits; `None`
+    /// where it does not fit.
+    fn places(&mut self, access: &rows::Access, ix: &Ix, values: &Values<Block>) -> Option<Places> {
+        let axis = self.row.stage.vector.axis;
+        let same = |t: &&(Atom, i64)| self.row.stride(&term(t), axis) == Some(0);
+        let (fixed, varying): (Vec<_>, Vec<_>) = ix.terms.iter().partition(same);
+        let index = Ix { constant: ix.constant, terms: fixed.into_iter().cloned().collect() };
+        let varying = Ix { constant: 0, terms: varying.into_iter().cloned().collect() };
+        let (low, high) = varying.range();
+        if i32::try_from(low).is_err() || i32::try_from(high).is_err() {
+            return None;
         }
-        let (low, high) = ix.range();
-        (i32::try_from(low).is_ok() && i32::try_from(high).is_ok()).then(|| vec![self.narrow(&indices)])
-    }
-
-    /// Where element 0 of a whole buffer lies.
-    fn base(&mut self, buffer: u32) -> Access {
-        Access { pointer: self.pointer(Pointer::Base(buffer)), scale: 0, displacement: 0 }
+        let indices = self.indices(&varying, values)?;
+        let indices = self.narrow(&indices);
+        let bytes = access.mem.bytes();
+        let pointer = self.anchor(Anchor { buffer: access.buffer, bytes, index });
+        let base = Access { pointer, scale: bytes as u32, displacement: 0 };
+        Some(Places::Found { base, indices })
     }
 
     /// A block of elements, each at an index of its own.
     pub(super) fn gather(&mut self, access: &rows::Access, ix: &Ix, values: &Values<Block>) -> Option<Block> {
-        let places = self.places(access.mem.lane(), ix, values)?;
-        let from = self.base(access.buffer);
-        Some((0..).zip(places).map(|(k, index)| self.gathered(access.mem, from, k, index)).collect())
-    }
-
-    /// Register `k` of a block of elements, each so many from `from` as the index says.
-    pub(super) fn gathered(&mut self, mem: Mem, from: Access, k: i64, index: Reg) -> Reg {
-        if mem != Mem::of(mem.lane()) {
-            return self.one_by_one(Each::Load { mem, from }, mem.lane(), k, &[index]);
-        }
-        let live = self.live_in(mem.lane(), k) as u8;
-        let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Gather { to, index, from, wide: mem.lane().bits() == 64, live });
-        to
+        let places = self.places(access, ix, values)?;
+        self.load_single(access.mem, &places)
     }
 
     /// Stores a block, each element at an index of its own.
     pub(super) fn scatter(&mut self, access: &rows::Access, v: &Block, values: &Values<Block>) -> Option<()> {
-        let places = self.places(access.mem.lane(), &access.start, values)?;
-        let to = self.base(access.buffer);
-        for (k, (&r, &index)) in (0..).zip(v.iter().zip(&places)) {
-            self.each_stored(Each::Store { mem: access.mem, to }, k, vec![r, index]);
-        }
-        Some(())
-    }
-
-    /// Register `k` of a block of such lanes, of what has no form but that of single elements.
-    pub(super) fn one_by_one(&mut self, what: Each, lane: Lane, k: i64, from: &[Reg]) -> Reg {
-        let (to, live) = (self.register(Definition::Computed), self.live_in(lane, k) as u8);
-        self.turn.insts.push(Inst::Each { what, to: Some(to), from: from.to_vec(), live });
-        to
-    }
-
-    /// Stores of register `k` of a block that go one by one.
-    pub(super) fn each_stored(&mut self, what: Each, k: i64, from: Vec<Reg>) {
-        let lane = match what {
-            Each::Load { mem, .. } | Each::Store { mem, .. } => mem.lane(),
-            Each::Divide { .. } => Lane::I64,
-        };
-        let live = self.live_in(lane, k) as u8;
-        self.turn.insts.push(Inst::Each { what, to: None, from, live });
+        let places = self.places(access, &access.start, values)?;
+        self.store_single(access.mem, &places, v)
     }
 }

@@ -10,7 +10,7 @@
 //! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight or sixteen elements) in instructions over virtual
 //! registers, asked by the traversal that CLIF follows too ([`elements`]), operation by operation ([`operations`], and [`composed`] where
 //! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`gathered`] those that each have an
-//! index, [`tile`] a square that is turned. It names the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
+//! index, [`single`] how such go one by one, [`tile`] a square that is turned. It names the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
 //! the same on a register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
 //! [`masked`]. [`allocate`] gives them the sixteen or thirty-two registers, the value that is
 //! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
@@ -28,6 +28,7 @@ mod gathered;
 mod masked;
 mod operations;
 mod select;
+mod single;
 mod strided;
 mod table;
 mod tile;
@@ -37,6 +38,7 @@ pub use tile::tile_of;
 
 use super::rows::{RowLoop, Segment, Width};
 use crate::codegen::x86::asm::Assembled;
+use crate::kernel::index::Ix;
 use crate::kernel::ir::Nest;
 
 impl Width {
@@ -122,7 +124,7 @@ fn finished(selected: select::Selected, elements: i64) -> Result<Option<WideFunc
 }
 
 /// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers,
-/// what goes element by element.
+/// what is divided element by element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// What a register is.
@@ -135,17 +137,30 @@ pub struct Frame {
     pub uniforms: Vec<Uniform>,
     /// Pointers to element 0 of the row.
     pub pointers: Vec<Pointer>,
+    /// What indices that differ along the row count from.
+    pub anchors: Vec<Anchor>,
     /// Spilled registers.
     pub spills: u32,
-    /// Registers whose elements lie in memory while they go one by one.
+    /// Registers whose elements lie in memory while they are divided one by one.
     pub each: u32,
+}
+
+/// An element, of so many bytes, of a buffer of the kernel, by an index that is the same along the row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The buffer.
+    pub buffer: u32,
+    /// Bytes of an element.
+    pub bytes: i64,
+    /// Its index.
+    pub index: Ix,
 }
 
 impl Frame {
     /// A frame of nothing.
     fn new(width: Width) -> Frame {
-        let (uniforms, pointers) = (Vec::new(), Vec::new());
-        Frame { width, accumulators: 0, identities: false, uniforms, pointers, spills: 0, each: 0 }
+        let (uniforms, pointers, anchors) = (Vec::new(), Vec::new(), Vec::new());
+        Frame { width, accumulators: 0, identities: false, uniforms, pointers, anchors, spills: 0, each: 0 }
     }
 
     /// Offset of a register of the accumulators.
@@ -167,18 +182,18 @@ impl Frame {
         self.pointer(self.pointers.len() as u32).next_multiple_of(self.width.bytes()) + k * self.width.bytes()
     }
 
-    /// Offset of a register whose elements go one by one.
+    /// Offset of a register whose elements are divided.
     fn each(&self, k: u32) -> u32 {
         self.spill(self.spills + k)
     }
 
-    /// Offset of the two general registers that are kept meanwhile.
+    /// Offset of the general register that is kept meanwhile.
     fn kept(&self) -> u32 {
         self.each(self.each)
     }
 
     /// Size in bytes.
     pub fn bytes(&self) -> u32 {
-        self.kept() + if self.each > 0 { 16 } else { 0 }
+        self.kept() + if self.each > 0 { 8 } else { 0 }
     }
 }

@@ -232,6 +232,11 @@ impl Selector<'_> {
 
     /// The even 32-bit lanes of two registers: the low halves of a block's 64-bit lanes.
     pub(super) fn narrow(&mut self, v: &[Reg]) -> Reg {
+        if let &[low, high] = v
+            && let Some(&before) = self.narrow.get(&[low, high])
+        {
+            return before;
+        }
         if self.width == Width::W512 {
             return self.joined_halves(Code::EVEX_Vpmovqd_ymmm256_k1z_zmm, v);
         }
@@ -241,7 +246,11 @@ impl Selector<'_> {
 
     fn widen(&mut self, v: Reg, signed: bool) -> Block {
         let code = if signed { Code::VEX_Vpmovsxdq_ymm_xmmm128 } else { Code::VEX_Vpmovzxdq_ymm_xmmm128 };
-        self.split_halves(code, v)
+        let halves = self.split_halves(code, v);
+        if let &[low, high] = halves.as_slice() {
+            self.narrow.insert([low, high], v);
+        }
+        halves
     }
 
     /// An instruction that makes a register of each half of one.

@@ -1,7 +1,7 @@
 //! From the nodes of a stage to instructions over virtual registers.
 
 use super::table::widened;
-use super::{Frame, Reg};
+use super::{Anchor, Frame, Reg};
 use crate::codegen::rows::{RowLoop, Segment, Walk, Width};
 use crate::codegen::vector::elements;
 use crate::hlo::InstructionId;
@@ -20,8 +20,8 @@ pub enum Pointer {
     Store(usize),
     /// A row buffer.
     Row(u32),
-    /// A whole buffer of the kernel.
-    Base(u32),
+    /// What indices count from, by number: see [`Frame::anchors`].
+    Anchor(u32),
 }
 
 /// What a register of the frame holds in every element.
@@ -70,21 +70,30 @@ pub(super) enum Inst {
     Store { code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>, mask: Option<Reg> },
     /// The index of the turn's first element times `stride` in every element.
     Spread { to: Reg, stride: i32, wide: bool },
-    /// As many elements as are `live`, of the width of a lane, each so many elements from `from` as the index says.
-    Gather { to: Reg, index: Reg, from: Access, wide: bool, live: u8 },
-    /// What goes element by element for the first of them that are `live`: through memory and the general registers.
-    Each { what: Each, to: Option<Reg>, from: Vec<Reg>, live: u8 },
+    /// An element of memory or two, put among those of the low part of 128 bits of `into`, or among zeros: each as many elements, of
+    /// the scale's bytes, from `from` as its index says.
+    Pick { to: Reg, into: Option<Reg>, from: Access, index: Index, each: Vec<Element> },
+    /// Stores an element or two of the low part of 128 bits of a register, likewise.
+    Put { from: Reg, to: Access, index: Index, each: Vec<Element> },
+    /// Quotients of 64-bit lanes, for the first of them that are `live`: through memory and the general registers.
+    Divide { how: Division, to: Reg, from: [Reg; 2], live: u8 },
 }
 
-/// What goes element by element.
+/// The instruction that moves an element between memory and the low part of 128 bits of a register, and which element it is.
+pub(super) type Element = (Code, Option<u8>);
+
+/// An index and the one behind it, of 32 bits: elements of the low part of 128 bits of a register, from number `first` on, which is even.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Each {
-    /// The quotient or the remainder of 64-bit lanes.
-    Divide { signed: bool, remainder: bool },
-    /// Elements of memory, by their indices (the operand).
-    Load { mem: Mem, from: Access },
-    /// Stores of the first operand's elements, likewise.
-    Store { mem: Mem, to: Access },
+pub(super) struct Index<R = Reg> {
+    pub of: R,
+    pub first: u8,
+}
+
+/// What is wanted of a division.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Division {
+    pub signed: bool,
+    pub remainder: bool,
 }
 
 /// Where a virtual register's value comes from.
@@ -136,6 +145,36 @@ impl Turn {
         self.sources.get(behind.checked_sub(1)?)?.1
     }
 
+    /// Leaves out what computes nothing that is stored or kept.
+    fn without_dead(&mut self) {
+        let mut used = vec![false; self.definitions.len()];
+        let mut mark = |r: Reg| used.get_mut(r.0 as usize).is_some_and(|used| !std::mem::replace(used, true));
+        self.accumulators.iter().for_each(|&(_, end)| {
+            mark(end);
+        });
+        let mut alive = vec![false; self.insts.len()];
+        for (inst, alive) in self.insts.iter().zip(&mut alive).rev() {
+            // A result that nobody has marked is marked for the first time.
+            *alive = inst.result().is_none_or(|to| !mark(to));
+            if *alive {
+                inst.operands().into_iter().for_each(|r| {
+                    mark(r);
+                });
+            }
+        }
+        let mut behind = 0;
+        let place = |&alive: &bool| {
+            behind += usize::from(alive);
+            behind - usize::from(alive)
+        };
+        let places: Vec<usize> = alive.iter().map(place).collect();
+        for (at, _) in &mut self.sources {
+            *at = places.get(*at).copied().unwrap_or(behind);
+        }
+        let mut alive = alive.into_iter();
+        self.insts.retain(|_| alive.next().unwrap_or(true));
+    }
+
     /// Whether a register is one of masks.
     pub(super) fn is_mask(&self, r: Reg) -> bool {
         self.definitions.get(r.0 as usize) == Some(&Definition::Mask)
@@ -143,16 +182,53 @@ impl Turn {
 }
 
 impl Inst {
-    /// The instruction that it is, where that is settled.
-    fn code(&mut self) -> Option<&mut Code> {
+    /// The registers that it reads.
+    pub(super) fn operands(&self) -> Vec<Reg> {
+        match self {
+            Inst::Plain { from, .. } => from.clone(),
+            Inst::Blend { mask, then, otherwise, .. } => vec![*mask, *then, *otherwise],
+            Inst::Fma { a, b, c, .. } => vec![*a, *b, *c],
+            Inst::Store { from, mask, .. } => [Some(*from), *mask].into_iter().flatten().collect(),
+            Inst::Insert { into, .. } => vec![*into],
+            Inst::Pick { into, index, .. } => [Some(index.of), *into].into_iter().flatten().collect(),
+            Inst::Put { from, index, .. } => vec![*from, index.of],
+            Inst::Divide { from, .. } => from.to_vec(),
+            Inst::Load { mask, .. } => mask.iter().copied().collect(),
+            Inst::Spread { .. } => Vec::new(),
+        }
+    }
+
+    /// The register that it writes; a store writes none.
+    pub(super) fn result(&self) -> Option<Reg> {
+        match self {
+            Inst::Plain { to, .. }
+            | Inst::Blend { to, .. }
+            | Inst::Fma { to, .. }
+            | Inst::Load { to, .. }
+            | Inst::Insert { to, .. }
+            | Inst::Spread { to, .. }
+            | Inst::Pick { to, .. }
+            | Inst::Divide { to, .. } => Some(*to),
+            Inst::Store { .. } | Inst::Put { .. } => None,
+        }
+    }
+
+    /// Makes the instructions that it is, where they are settled, those of 512 bits; `None` where one has no such form.
+    fn widen(&mut self) -> Option<()> {
         match self {
             Inst::Plain { code, .. }
             | Inst::Blend { code, .. }
             | Inst::Load { code, .. }
             | Inst::Insert { code, .. }
-            | Inst::Store { code, .. } => Some(code),
-            Inst::Fma { .. } | Inst::Spread { .. } | Inst::Gather { .. } | Inst::Each { .. } => None,
+            | Inst::Store { code, .. } => *code = widened(*code)?,
+            Inst::Pick { each, .. } | Inst::Put { each, .. } => {
+                for (code, _) in each {
+                    *code = widened(*code)?;
+                }
+            }
+            Inst::Fma { .. } | Inst::Spread { .. } | Inst::Divide { .. } => {}
         }
+        Some(())
     }
 }
 
@@ -243,6 +319,8 @@ pub(super) struct Selector<'k> {
     pub(super) starts: HashMap<(Ix, Lane), Reg>,
     /// Masks that say of a register that it is NaN.
     pub(super) nan_tests: HashMap<Reg, Reg>,
+    /// What the halves of 64-bit lanes of a block were widened from.
+    pub(super) narrow: HashMap<[Reg; 2], Reg>,
 }
 
 /// The instruction that loads a register of a row, or half of one of 64-bit lanes.
@@ -301,6 +379,7 @@ impl<'k> Selector<'k> {
             steps: Vec::new(),
             starts: HashMap::new(),
             nan_tests: HashMap::new(),
+            narrow: HashMap::new(),
         }
     }
 
@@ -312,6 +391,7 @@ impl<'k> Selector<'k> {
         self.uniforms.clear();
         self.starts.clear();
         self.nan_tests.clear();
+        self.narrow.clear();
         if self.start_accumulators().is_none() {
             return Ok(None);
         }
@@ -336,10 +416,9 @@ impl<'k> Selector<'k> {
         for ((_, end), now) in turn.accumulators.iter_mut().zip(ends) {
             *end = now;
         }
+        turn.without_dead();
         if self.width == Width::W512 {
-            for code in turn.insts.iter_mut().filter_map(Inst::code) {
-                *code = widened(*code)?;
-            }
+            turn.insts.iter_mut().try_for_each(Inst::widen)?;
         }
         (turn.insts.len() <= MOST_INSTRUCTIONS).then_some(turn)
     }
@@ -395,6 +474,16 @@ impl<'k> Selector<'k> {
             self.steps.push(0);
         }
         k
+    }
+
+    /// The pointer to what indices count from.
+    pub(super) fn anchor(&mut self, anchor: Anchor) -> u32 {
+        let all = &mut self.frame.anchors;
+        let k = all.iter().position(|a| *a == anchor).unwrap_or_else(|| {
+            all.push(anchor);
+            all.len() - 1
+        });
+        self.pointer(Pointer::Anchor(k as u32))
     }
 
     pub(super) fn halves(&mut self, code: Code, from: &[Reg], half: u8, imm: Option<u8>) -> Reg {

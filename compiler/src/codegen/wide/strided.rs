@@ -1,32 +1,15 @@
-//! Rows whose elements do not lie side by side: reversed, every second one, a few apart, and with any other stride.
+//! Rows whose elements do not lie side by side: reversed, every second one and a few apart. With any other stride they go one by one.
 //!
 //! Nothing is read that the row does not have, and nothing is written.
 
 use super::Reg;
 use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code};
+use super::single::Places;
 use crate::codegen::rows::{NEAR, Width};
-use crate::kernel::body::{Lane, Mem};
+use crate::kernel::body::Mem;
 use iced_x86::Code;
 
-/// Elements of a register of 128 bits, for 32-bit lanes.
-const QUARTER: i64 = 4;
-
 impl Selector<'_> {
-    /// Memory at element `e` of the turn's block, from a pointer that walks.
-    fn walking(&mut self, p: Pointer, mem: Mem, stride: i64, e: i64) -> Option<Access> {
-        let step = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
-        let pointer = self.pointer(p);
-        *self.steps.get_mut(pointer as usize)? = step;
-        let displacement = i32::try_from(i64::from(step).checked_mul(e)?).ok()?;
-        Some(Access { pointer, scale: 0, displacement })
-    }
-
-    fn insert(&mut self, code: Code, into: Reg, from: Access, imm: Option<u8>) -> Reg {
-        let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Insert { code, to, into, from, imm });
-        to
-    }
-
     /// A block of a row with a stride other than 1.
     pub(super) fn load_strided(&mut self, p: Pointer, mem: Mem, block: i64, stride: i64) -> Option<Block> {
         use Code::*;
@@ -54,8 +37,7 @@ impl Selector<'_> {
             3.. if whole && self.is_whole() && stride <= nearest(mem, self.width) => {
                 Some(vec![self.load_near((p, mem), first, stride)?])
             }
-            _ if self.width == Width::W256 || mem.bytes() < 4 => self.load_elements(p, mem, first, stride),
-            _ => (0..self.block / each).map(|k| self.load_apart(p, mem, (first, k), stride)).collect(),
+            _ => self.load_single(mem, &Places::Walk { pointer: p, stride, first }),
         }
     }
 
@@ -150,86 +132,7 @@ impl Selector<'_> {
         }
     }
 
-    /// A block, element by element.
-    fn load_elements(&mut self, p: Pointer, mem: Mem, first: i64, stride: i64) -> Option<Block> {
-        use Code::*;
-        match mem {
-            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => self.load_narrow(p, mem, first, stride),
-            Mem::I32 | Mem::F32 => {
-                let mut halves = [0, QUARTER].into_iter().map(|half| {
-                    let from = self.walking(p, mem, stride, first + half)?;
-                    let mut v = self.load_at(VEX_Vmovss_xmm_m32, from, true);
-                    for e in 1..QUARTER {
-                        let from = self.walking(p, mem, stride, first + half + e)?;
-                        v = self.insert(VEX_Vinsertps_xmm_xmm_xmmm32_imm8, v, from, Some((e << 4) as u8));
-                    }
-                    Some(v)
-                });
-                let (low, high) = (halves.next()??, halves.next()??);
-                Some(vec![self.joined(low, high)])
-            }
-            Mem::I64 | Mem::F64 => (0..2)
-                .map(|k| {
-                    let mut halves = [0, 2].into_iter().map(|half| {
-                        let at = first + k * QUARTER + half;
-                        let from = self.walking(p, mem, stride, at)?;
-                        let v = self.load_at(VEX_Vmovsd_xmm_m64, from, true);
-                        let from = self.walking(p, mem, stride, at + 1)?;
-                        Some(self.insert(VEX_Vmovhpd_xmm_xmm_m64, v, from, None))
-                    });
-                    let (low, high) = (halves.next()??, halves.next()??);
-                    Some(self.joined(low, high))
-                })
-                .collect(),
-        }
-    }
-
-    /// A block of integers of 8 or 16 bits, put side by side one by one and then widened.
-    fn load_narrow(&mut self, p: Pointer, mem: Mem, first: i64, stride: i64) -> Option<Block> {
-        use Code::*;
-        let code = match (mem.bytes(), self.width) {
-            (1, Width::W256) => VEX_Vpinsrb_xmm_xmm_r32m8_imm8,
-            (1, Width::W512) => EVEX_Vpinsrb_xmm_xmm_r32m8_imm8,
-            (_, Width::W256) => VEX_Vpinsrw_xmm_xmm_r32m16_imm8,
-            (_, Width::W512) => EVEX_Vpinsrw_xmm_xmm_r32m16_imm8,
-        };
-        let each = (16 / mem.bytes()).min(self.block);
-        let mut both = None;
-        for (part, e) in (0..).zip((0..self.live).step_by(each as usize)) {
-            let mut v = self.constant(Lane::I32, 0);
-            for k in e..self.live.min(e + each) {
-                let from = self.walking(p, mem, stride, first + k)?;
-                v = self.insert(code, v, from, Some((k - e) as u8));
-            }
-            both = Some(match both {
-                None => v,
-                Some(low) => self.halves(EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8, &[low, v], 0b100, Some(part)),
-            });
-        }
-        Some(vec![self.halves(load_code(mem), &[both?], 0b10, None)])
-    }
-
-    /// Register `k` of a block of elements that lie apart.
-    fn load_apart(&mut self, p: Pointer, mem: Mem, (first, k): (i64, i64), stride: i64) -> Option<Reg> {
-        let each = self.block * 32 / i64::from(mem.lane().bits());
-        let from = self.walking(p, mem, stride, first + k * each)?;
-        let at = |e: u64| stride.wrapping_mul(e as i64) as u64;
-        let index = match mem.lane().bits() {
-            64 => self.elements(at),
-            _ => {
-                i32::try_from(stride.checked_mul(self.block)?).ok()?;
-                self.elements(|k| (at(2 * k) & 0xffff_ffff) | at(2 * k + 1) << 32)
-            }
-        };
-        Some(self.gathered(mem, from, k, index))
-    }
-
-    /// Two halves as one register.
-    fn joined(&mut self, low: Reg, high: Reg) -> Reg {
-        self.halves(Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, &[low, high], 0b100, Some(1))
-    }
-
-    fn store_at(&mut self, code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>) {
+    pub(super) fn store_at(&mut self, code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>) {
         self.turn.insts.push(Inst::Store { code, to, from, half, imm, mask: None });
     }
 
@@ -247,28 +150,7 @@ impl Selector<'_> {
                     let to = self.walking(p, mem, stride, begin + each - 1)?;
                     self.store_at(VEX_Vmovups_ymmm256_ymm, to, reversed, false, None);
                 }
-                _ => self.store_apart((p, mem), (begin, self.live_in(mem.lane(), k)), stride, r)?,
-            }
-        }
-        Some(())
-    }
-
-    /// Stores as many elements of a register as are `live`, the first of them at element `begin` of the turn: out of its quarters
-    /// or halves of 128 bits, one by one.
-    fn store_apart(&mut self, (p, mem): (Pointer, Mem), (begin, live): (i64, i64), stride: i64, r: Reg) -> Option<()> {
-        let each = QUARTER * 32 / i64::from(mem.lane().bits());
-        for part in 0..(live + each - 1) / each {
-            let from = match (part, self.width) {
-                (0, _) => r,
-                (_, Width::W256) => self.upper(r),
-                (_, Width::W512) => {
-                    self.halves(Code::EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8, &[r], 1, Some(part as u8))
-                }
-            };
-            for e in part * each..live.min((part + 1) * each) {
-                let to = self.walking(p, mem, stride, begin + e)?;
-                let (code, imm) = element_store(mem, (e - part * each) as u8, self.width);
-                self.store_at(code, to, from, true, imm);
+                _ => self.store_register(mem, &Places::Walk { pointer: p, stride, first }, k, r)?,
             }
         }
         Some(())
@@ -313,23 +195,5 @@ fn nearest(mem: Mem, width: Width) -> i64 {
         (32, Width::W512) => NEAR as i64,
         (32, Width::W256) => 4,
         _ => 0,
-    }
-}
-
-/// The instruction that stores element `e` of the lowest 128 bits of a register.
-fn element_store(mem: Mem, e: u8, width: Width) -> (Code, Option<u8>) {
-    use Code::*;
-    let (code, code_of_512, imm) = match (mem, e) {
-        (Mem::I32 | Mem::F32, 0) => (VEX_Vmovss_m32_xmm, EVEX_Vmovss_m32_k1_xmm, None),
-        (Mem::I32 | Mem::F32, e) => (VEX_Vextractps_rm32_xmm_imm8, EVEX_Vextractps_rm32_xmm_imm8, Some(e)),
-        (Mem::I64 | Mem::F64, 0) => (VEX_Vmovlpd_m64_xmm, EVEX_Vmovlpd_m64_xmm, None),
-        (Mem::I64 | Mem::F64, _) => (VEX_Vmovhpd_m64_xmm, EVEX_Vmovhpd_m64_xmm, None),
-        // Narrow integers are carried in 32 bits.
-        (Mem::S8 | Mem::U8, e) => (VEX_Vpextrb_r32m8_xmm_imm8, EVEX_Vpextrb_r32m8_xmm_imm8, Some(4 * e)),
-        (Mem::S16 | Mem::U16, e) => (VEX_Vpextrw_r32m16_xmm_imm8, EVEX_Vpextrw_r32m16_xmm_imm8, Some(2 * e)),
-    };
-    match width {
-        Width::W256 => (code, imm),
-        Width::W512 => (code_of_512, imm),
     }
 }

@@ -161,6 +161,18 @@ pub(super) fn widened(code: Code) -> Option<Code> {
         VEX_Vbroadcastsd_ymm_m64 => EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
         VEX_Vblendvps_ymm_ymm_ymmm256_ymm => EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32,
         VEX_Vblendvpd_ymm_ymm_ymmm256_ymm => EVEX_Vblendmpd_zmm_k1z_zmm_zmmm512b64,
+        VEX_Vmovss_xmm_m32 => EVEX_Vmovss_xmm_k1z_m32,
+        VEX_Vinsertps_xmm_xmm_xmmm32_imm8 => EVEX_Vinsertps_xmm_xmm_xmmm32_imm8,
+        VEX_Vmovsd_xmm_m64 => EVEX_Vmovsd_xmm_k1z_m64,
+        VEX_Vmovhpd_xmm_xmm_m64 => EVEX_Vmovhpd_xmm_xmm_m64,
+        VEX_Vpinsrb_xmm_xmm_r32m8_imm8 => EVEX_Vpinsrb_xmm_xmm_r32m8_imm8,
+        VEX_Vpinsrw_xmm_xmm_r32m16_imm8 => EVEX_Vpinsrw_xmm_xmm_r32m16_imm8,
+        VEX_Vmovss_m32_xmm => EVEX_Vmovss_m32_k1_xmm,
+        VEX_Vextractps_rm32_xmm_imm8 => EVEX_Vextractps_rm32_xmm_imm8,
+        VEX_Vmovlpd_m64_xmm => EVEX_Vmovlpd_m64_xmm,
+        VEX_Vmovhpd_m64_xmm => EVEX_Vmovhpd_m64_xmm,
+        VEX_Vpextrb_r32m8_xmm_imm8 => EVEX_Vpextrb_r32m8_xmm_imm8,
+        VEX_Vpextrw_r32m16_xmm_imm8 => EVEX_Vpextrw_r32m16_xmm_imm8,
         EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae
         | EVEX_Vcmppd_kr_k1_zmm_zmmm512b64_imm8_sae
         | EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8
@@ -212,6 +224,10 @@ pub(super) fn of_quarters(code: Code) -> bool {
         code,
         EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8
             | EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8
+            | EVEX_Vmovss_xmm_k1z_m32
+            | EVEX_Vinsertps_xmm_xmm_xmmm32_imm8
+            | EVEX_Vmovsd_xmm_k1z_m64
+            | EVEX_Vmovhpd_xmm_xmm_m64
             | EVEX_Vpinsrb_xmm_xmm_r32m8_imm8
             | EVEX_Vpinsrw_xmm_xmm_r32m16_imm8
             | EVEX_Vpmovsxbd_zmm_k1z_xmmm128
