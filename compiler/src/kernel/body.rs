@@ -183,6 +183,20 @@ impl Body {
                 };
                 Some(if *op == Op::SMin { lower } else { higher })
             }
+            (Op::And, &[a, b]) if !self.lane(a).is_mask() => {
+                let (x, ones) = self.bounded(a, b)?;
+                let kept =
+                    ones >= 0 && ones.count_ones() == ones.trailing_ones() && within(self.range(x, DEPTH), (0, ones));
+                kept.then_some(x)
+            }
+            (&Op::AShrImm(n), &[shifted]) => match (&self.node(shifted).op, self.node(shifted).args.as_slice()) {
+                // A sign is copied from a bit which is the sign.
+                (&Op::ShlImm(m), &[x]) if m == n => {
+                    let (low, high) = self.whole(x);
+                    within(self.range(x, DEPTH), (low >> n.min(63), high >> n.min(63))).then_some(x)
+                }
+                _ => None,
+            },
             (Op::And | Op::Or, &[a, b]) if self.lane(a).is_mask() => {
                 let (known, other) = match (self.constant_bits(a), self.constant_bits(b)) {
                     (Some(_), _) => (a, b),
@@ -212,12 +226,8 @@ impl Body {
 
     /// The smallest and the largest value of an integer, as far as so many steps to what it is made of say. What this is relied on for,
     /// the verifier proves again.
-    fn range(&self, id: NodeId, depth: u32) -> (i64, i64) {
-        let node = self.node(id);
-        let whole = match node.lane {
-            Lane::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-            _ => (i64::MIN, i64::MAX),
-        };
+    pub(super) fn range(&self, id: NodeId, depth: u32) -> (i64, i64) {
+        let (node, whole) = (self.node(id), self.whole(id));
         let of = |k: usize| match node.args.get(k) {
             Some(&arg) if depth > 0 => self.range(arg, depth - 1),
             _ => whole,
@@ -239,7 +249,39 @@ impl Body {
                 (a.0.max(b.0), a.1.max(b.1))
             }
             Op::SExt if depth > 0 => of(0),
+            Op::UExt => match of(0) {
+                (low @ 0.., high) if depth > 0 => (low, high),
+                _ => (0, i64::from(u32::MAX)),
+            },
+            Op::MaskToInt => (0, 1),
+            Op::Select => {
+                let (a, b) = (of(1), of(2));
+                (a.0.min(b.0), a.1.max(b.1))
+            }
+            // A mask without a sign leaves no more bits than it has.
+            Op::And => match (of(0), of(1)) {
+                ((0.., a), (0.., b)) => (0, a.min(b)),
+                ((0.., a), _) | (_, (0.., a)) => (0, a),
+                _ => whole,
+            },
+            Op::LShrImm(n) => match of(0) {
+                (low @ 0.., high) => (low >> (*n).min(63), high >> (*n).min(63)),
+                _ => whole,
+            },
+            Op::AShrImm(n) => (of(0).0 >> (*n).min(63), of(0).1 >> (*n).min(63)),
+            Op::ShlImm(n) => extremes([of(0), (1, 1)], |a, _| a << (*n).min(63), whole),
+            Op::IAdd => extremes([of(0), of(1)], |a, b| a + b, whole),
+            Op::ISub => extremes([of(0), of(1)], |a, b| a - b, whole),
+            Op::IMul => extremes([of(0), of(1)], |a, b| a * b, whole),
             _ => whole,
+        }
+    }
+
+    /// What an integer of a node's lane can be.
+    fn whole(&self, id: NodeId) -> (i64, i64) {
+        match self.lane(id) {
+            Lane::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            _ => (i64::MIN, i64::MAX),
         }
     }
 
@@ -518,6 +560,21 @@ impl Body {
     }
 }
 
+fn within(inner: (i64, i64), outer: (i64, i64)) -> bool {
+    outer.0 <= inner.0 && inner.1 <= outer.1
+}
+
+/// The range of what grows or falls with each of two numbers in these ranges; `whole` where it may not fit into that.
+fn extremes(of: [(i64, i64); 2], result: impl Fn(i128, i128) -> i128, whole: (i64, i64)) -> (i64, i64) {
+    let [(a, b), (c, d)] = of.map(|(low, high)| (i128::from(low), i128::from(high)));
+    let ends = [result(a, c), result(a, d), result(b, c), result(b, d)];
+    let (low, high) = ends.into_iter().fold((ends[0], ends[0]), |(low, high), end| (low.min(end), high.max(end)));
+    match (i64::try_from(low), i64::try_from(high)) {
+        (Ok(low), Ok(high)) if within((low, high), whole) => (low, high),
+        _ => whole,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -602,6 +659,28 @@ mod tests {
         let (zero, most) = (b.i64(0), b.i64(255));
         let clamped = b.smax(wide, zero);
         assert_eq!(b.smin(clamped, most), wide, "a byte is an index of a table of 256");
+    }
+
+    /// Sums and products of bytes are cut where they may be too large, and not where they are not.
+    #[test]
+    fn what_cannot_wrap_is_not_cut() {
+        let mut b = Body::new();
+        let [x, s] = [Mem::U8, Mem::S8].map(|mem| b.push(Op::Load(0, mem, Ix::default()), &[], Lane::I32));
+        let [byte, word, weight, offset] = [255, 65_535, 77, -28].map(|n| b.i32(n));
+        let product = b.imul(x, weight);
+        let high = b.lshr_imm(product, 8);
+        assert_eq!([b.and(product, word), b.and(high, byte), b.and(byte, x)], [product, high, x]);
+        let cut = b.and(product, byte);
+        assert_ne!(cut, product);
+        let mut signed = |x| {
+            let up = b.shl_imm(x, 24);
+            b.ashr_imm(up, 24)
+        };
+        assert_eq!(signed(s), s);
+        assert_ne!(signed(x), x, "128 is no signed byte");
+        let moved = b.iadd(s, offset);
+        let up = b.shl_imm(moved, 24);
+        assert_ne!(b.ashr_imm(up, 24), moved, "-128 - 28 is none");
     }
 
     #[test]

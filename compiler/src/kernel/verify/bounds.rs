@@ -69,6 +69,43 @@ fn bounds(body: &Body, id: NodeId, depth: u32) -> (i64, i64) {
             let ((a, b), (c, d)) = (arg(1), arg(2));
             (a.min(c), b.max(d))
         }
+        Op::MaskToInt => (0, 1),
+        Op::And => match (arg(0), arg(1)) {
+            ((a, b), (c, d)) if a >= 0 && c >= 0 => (0, b.min(d)),
+            ((a, b), _) | (_, (a, b)) if a >= 0 => (0, b),
+            _ => whole,
+        },
+        Op::LShrImm(n @ 0..64) if arg(0).0 >= 0 => (arg(0).0 >> n, arg(0).1 >> n),
+        Op::AShrImm(n @ 0..64) => (arg(0).0 >> n, arg(0).1 >> n),
+        Op::ShlImm(n @ 0..63) => {
+            let (a, b) = arg(0);
+            // What comes back was not lost.
+            let back = |x: i64| x.checked_mul(1 << n).filter(|y| y >> n == x);
+            fitting(back(a), back(b), whole)
+        }
+        Op::IAdd => {
+            let ((a, b), (c, d)) = (arg(0), arg(1));
+            fitting(a.checked_add(c), b.checked_add(d), whole)
+        }
+        Op::ISub => {
+            let ((a, b), (c, d)) = (arg(0), arg(1));
+            fitting(a.checked_sub(d), b.checked_sub(c), whole)
+        }
+        Op::IMul => {
+            let ((a, b), (c, d)) = (arg(0), arg(1));
+            let corners = [a.checked_mul(c), a.checked_mul(d), b.checked_mul(c), b.checked_mul(d)];
+            let all: Option<Vec<i64>> = corners.into_iter().collect();
+            let all = all.unwrap_or_default();
+            fitting(all.iter().min().copied(), all.iter().max().copied(), whole)
+        }
+        _ => whole,
+    }
+}
+
+/// A range of what does not wrap; else the whole one.
+fn fitting(low: Option<i64>, high: Option<i64>, whole: (i64, i64)) -> (i64, i64) {
+    match (low, high) {
+        (Some(low), Some(high)) if whole.0 <= low && high <= whole.1 => (low, high),
         _ => whole,
     }
 }
@@ -105,5 +142,52 @@ fn every_point(ix: &Ix, axes: &[(Axis, i64)], low: i64, high: i64) -> bool {
             let (a, b) = fixed.range();
             (low <= a && b <= high) || every_point(&fixed, rest, low, high)
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::eval::eval;
+
+    /// Of loaded bytes and words, what operations give lies in the ranges that the body takes and that are proved, which are the same;
+    /// where nothing wraps, both ends of them are met.
+    #[test]
+    fn what_operations_give_lies_in_their_ranges() {
+        let forms = [(Mem::U8, 0, 255), (Mem::S8, -128, 127), (Mem::U16, 0, 65_535)];
+        for (left, right) in forms.into_iter().flat_map(|l| forms.map(|r| (l, r))) {
+            let mut b = Body::new();
+            let [x, y] =
+                [(0, left.0), (1, right.0)].map(|(k, mem)| b.push(Op::Load(k, mem, Ix::default()), &[], Lane::I32));
+            let [c, mask, big] = [77, 4095, 1 << 20].map(|n| b.i32(n));
+            let (wide, bits) = (b.convert(Op::UExt, x, Lane::I64), b.icmp(crate::kernel::body::IntCond::SLt, x, y));
+            let tight = [b.iadd(x, y), b.isub(x, y), b.imul(x, y), b.imul(x, c), b.shl_imm(x, 8), b.ashr_imm(x, 3)];
+            let loose = [b.imul(x, big), b.shl_imm(x, 20), b.and(x, mask), b.and(x, y), b.lshr_imm(x, 3), wide];
+            let more = [b.mask_to_int(bits), b.select(bits, x, c), b.smin(x, c), b.smax(y, c)];
+            let ends = [left.1, left.1 + 1, -1, 0, 1, 5, left.2 - 1, left.2];
+            let other = [right.1, -3, 0, 1, 100, right.2];
+            let inside = |v: i64, form: (Mem, i64, i64)| form.1 <= v && v <= form.2;
+            let mut seen = vec![(i64::MAX, i64::MIN); b.nodes().len()];
+            for (p, q) in ends.iter().flat_map(|&p| other.map(|q| (p, q))) {
+                if !inside(p, left) || !inside(q, right) {
+                    continue;
+                }
+                let pick = |n: &crate::kernel::body::Node| if matches!(n.op, Op::Load(0, ..)) { p } else { q };
+                let values = eval(b.nodes(), &[], &mut |_, n| u64::from(pick(n) as u32));
+                for ((value, node), seen) in values.iter().zip(b.nodes()).zip(&mut seen) {
+                    let v = if node.lane == Lane::I32 { i64::from(*value as i32) } else { *value as i64 };
+                    *seen = (seen.0.min(v), seen.1.max(v));
+                }
+            }
+            for id in tight.into_iter().chain(loose).chain(more) {
+                let (taken, proved) = (b.range(id, 4), bounds(&b, id, 8));
+                let (low, high) = seen[id.0 as usize];
+                assert_eq!(taken, proved, "{:?} of {left:?} and {right:?}", b.node(id));
+                assert!(taken.0 <= low && high <= taken.1, "{:?} gives {low}..={high}, not in {taken:?}", b.node(id));
+                if tight.contains(&id) && (left.0, right.0) != (Mem::U16, Mem::U16) {
+                    assert_eq!(taken, (low, high), "{:?} of {left:?} and {right:?}", b.node(id));
+                }
+            }
+        }
     }
 }
