@@ -60,7 +60,7 @@ impl Leaves for Selector<'_> {
         match &node.op {
             Op::Load(_, mem, ix) => match self.row.loads.get(&id)?.walk.stride() {
                 Some(1) => self.load(Pointer::Load(id), *mem, self.first()),
-                Some(stride) => self.load_strided(Pointer::Load(id), *mem, self.now, stride),
+                Some(stride) => self.load_strided(id, *mem, self.now, stride),
                 None => self.gather(self.row.loads.get(&id)?, ix, values),
             },
             Op::Row(number) => self.row(*number),

@@ -1,5 +1,6 @@
 //! From the nodes of a stage to instructions over virtual registers.
 
+use super::near::{Near, near};
 use super::table::widened;
 use super::{Anchor, Frame, Reg};
 use crate::codegen::rows::{RowLoop, Segment, Walk, Width};
@@ -313,6 +314,10 @@ pub(super) struct Selector<'k> {
     pointers: HashMap<Pointer, u32>,
     /// Pointers that others stand for, and the bytes from where those point to where these would.
     shared: HashMap<Pointer, (Pointer, i64)>,
+    /// What loads with a stride may share, ...
+    pub(super) near: HashMap<NodeId, Near>,
+    /// ... and the registers of a leader's elements, from one of the turn's on.
+    pub(super) read: HashMap<(NodeId, i64), Vec<Reg>>,
     /// As in [`Turns`].
     pub(super) steps: Vec<i32>,
     /// What linear indices are at the turn's first element, in every element.
@@ -376,6 +381,8 @@ impl<'k> Selector<'k> {
             homes: HashMap::new(),
             pointers: HashMap::new(),
             shared: shared(row),
+            near: near(row),
+            read: HashMap::new(),
             steps: Vec::new(),
             starts: HashMap::new(),
             nan_tests: HashMap::new(),
@@ -392,6 +399,7 @@ impl<'k> Selector<'k> {
         self.starts.clear();
         self.nan_tests.clear();
         self.narrow.clear();
+        self.read.clear();
         if self.start_accumulators().is_none() {
             return Ok(None);
         }

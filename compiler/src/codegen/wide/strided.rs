@@ -3,16 +3,18 @@
 //! Nothing is read that the row does not have, and nothing is written.
 
 use super::Reg;
+use super::near::Near;
 use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code};
 use super::single::Places;
 use crate::codegen::rows::{NEAR, Width};
-use crate::kernel::body::Mem;
+use crate::kernel::body::{Mem, NodeId};
 use iced_x86::Code;
 
 impl Selector<'_> {
     /// A block of a row with a stride other than 1.
-    pub(super) fn load_strided(&mut self, p: Pointer, mem: Mem, block: i64, stride: i64) -> Option<Block> {
+    pub(super) fn load_strided(&mut self, id: NodeId, mem: Mem, block: i64, stride: i64) -> Option<Block> {
         use Code::*;
+        let p = Pointer::Load(id);
         let first = block * self.block;
         let whole = mem == Mem::of(mem.lane());
         let each = self.block * 32 / i64::from(mem.lane().bits());
@@ -34,8 +36,8 @@ impl Selector<'_> {
             2 if whole && self.width == Width::W512 => (0..self.block / each)
                 .map(|k| self.some_of_every_second((p, mem), first + k * each, each, self.live_in(mem.lane(), k)))
                 .collect(),
-            3.. if whole && self.is_whole() && stride <= nearest(mem, self.width) => {
-                Some(vec![self.load_near((p, mem), first, stride)?])
+            _ if whole && self.is_whole() && (3..=nearest(mem, self.width)).contains(&stride.abs()) => {
+                Some(vec![self.load_near(id, mem, first, stride)?])
             }
             _ => self.load_single(mem, &Places::Walk { pointer: p, stride, first }),
         }
@@ -90,17 +92,30 @@ impl Selector<'_> {
         }
     }
 
-    /// A register of 32-bit elements that lie a few apart: those of as many registers as they are apart, of which the last ends with the
-    /// last element.
-    fn load_near(&mut self, (p, mem): (Pointer, Mem), first: i64, stride: i64) -> Option<Reg> {
-        let (each, start) = (self.block, self.walking(p, mem, stride, first)?);
-        let begins: Vec<i64> = (0..stride).map(|k| (k * each).min((each - 1) * (stride - 1))).collect();
+    /// A register of 32-bit elements that lie a few apart, and that is taken out of as many registers as they are apart: the last of
+    /// these ends with the last element of all loads that share them.
+    fn load_near(&mut self, id: NodeId, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
+        let Near { leader, behind, span } = *self.near.get(&id)?;
+        let (each, apart) = (self.block, stride.abs());
+        let lowest = if stride < 0 { first + each - 1 } else { first };
+        let start = self.walking(Pointer::Load(leader), mem, stride, lowest)?;
+        let begins: Vec<i64> = (0..apart).map(|k| (k * each).min((each - 1) * (apart - 1) + span)).collect();
+        let registers = match self.read.get(&(leader, first)) {
+            Some(registers) => registers.clone(),
+            None => {
+                let load = |begin: &i64| Some(self.load_at(load_code(mem), start.behind(*begin, mem)?, false));
+                let registers: Vec<Reg> = begins.iter().map(load).collect::<Option<_>>()?;
+                self.read.insert((leader, first), registers.clone());
+                registers
+            }
+        };
         let mut all = None;
-        for (k, &begin) in (0..).zip(&begins) {
-            let from = start.behind(begin, mem)?;
-            let r = self.load_at(load_code(mem), from, false);
+        for ((k, &begin), r) in (0..).zip(&begins).zip(registers) {
             // Where in this register an element is, if it is of it.
-            let place = |e: u64| Some(e as i64 * stride).filter(|at| at / each == k).map(|at| (at - begin) as u64);
+            let place = |e: u64| {
+                let e = if stride < 0 { each - 1 - e as i64 } else { e as i64 };
+                Some(e * apart + behind).filter(|at| at / each == k).map(|at| (at - begin) as u64)
+            };
             let order = self.elements(|w| place(2 * w).unwrap_or(0) | place(2 * w + 1).unwrap_or(0) << 32);
             let placed = self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, r]);
             all = Some(match all {
