@@ -15,15 +15,16 @@
 //!
 //! 1. [`factor`]: a loop whose variable index maps divide becomes two.
 //! 2. [`across`]: a vector axis of few elements is written out, and a parallel axis becomes the vector axis.
-//! 3. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
+//! 3. [`together`]: phases that read the same elements become one.
+//! 4. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
 //!    kernel of its own is: one that shares its rows with others must not depend on them.
-//! 4. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.
-//! 5. [`tile`]: what is read along one axis and written along another goes in blocks of both.
-//! 6. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
-//! 7. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
-//! 8. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
-//! 9. [`scan`]: what is carried from turn to turn takes several turns at once.
-//! 10. [`jam`]: a reduction over long rows reads several of them in a turn.
+//! 5. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.
+//! 6. [`tile`]: what is read along one axis and written along another goes in blocks of both.
+//! 7. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
+//! 8. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
+//! 9. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
+//! 10. [`scan`]: what is carried from turn to turn takes several turns at once.
+//! 11. [`jam`]: a reduction over long rows reads several of them in a turn.
 
 pub mod across;
 pub mod border;
@@ -39,6 +40,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 pub mod tile;
+pub mod together;
 pub mod unroll;
 
 use self::census::Census;
@@ -57,9 +59,10 @@ struct Transformation {
 }
 
 /// The transformations, in order.
-const ALL: [Transformation; 10] = [
+const ALL: [Transformation; 11] = [
     Transformation { name: "factor", folds: true, applies: |_| true, run: factor::run },
     Transformation { name: "across", folds: false, applies: |_| true, run: across::run },
+    Transformation { name: "together", folds: true, applies: |_| true, run: together::run },
     Transformation {
         name: "partial",
         folds: true,

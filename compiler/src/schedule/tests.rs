@@ -580,3 +580,41 @@ fn broken_transformations_are_refused() {
     };
     refused(&shorter, "folds another number of parts");
 }
+
+/// Differences of the components of points, in phases of their own: `second` and `stores` say what the second phase reads and where both
+/// store.
+fn components(second: &str, [to_first, to_second]: [&str; 2]) -> String {
+    let outputs = if to_second.starts_with("out1") { "out0: f32[40], out1: f32[40]" } else { "out0: f32[80]" };
+    format!(
+        "kernel components (in0: f32[120], in1: f32[40]) -> ({outputs})
+  phase
+    stage vector i0 in 40
+      %0 = load in0[3*i0] : f32
+      %1 = load in0[3*i0 + 1] : f32
+      %2 = fsub %0, %1 : f32
+      store {to_first} = %2 : f32
+  phase
+    stage vector i1 in 40
+      %0 = load {second} : f32
+      %1 = fadd %0, %0 : f32
+      store {to_second} = %1 : f32
+"
+    )
+}
+
+#[test]
+fn phases_that_read_the_same_become_one() {
+    for stores in [["out0[i0]", "out0[i1 + 40]"], ["out0[2*i0 + 1]", "out0[2*i1]"], ["out0[i0]", "out1[i1]"]] {
+        let text = transformed("together", &components("in0[3*i1 + 2]", stores));
+        assert_eq!(text.matches("  phase").count(), 1, "{text}");
+    }
+    let left = |second: &str, stores| {
+        let text = components(second, stores);
+        left_alone("together", parse::parse(&text).unwrap_or_else(|e| panic!("{e:?}")).remove(0));
+    };
+    // Nothing shared; what the first phase wrote; elements that both write, one after another.
+    left("in1[i1]", ["out0[i0]", "out0[i1 + 40]"]);
+    left("out0[i1]", ["out0[i0]", "out1[i1]"]);
+    left("in0[3*i1 + 2]", ["out0[i0]", "out0[i1 + 30]"]);
+    left("in0[3*i1 + 2]", ["out0[2*i0]", "out0[i1]"]);
+}
