@@ -1,11 +1,15 @@
-//! Which loads of a row read elements that lie between those of others: the components of points, the colours of pixels.
+//! Which loads of a row lie near each other, so that one pointer serves them: rows of one array, some elements behind each other, and
+//! what lies between each other's elements, as the components of points and the colours of pixels do, and comes out of the same registers.
 
 use crate::codegen::rows::RowLoop;
-use crate::kernel::body::{Mem, NodeId};
+use crate::kernel::body::NodeId;
 use crate::kernel::index::Ix;
 use std::collections::HashMap;
 
-/// A load whose elements lie between those of others.
+/// Bytes at which a load is too far from another to share its pointer: a displacement has 32 bits, of which a row takes its part.
+const FAR: i64 = 1 << 30;
+
+/// A load among those that lie near each other.
 pub(super) struct Near {
     /// The one of them that begins first.
     pub leader: NodeId,
@@ -15,22 +19,28 @@ pub(super) struct Near {
     pub span: i64,
 }
 
-/// The loads of a row with a stride, by what they may share: each begins less than a stride behind the leader.
+/// The same walk but for its start: the buffer, bytes of an element, the stride, and where it starts without what is constant.
+type Walk = (u32, i64, i64, Ix);
+
+/// The loads of a row that walk. Those side by side lie near each other where they are not too far apart; those with a stride where each
+/// begins less than that behind the first.
 pub(super) fn near(row: &RowLoop<'_>) -> HashMap<NodeId, Near> {
-    let mut groups: HashMap<(u32, Mem, i64, Ix), Vec<(i64, NodeId)>> = HashMap::new();
+    let mut groups: HashMap<Walk, Vec<(i64, NodeId)>> = HashMap::new();
     for (&id, access) in &row.loads {
-        if let Some(stride) = access.walk.stride().filter(|stride| stride.abs() > 1) {
+        if let Some(stride) = access.walk.stride() {
             let start = access.start.offset(access.start.constant.wrapping_neg());
-            groups.entry((access.buffer, access.mem, stride, start)).or_default().push((access.start.constant, id));
+            let walk = (access.buffer, access.mem.bytes(), stride, start);
+            groups.entry(walk).or_default().push((access.start.constant, id));
         }
     }
     let mut out = HashMap::new();
-    for ((_, _, stride, _), mut loads) in groups {
+    for ((_, bytes, stride, _), mut loads) in groups {
         loads.sort_unstable();
+        let reach = if stride == 1 { FAR / bytes } else { stride.saturating_abs() };
         let mut rest = loads.as_slice();
         while let Some(&(first, leader)) = rest.first() {
-            let shares = |&(at, _): &(i64, NodeId)| at.checked_sub(first).is_some_and(|behind| behind < stride.abs());
-            let (group, others) = rest.split_at(rest.partition_point(shares));
+            let near = |&(at, _): &(i64, NodeId)| at.checked_sub(first).is_some_and(|behind| behind < reach.max(1));
+            let (group, others) = rest.split_at(rest.partition_point(near));
             let span = group.last().map_or(0, |&(last, _)| last - first);
             out.extend(group.iter().map(|&(at, id)| (id, Near { leader, behind: at - first, span })));
             rest = others;

@@ -3,7 +3,7 @@
 use super::near::{Near, near};
 use super::table::widened;
 use super::{Anchor, Frame, Reg};
-use crate::codegen::rows::{RowLoop, Segment, Walk, Width};
+use crate::codegen::rows::{RowLoop, Segment, Width};
 use crate::codegen::vector::elements;
 use crate::hlo::InstructionId;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
@@ -149,18 +149,14 @@ impl Turn {
     /// Leaves out what computes nothing that is stored or kept.
     fn without_dead(&mut self) {
         let mut used = vec![false; self.definitions.len()];
-        let mut mark = |r: Reg| used.get_mut(r.0 as usize).is_some_and(|used| !std::mem::replace(used, true));
-        self.accumulators.iter().for_each(|&(_, end)| {
-            mark(end);
-        });
+        for &(_, end) in &self.accumulators {
+            used[end.0 as usize] = true;
+        }
         let mut alive = vec![false; self.insts.len()];
         for (inst, alive) in self.insts.iter().zip(&mut alive).rev() {
-            // A result that nobody has marked is marked for the first time.
-            *alive = inst.result().is_none_or(|to| !mark(to));
+            *alive = inst.result().is_none_or(|to| used[to.0 as usize]);
             if *alive {
-                inst.operands().into_iter().for_each(|r| {
-                    mark(r);
-                });
+                inst.operands().into_iter().for_each(|r| used[r.0 as usize] = true);
             }
         }
         let mut behind = 0;
@@ -235,8 +231,6 @@ impl Inst {
 
 /// The most instructions of a turn: a longer one gains little and spills.
 const MOST_INSTRUCTIONS: usize = 2000;
-/// Bytes at which a load is too far from another to share its pointer: a displacement has 32 bits, of which a row takes its part.
-const FAR: i64 = 1 << 30;
 
 /// The turns of a function.
 pub(super) struct Turns {
@@ -312,9 +306,7 @@ pub(super) struct Selector<'k> {
     /// The number in the frame of what is the same along the row.
     homes: HashMap<Uniform, u32>,
     pointers: HashMap<Pointer, u32>,
-    /// Pointers that others stand for, and the bytes from where those point to where these would.
-    shared: HashMap<Pointer, (Pointer, i64)>,
-    /// What loads with a stride may share, ...
+    /// What loads may share, ...
     pub(super) near: HashMap<NodeId, Near>,
     /// ... and the registers of a leader's elements, from one of the turn's on.
     pub(super) read: HashMap<(NodeId, i64), Vec<Reg>>,
@@ -345,22 +337,6 @@ pub(super) fn count(lane: Lane) -> usize {
     if lane.bits() == 64 { 2 } else { 1 }
 }
 
-/// The loads of elements side by side which lie a constant behind an earlier one: one pointer serves all of them.
-fn shared(row: &RowLoop<'_>) -> HashMap<Pointer, (Pointer, i64)> {
-    let mut firsts: HashMap<(u32, i64, Ix), (NodeId, i64)> = HashMap::new();
-    let mut out = HashMap::new();
-    for (&id, access) in row.loads.iter().filter(|(_, access)| access.walk == Walk::Contiguous) {
-        let (start, bytes) = (&access.start, access.mem.bytes());
-        let key = (access.buffer, bytes, start.offset(start.constant.wrapping_neg()));
-        let &mut (first, from) = firsts.entry(key).or_insert((id, start.constant));
-        let apart = start.constant.checked_sub(from).and_then(|n| n.checked_mul(bytes));
-        if let Some(apart) = apart.filter(|n| first != id && n.abs() < FAR) {
-            out.insert(Pointer::Load(id), (Pointer::Load(first), apart));
-        }
-    }
-    out
-}
-
 impl<'k> Selector<'k> {
     pub(super) fn new(nest: &'k Nest, row: &'k RowLoop<'k>, width: Width, fma: bool) -> Selector<'k> {
         Selector {
@@ -380,7 +356,6 @@ impl<'k> Selector<'k> {
             uniforms: HashMap::new(),
             homes: HashMap::new(),
             pointers: HashMap::new(),
-            shared: shared(row),
             near: near(row),
             read: HashMap::new(),
             steps: Vec::new(),
@@ -577,7 +552,8 @@ impl<'k> Selector<'k> {
 
     /// Memory of the row, `first` elements from the turn's first one and as many registers.
     pub(super) fn access(&mut self, p: Pointer, mem: Mem, first: i64, registers: i64) -> Option<Access> {
-        let (p, behind) = self.shared.get(&p).copied().unwrap_or((p, 0));
+        let near = if let Pointer::Load(id) = p { self.near.get(&id) } else { None };
+        let (p, behind) = near.map_or((p, 0), |near| (Pointer::Load(near.leader), near.behind * mem.bytes()));
         let pointer = self.pointer(p);
         let bytes = first.checked_mul(mem.bytes())?.checked_add(registers * i64::from(self.width.bytes()))?;
         let bytes = bytes.checked_add(behind)?;
