@@ -99,7 +99,7 @@ fn fills_registers(nest: &Nest, row: i64) -> bool {
     row % (UNIT / 2) == 0 && nest.stages.iter().flat_map(|s| &s.accumulators).all(Accumulator::in_lanes)
 }
 
-/// What the row loops of a nest cost for a row, in eighths of what it costs to load an element that has no neighbour; measured on rows
+/// What the row loops of a nest cost for a row, in sixths of what it costs to load an element that has no neighbour; measured on rows
 /// of 8 to 16 elements, of sums to softmaxes.
 fn of_row(nest: &Nest) -> usize {
     let of_stage = |stage: &Stage| {

@@ -9,8 +9,9 @@
 //!
 //! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight or sixteen elements) in instructions over virtual
 //! registers, asked by the traversal that CLIF follows too ([`elements`]), operation by operation ([`operations`], and [`composed`] where
-//! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`near`] which loads share pointers and registers, [`gathered`] those that each have an
-//! index, [`single`] how such go one by one, [`tile`] a square that is turned. It names the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
+//! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`near`] which loads share pointers and
+//! registers, [`gathered`] elements that each have an index, [`single`] how such go one by one, [`tile`] a square that is turned. It names
+//! the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
 //! the same on a register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
 //! [`masked`]. [`allocate`] gives them the sixteen or thirty-two registers, the value that is
 //! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
