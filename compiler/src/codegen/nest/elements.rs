@@ -83,7 +83,7 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
         }
     }
 
-    fn store(&mut self, s: Storing<'_, Val>, values: &Values<Val>) -> Option<bool> {
+    fn store(&mut self, s: Storing<'_, Val>, values: &Values<Val>) -> Option<usize> {
         let (at, mem, v) = (self.at, s.access.mem, *s.value);
         let pointer = self.live.stores.get(&s.number).copied();
         if let (Some(pointer), Walk::Contiguous) = (pointer, s.access.walk) {
@@ -92,14 +92,14 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
                 Val::One(v) => self.nest.lanes.store_one(mem, v, place.base, place.offset),
                 v => self.nest.lanes.store_block(mem, v, place.base, place.offset),
             }
-            return Some(false);
+            return Some(0);
         }
         for e in 0..at.count() as u8 {
             let place = self.element_address(s.access, pointer, values, e);
             let x = self.nest.lanes.extract(s.lane, v, e);
             self.nest.lanes.store_one(mem, x, place.base, place.offset);
         }
-        Some(false)
+        Some(0)
     }
 
     fn row(&mut self, number: u32) -> Option<Val> {

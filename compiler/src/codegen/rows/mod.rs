@@ -372,8 +372,32 @@ impl<'k> RowLoop<'k> {
     /// than one other, between those that are loaded more than a few.
     fn is_apart(&self) -> bool {
         let apart = |a: &Access, most: u64| a.walk.stride().is_some_and(|stride| stride.unsigned_abs() > most);
-        let few = |a: &Access| if a.mem.bytes() == 4 && a.walk.stride().is_some_and(|s| s > 0) { NEAR } else { 2 };
-        self.loads.values().any(|a| apart(a, few(a))) || self.stores.iter().flatten().any(|a| apart(a, 2))
+        let few = |a: &Access| if a.mem.bytes() == 4 { NEAR } else { 2 };
+        // The stores from here on that are woven together.
+        let mut left = 0;
+        let stored = self.stores.iter().enumerate().any(|(number, a)| {
+            let woven = self.woven(number);
+            left = if woven > 1 { woven } else { left };
+            let most = |a: &Access| if left > 0 { few(a) } else { 2 };
+            let found = a.as_ref().is_some_and(|a| apart(a, most(a)));
+            left = left.saturating_sub(1);
+            found
+        });
+        stored || self.loads.values().any(|a| apart(a, few(a)))
+    }
+
+    /// How many stores, from one on, write side by side: an element of each, then the next one of each. 1 where others write between.
+    pub fn woven(&self, number: usize) -> usize {
+        let stride = self.stores.get(number).and_then(|a| a.as_ref()?.walk.stride());
+        let count = stride.and_then(|s| usize::try_from(s).ok()).filter(|&n| n > 1).unwrap_or(1);
+        let all = number.checked_add(count).and_then(|end| self.stage.stores.get(number..end));
+        let beside = |(s, first, k): (&Store, &Store, i64)| {
+            (s.buffer, s.mem) == (first.buffer, first.mem) && s.index == first.index.offset(k)
+        };
+        match all {
+            Some(all @ [first, ..]) if all.iter().zip(0..).all(|(s, k)| beside((s, first, k))) => count,
+            _ => 1,
+        }
     }
 
     /// Registers in a turn: light bodies are unrolled to hide the loop's own work.

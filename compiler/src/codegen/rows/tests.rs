@@ -36,6 +36,7 @@ fn accesses_walk_as_their_indices_do() {
         assert_eq!(walks, [Walk::Contiguous, Walk::Reversed, Walk::Contiguous, Walk::Gathered]);
         let stores: Vec<Option<Walk>> = row.stores.iter().map(|a| a.as_ref().map(|a| a.walk)).collect();
         assert_eq!(stores, [Some(Walk::Contiguous), Some(Walk::Strided(2)), Some(Walk::Strided(2))]);
+        assert_eq!([0, 1, 2].map(|number| row.woven(number)), [1, 2, 1]);
         assert_eq!(row.verify(), Ok(()));
     });
 }

@@ -83,8 +83,8 @@ pub trait Row: Leaves {
     /// What is the same along the row, in every element.
     fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Value<Self>>;
 
-    /// Stores elements, and perhaps also those of the next store, given as `next`: then it says `true`.
-    fn store(&mut self, store: Storing<'_, Value<Self>>, values: &Values<Value<Self>>) -> Option<bool>;
+    /// Stores elements, and perhaps also those of some of the stores behind: it says of how many.
+    fn store(&mut self, store: Storing<'_, Value<Self>>, values: &Values<Value<Self>>) -> Option<usize>;
 
     /// Reads a row buffer.
     fn row(&mut self, number: u32) -> Option<Value<Self>>;
@@ -118,8 +118,8 @@ pub struct Storing<'a, V> {
     pub lane: Lane,
     /// What is stored.
     pub value: &'a V,
-    /// What the next store stores, where it is one along the row.
-    pub next: Option<&'a V>,
+    /// What the stores behind it store, those that are along the row.
+    pub behind: &'a [Option<V>],
 }
 
 /// The values of a body's nodes.
@@ -263,22 +263,26 @@ pub fn elements<R: Row>(r: &mut R, row: &RowLoop<'_>) -> Option<()> {
         _ => r.uniform(body, id),
     };
     let mut values = values(r, body, row.varying(), &[], &mut uniform)?;
-    let along: Vec<Option<(NodeId, &Access)>> =
-        stage.stores.iter().zip(&row.stores).map(|(s, access)| Some((s.value, access.as_ref()?))).collect();
-    let mut done = false;
-    for (number, store) in along.iter().enumerate() {
-        let Some((node, access)) = *store else { continue };
-        if std::mem::take(&mut done) {
+    let mut along = Vec::new();
+    for (s, access) in stage.stores.iter().zip(&row.stores) {
+        r.isa().mark(body.source(s.value));
+        along.push(match access {
+            Some(_) => Some(argument(r, s.value, &mut values, &mut uniform)?),
+            None => None,
+        });
+    }
+    let mut done = 0;
+    for ((number, s), access) in stage.stores.iter().enumerate().zip(&row.stores) {
+        let (Some(access), Some((Some(value), behind))) = (access, along.get(number..).and_then(<[_]>::split_first))
+        else {
+            continue;
+        };
+        if done > 0 {
+            done -= 1;
             continue;
         }
-        r.isa().mark(body.source(node));
-        let value = argument(r, node, &mut values, &mut uniform)?;
-        let next = match along.get(number + 1).copied().flatten() {
-            Some((node, _)) => Some(argument(r, node, &mut values, &mut uniform)?),
-            None => None,
-        };
-        let storing = Storing { number, access, lane: body.lane(node), value: &value, next: next.as_ref() };
-        done = r.store(storing, &values)?;
+        r.isa().mark(body.source(s.value));
+        done = r.store(Storing { number, access, lane: body.lane(s.value), value, behind }, &values)?;
     }
     for &(number, node) in &stage.row_stores {
         r.isa().mark(body.source(node));

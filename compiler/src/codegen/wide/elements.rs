@@ -1,10 +1,12 @@
 //! The elements of a block in the traversal of [`vector`](crate::codegen::vector): which instructions are selected for what it asks.
 
+use super::Reg;
 use super::select::{Block, Definition, Division, Inst, Pointer, Selector, Uniform, count};
+use super::strided::nearest;
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::hlo::InstructionId;
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
-use crate::kernel::ir::{Accumulator, Store};
+use crate::kernel::ir::Accumulator;
 
 impl Isa for Selector<'_> {
     type Value = Block;
@@ -81,18 +83,24 @@ impl Row for Selector<'_> {
         Some(self.same(body.lane(id), Uniform::Node(id)))
     }
 
-    fn store(&mut self, s: Storing<'_, Block>, values: &Values<Block>) -> Option<bool> {
-        let (p, mem, stores) = (Pointer::Store(s.number), s.access.mem, &self.row.stage.stores);
-        match (s.access.walk.stride(), s.next) {
-            (Some(1), _) => self.store_block(p, mem, self.first(), s.value)?,
-            (Some(2), Some(next)) if self.is_whole() && mem == Mem::of(s.lane) && fills(stores, s.number) => {
-                self.store_interleaved(p, mem, self.now, [s.value, next])?;
-                return Some(true);
+    fn store(&mut self, s: Storing<'_, Block>, values: &Values<Block>) -> Option<usize> {
+        let (p, mem) = (Pointer::Store(s.number), s.access.mem);
+        let woven = if self.is_whole() && mem == Mem::of(s.lane) { self.row.woven(s.number) } else { 1 };
+        match s.access.walk.stride() {
+            Some(1) => self.store_block(p, mem, self.first(), s.value)?,
+            Some(_) if woven == 2 || (3..=nearest(mem, self.width)).contains(&(woven as i64)) => {
+                let behind = s.behind.get(..woven - 1)?.iter().flatten();
+                let all: Vec<&[Reg]> = [s.value].into_iter().chain(behind).map(Vec::as_slice).collect();
+                match all.as_slice() {
+                    &[a, b] => self.store_interleaved(p, mem, self.now, [a, b])?,
+                    all => self.store_woven(p, mem, self.now, all)?,
+                }
+                return Some(woven - 1);
             }
-            (Some(stride), _) => self.store_strided(p, mem, self.now, stride, s.value)?,
-            (None, _) => self.scatter(s.access, s.value, values)?,
+            Some(stride) => self.store_strided(p, mem, self.now, stride, s.value)?,
+            None => self.scatter(s.access, s.value, values)?,
         }
-        Some(false)
+        Some(0)
     }
 
     fn row(&mut self, number: u32) -> Option<Block> {
@@ -143,12 +151,6 @@ impl Row for Selector<'_> {
     }
 
     fn shape_of(&self, _: Step) {}
-}
-
-/// Whether the store behind a store of every second element fills the gaps.
-fn fills(stores: &[Store], number: usize) -> bool {
-    let (Some(first), Some(next)) = (stores.get(number), stores.get(number + 1)) else { return false };
-    (next.buffer, next.mem) == (first.buffer, first.mem) && next.index == first.index.offset(1)
 }
 
 impl Selector<'_> {

@@ -109,13 +109,21 @@ impl Selector<'_> {
                 registers
             }
         };
-        let mut all = None;
-        for ((k, &begin), r) in (0..).zip(&begins).zip(registers) {
+        let parts = (0..).zip(&begins).zip(registers).map(|((k, &begin), r)| {
             // Where in this register an element is, if it is of it.
-            let place = |e: u64| {
+            let place = move |e: u64| {
                 let e = if stride < 0 { each - 1 - e as i64 } else { e as i64 };
                 Some(e * apart + behind).filter(|at| at / each == k).map(|at| (at - begin) as u64)
             };
+            (r, place)
+        });
+        self.picked(mem, parts)
+    }
+
+    /// A register of 32-bit elements out of others: each of these says for every element where in it that is, if it is of it.
+    fn picked(&mut self, mem: Mem, parts: impl Iterator<Item = (Reg, impl Fn(u64) -> Option<u64>)>) -> Option<Reg> {
+        let mut all = None;
+        for (r, place) in parts {
             let order = self.elements(|w| place(2 * w).unwrap_or(0) | place(2 * w + 1).unwrap_or(0) << 32);
             let placed = self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, r]);
             all = Some(match all {
@@ -129,6 +137,26 @@ impl Selector<'_> {
             });
         }
         all
+    }
+
+    /// Stores blocks of 32-bit elements side by side: an element of each, then the next one of each.
+    pub(super) fn store_woven(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
+        let (apart, each) = (v.len() as i64, self.block);
+        let first = self.walking(p, mem, apart, block * each)?;
+        for k in 0..apart {
+            let parts = (0..).zip(v).map(|(c, v)| {
+                let place = move |e: u64| {
+                    let at = k * each + e as i64;
+                    (at % apart == c).then_some((at / apart) as u64)
+                };
+                Some((*v.first()?, place))
+            });
+            let parts: Vec<_> = parts.collect::<Option<_>>()?;
+            let woven = self.picked(mem, parts.into_iter())?;
+            let to = first.behind(k * each, mem)?;
+            self.store_at(Code::VEX_Vmovups_ymmm256_ymm, to, woven, false, None);
+        }
+        Some(())
     }
 
     /// The elements of a register, the last one first.
@@ -205,7 +233,7 @@ impl Selector<'_> {
 }
 
 /// The most elements from one to the next for which it pays to take apart registers of all between them.
-fn nearest(mem: Mem, width: Width) -> i64 {
+pub(super) fn nearest(mem: Mem, width: Width) -> i64 {
     match (mem.lane().bits(), width) {
         (32, Width::W512) => NEAR as i64,
         (32, Width::W256) => 4,

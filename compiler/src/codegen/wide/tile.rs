@@ -139,7 +139,7 @@ impl Row for Square<'_> {
         self.selector.uniform(body, id)
     }
 
-    fn store(&mut self, s: Storing<'_, Block>, _: &Values<Block>) -> Option<bool> {
+    fn store(&mut self, s: Storing<'_, Block>, _: &Values<Block>) -> Option<usize> {
         let store = self.selector.row.stage.stores.get(s.number)?;
         let (along, 1) = strides(self.selector.row, self.inner, &store.index)? else { return None };
         let element = (self.first + self.at) * along + self.block * self.selector.block;
@@ -149,7 +149,7 @@ impl Row for Square<'_> {
         } else {
             self.selector.store_block(to, store.mem, element, s.value)?;
         }
-        Some(false)
+        Some(0)
     }
 
     // A tile has no row buffers and folds nothing.
