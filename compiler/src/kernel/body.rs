@@ -268,7 +268,10 @@ impl Body {
                 (low @ 0.., high) => (low >> (*n).min(63), high >> (*n).min(63)),
                 _ => whole,
             },
-            Op::AShrImm(n) => (of(0).0 >> (*n).min(63), of(0).1 >> (*n).min(63)),
+            Op::AShrImm(n) => {
+                let (low, high) = of(0);
+                (low >> (*n).min(63), high >> (*n).min(63))
+            }
             Op::ShlImm(n) => extremes([of(0), (1, 1)], |a, _| a << (*n).min(63), whole),
             Op::IAdd => extremes([of(0), of(1)], |a, b| a + b, whole),
             Op::ISub => extremes([of(0), of(1)], |a, b| a - b, whole),

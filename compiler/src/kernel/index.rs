@@ -392,6 +392,11 @@ impl Ix {
         out
     }
 
+    /// How far an index lies behind another, where that is the same wherever the loops are at.
+    pub fn behind(&self, other: &Ix) -> Option<i64> {
+        if self.terms == other.terms { self.constant.checked_sub(other.constant) } else { None }
+    }
+
     /// Whether two indices are never the same, wherever the loops of each are at: one ends before the other begins, or what varies in them
     /// is a multiple of a number by which what is constant differs not.
     pub fn never_meets(&self, other: &Ix) -> bool {

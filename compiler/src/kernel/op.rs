@@ -100,6 +100,14 @@ impl Mem {
             Mem::F64 => Lane::F64,
         }
     }
+
+    /// Whether an element has fewer bits in memory than in its lane.
+    pub const fn is_extended(self) -> bool {
+        match self {
+            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => true,
+            Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => false,
+        }
+    }
 }
 
 /// Comparison conditions on floats; `Uno` is true where either side is NaN, the others are false there but `Ne`.

@@ -53,6 +53,14 @@ pub fn together(first: &Nest, second: &Nest) -> Option<Nest> {
     }
     let named = |axis: Axis| from.iter().position(|l| l.axis == axis).and_then(|k| to.get(k)).map(Loop::ix);
     let renamed = |ix: &Ix| ix.substitute(&named);
+    let among = |(buffer, ix): (u32, &Ix)| {
+        let ix = renamed(ix);
+        loads(&a.body).any(|(other, old)| other == buffer && near(old, &ix, a.vector.axis))
+    };
+    let shared = loads(&b.body).filter(|&l| among(l)).count();
+    if shared == 0 || 2 * shared < loads(&b.body).count() {
+        return None;
+    }
     let mut body = a.body.clone();
     let wanted = b.body.needed(b.roots());
     let places = copy(&mut body, &b.body, &wanted, &|op| Copied::Op(op.map_index(renamed)));
@@ -64,13 +72,7 @@ pub fn together(first: &Nest, second: &Nest) -> Option<Nest> {
         }
         stores.push(new);
     }
-    let among = |(buffer, ix): (u32, &Ix)| {
-        let ix = renamed(ix);
-        loads(&a.body).any(|(other, old)| other == buffer && near(old, &ix, a.vector.axis))
-    };
-    let shared = loads(&b.body).filter(|&l| among(l)).count();
-    let pays = shared > 0 && 2 * shared >= loads(&b.body).count();
-    if !pays || body.nodes().len() > MOST_NODES {
+    if body.nodes().len() > MOST_NODES {
         return None;
     }
     let stage = Stage { stores, body, ..a.clone() };
@@ -93,6 +95,6 @@ fn loads(body: &Body) -> impl Iterator<Item = (u32, &Ix)> {
 
 /// Whether two indices walk along an axis so that one goes between elements of the other.
 fn near(a: &Ix, b: &Ix, axis: Axis) -> bool {
-    let apart = a.constant.wrapping_sub(b.constant).unsigned_abs();
-    a.terms == b.terms && apart < a.stride(axis).map_or(1, |s| s.unsigned_abs().max(1))
+    let stride = a.stride(axis).map_or(1, |s| s.unsigned_abs().max(1));
+    a.behind(b).is_some_and(|apart| apart.unsigned_abs() < stride)
 }

@@ -11,7 +11,7 @@ use brolga_compiler::builder::{
     Builder, FftKind, GatherDimensions, Op, Padding, RandomAlgorithm, ScatterDimensions, TransposeKind,
     default_convolution_dims, scalar_computation,
 };
-use brolga_compiler::hlo::{Module, Opcode};
+use brolga_compiler::hlo::{Module, Opcode, inverse};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType as E, Literal, Scalar, Shape};
 
 fn computation(opcode: Opcode, ty: E) -> Module {
@@ -598,12 +598,6 @@ impl Generator {
         };
         self.add(made, &[x, y], Note::exact(f64::INFINITY))
     }
-}
-
-fn inverse(order: &[i64]) -> Vec<i64> {
-    let mut out = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(i, &d)| out[d as usize] = i as i64);
-    out
 }
 
 /// A scalar of any integer type.

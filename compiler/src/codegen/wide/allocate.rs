@@ -70,9 +70,9 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     let kept: Vec<Reg> = memory.into_iter().take(spare).map(|(_, r)| r).collect();
     let done = if kept.is_empty() { plain } else { Allocator::run(turn, frame, &kept) };
     let (load, store) = (done.move_code(false, true), done.move_code(false, false));
-    let Allocator { before: kept, steps, spills, each, .. } = done;
+    let Allocator { before: kept, steps, spills, divides, .. } = done;
     let (body, origins) = steps.into_iter().unzip();
-    (frame.spills, frame.each) = (frame.spills.max(spills), frame.each.max(each));
+    (frame.spills, frame.divides) = (frame.spills.max(spills), frame.divides | divides);
     let mut before = Vec::new();
     let mut after = Vec::new();
     for (k, start) in turn.starts.iter().enumerate() {
@@ -135,8 +135,8 @@ struct Allocator<'t> {
     /// Each with the instruction that it is, if it is one.
     steps: Vec<(Step, Option<u32>)>,
     spills: u32,
-    /// The most registers whose elements go one by one at a time.
-    each: u32,
+    /// Whether elements are divided one by one.
+    divides: bool,
     peak: usize,
 }
 
@@ -171,7 +171,7 @@ impl<'t> Allocator<'t> {
             before: Vec::new(),
             steps: Vec::new(),
             spills: 0,
-            each: 0,
+            divides: false,
             peak: 0,
         };
         for (k, &(start, end)) in turn.accumulators.iter().enumerate() {
@@ -340,7 +340,7 @@ impl<'t> Allocator<'t> {
     }
 
     fn inst(&mut self, at: u32, inst: &Inst) {
-        let regs = inst.operands();
+        let regs: Vec<Reg> = inst.operands().collect();
         match inst {
             Inst::Plain { code, to, from, half, imm } => {
                 let mut places = Vec::new();
@@ -412,7 +412,7 @@ impl<'t> Allocator<'t> {
             }
             Inst::Divide { how, to, from, live } => {
                 let from = from.map(|r| self.register(r));
-                self.each = 3;
+                self.divides = true;
                 self.done(at, &regs);
                 let to = self.result(*to, None);
                 self.steps.push((Step::Divide { how: *how, to, from, live: *live }, Some(at)));

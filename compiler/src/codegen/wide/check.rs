@@ -305,7 +305,7 @@ impl State<'_> {
                 return same.then_some(());
             }
             (Inst::Divide { how, to, from, live }, Step::Divide { how: h, to: number, from: places, live: l })
-                if (how, live) == (h, l) && self.frame.each >= 3 =>
+                if (how, live) == (h, l) && self.frame.divides =>
             {
                 if places.map(|number| self.in_register(number)) != from.map(Some) {
                     return None;

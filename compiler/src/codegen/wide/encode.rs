@@ -304,7 +304,7 @@ fn divide(out: &mut Assembler, (width, frame): (Width, &Frame), (how, live): (Di
         Width::W256 => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
         Width::W512 => (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm),
     };
-    let at = |register: u32, byte: u32| memory(FRAME, i64::from(frame.each(register) + byte));
+    let at = |register: u32, byte: u32| memory(FRAME, i64::from(frame.divided(register) + byte));
     for (k, r) in (0..).zip(from) {
         out.put(Instruction::with2(store, at(k, 0), vector(width, r, false)));
     }

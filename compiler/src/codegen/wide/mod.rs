@@ -143,8 +143,8 @@ pub struct Frame {
     pub anchors: Vec<Anchor>,
     /// Spilled registers.
     pub spills: u32,
-    /// Registers whose elements lie in memory while they are divided one by one.
-    pub each: u32,
+    /// Whether there is room for the elements of a division, which go one by one: of what is divided, by what, and what that gives.
+    pub divides: bool,
 }
 
 /// An element, of so many bytes, of a buffer of the kernel, by an index that is the same along the row.
@@ -162,7 +162,7 @@ impl Frame {
     /// A frame of nothing.
     fn new(width: Width) -> Frame {
         let (uniforms, pointers, anchors) = (Vec::new(), Vec::new(), Vec::new());
-        Frame { width, accumulators: 0, identities: false, uniforms, pointers, anchors, spills: 0, each: 0 }
+        Frame { width, accumulators: 0, identities: false, uniforms, pointers, anchors, spills: 0, divides: false }
     }
 
     /// Offset of a register of the accumulators.
@@ -184,18 +184,18 @@ impl Frame {
         self.pointer(self.pointers.len() as u32).next_multiple_of(self.width.bytes()) + k * self.width.bytes()
     }
 
-    /// Offset of a register whose elements are divided.
-    fn each(&self, k: u32) -> u32 {
+    /// Offset of one of the three registers of a division.
+    fn divided(&self, k: u32) -> u32 {
         self.spill(self.spills + k)
     }
 
     /// Offset of the general register that is kept meanwhile.
     fn kept(&self) -> u32 {
-        self.each(self.each)
+        self.divided(if self.divides { 3 } else { 0 })
     }
 
     /// Size in bytes.
     pub fn bytes(&self) -> u32 {
-        self.kept() + if self.each > 0 { 8 } else { 0 }
+        self.kept() + if self.divides { 8 } else { 0 }
     }
 }

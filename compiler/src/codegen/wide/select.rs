@@ -156,7 +156,7 @@ impl Turn {
         for (inst, alive) in self.insts.iter().zip(&mut alive).rev() {
             *alive = inst.result().is_none_or(|to| used[to.0 as usize]);
             if *alive {
-                inst.operands().into_iter().for_each(|r| used[r.0 as usize] = true);
+                inst.operands().for_each(|r| used[r.0 as usize] = true);
             }
         }
         let mut behind = 0;
@@ -180,19 +180,20 @@ impl Turn {
 
 impl Inst {
     /// The registers that it reads.
-    pub(super) fn operands(&self) -> Vec<Reg> {
-        match self {
-            Inst::Plain { from, .. } => from.clone(),
-            Inst::Blend { mask, then, otherwise, .. } => vec![*mask, *then, *otherwise],
-            Inst::Fma { a, b, c, .. } => vec![*a, *b, *c],
-            Inst::Store { from, mask, .. } => [Some(*from), *mask].into_iter().flatten().collect(),
-            Inst::Insert { into, .. } => vec![*into],
-            Inst::Pick { into, index, .. } => [Some(index.of), *into].into_iter().flatten().collect(),
-            Inst::Put { from, index, .. } => vec![*from, index.of],
-            Inst::Divide { from, .. } => from.to_vec(),
-            Inst::Load { mask, .. } => mask.iter().copied().collect(),
-            Inst::Spread { .. } => Vec::new(),
-        }
+    pub(super) fn operands(&self) -> impl Iterator<Item = Reg> + use<'_> {
+        let (list, few): (&[Reg], [Option<Reg>; 3]) = match self {
+            Inst::Plain { from, .. } => (from, [None; 3]),
+            Inst::Divide { from, .. } => (from, [None; 3]),
+            Inst::Blend { mask, then, otherwise, .. } => (&[], [*mask, *then, *otherwise].map(Some)),
+            Inst::Fma { a, b, c, .. } => (&[], [*a, *b, *c].map(Some)),
+            Inst::Store { from, mask, .. } => (&[], [Some(*from), *mask, None]),
+            Inst::Insert { into, .. } => (&[], [Some(*into), None, None]),
+            Inst::Pick { into, index, .. } => (&[], [Some(index.of), *into, None]),
+            Inst::Put { from, index, .. } => (&[], [Some(*from), Some(index.of), None]),
+            Inst::Load { mask, .. } => (&[], [*mask, None, None]),
+            Inst::Spread { .. } => (&[], [None; 3]),
+        };
+        list.iter().copied().chain(few.into_iter().flatten())
     }
 
     /// The register that it writes; a store writes none.
@@ -609,11 +610,10 @@ impl<'k> Selector<'k> {
     pub(super) fn store_block(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
         // Values of narrow memory forms are in range, so that what a pack or a cut does beyond it never shows.
-        let narrow = matches!(mem, Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16);
         let (code, v, half) = match (mem, self.width) {
             (Mem::S8 | Mem::U8, Width::W512) => (EVEX_Vpmovdb_xmmm128_k1z_zmm, v.to_vec(), false),
             (Mem::S16 | Mem::U16, Width::W512) => (EVEX_Vpmovdw_ymmm256_k1z_zmm, v.to_vec(), false),
-            _ if narrow => {
+            _ if mem.is_extended() => {
                 let words =
                     if matches!(mem, Mem::U16) { VEX_Vpackusdw_ymm_ymm_ymmm256 } else { VEX_Vpackssdw_ymm_ymm_ymmm256 };
                 let r = self.plain(words, &[v[0], v[0]]);

@@ -57,7 +57,7 @@ impl Selector<'_> {
             });
         }
         let Some(all) = all else { return Some(self.constant(lane, 0)) };
-        Some(if is_narrow(mem) { self.halves(load_code(mem), &[all], 0b10, None) } else { all })
+        Some(if mem.is_extended() { self.halves(load_code(mem), &[all], 0b10, None) } else { all })
     }
 
     /// Loads elements of a block to the low 128 bits of a register, in their form in memory.
@@ -68,7 +68,7 @@ impl Selector<'_> {
         elements: std::ops::Range<i64>,
     ) -> Option<Reg> {
         let begin = elements.start;
-        let mut v = if is_narrow(mem) { Some(self.constant(Lane::I32, 0)) } else { None };
+        let mut v = if mem.is_extended() { Some(self.constant(Lane::I32, 0)) } else { None };
         for e in elements.clone().step_by(2) {
             let two = (e..elements.end.min(e + 2)).map(|e| (e, element_load(mem, (e - begin) as u8)));
             match *places {
@@ -163,14 +163,6 @@ impl Selector<'_> {
         let to = self.register(Definition::Computed);
         self.turn.insts.push(Inst::Insert { code, to, into, from, imm });
         to
-    }
-}
-
-/// Integers that registers have spread to 32 bits.
-fn is_narrow(mem: Mem) -> bool {
-    match mem {
-        Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => true,
-        Mem::I32 | Mem::F32 | Mem::I64 | Mem::F64 => false,
     }
 }
 

@@ -16,7 +16,7 @@ impl Selector<'_> {
         use Code::*;
         let p = Pointer::Load(id);
         let first = block * self.block;
-        let whole = mem == Mem::of(mem.lane());
+        let whole = !mem.is_extended();
         let each = self.block * 32 / i64::from(mem.lane().bits());
         match stride {
             -1 if self.is_whole() => (0..self.block / each)
@@ -183,7 +183,7 @@ impl Selector<'_> {
     pub(super) fn store_strided(&mut self, p: Pointer, mem: Mem, block: i64, stride: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
         let first = block * self.block;
-        let whole = mem == Mem::of(mem.lane());
+        let whole = !mem.is_extended();
         for (k, &r) in (0..).zip(v) {
             let each = self.block / v.len() as i64;
             let begin = first + k * each;

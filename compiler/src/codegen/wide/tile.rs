@@ -84,7 +84,7 @@ fn group_of(row: &RowLoop<'_>, inner: Loop, width: Width) -> Option<i64> {
         .collect();
     let of = |mem: &Mem| width.block() / count(mem.lane()) as i64;
     let group = of(crossing.first()?);
-    let alike = |mem: &Mem| *mem == Mem::of(mem.lane()) && of(mem) == group;
+    let alike = |mem: &Mem| !mem.is_extended() && of(mem) == group;
     crossing.iter().all(alike).then_some(group)
 }
 
@@ -223,7 +223,7 @@ impl Selector<'_> {
 
     /// Stores a block past the caches, from `first` on; its registers lie on multiples of their size.
     fn store_past(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
-        if mem != Mem::of(mem.lane()) {
+        if mem.is_extended() {
             return None;
         }
         self.store_registers((p, mem), first, v, (Code::VEX_Vmovntps_m256_ymm, false))

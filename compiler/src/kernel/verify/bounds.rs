@@ -75,8 +75,14 @@ fn bounds(body: &Body, id: NodeId, depth: u32) -> (i64, i64) {
             ((a, b), _) | (_, (a, b)) if a >= 0 => (0, b),
             _ => whole,
         },
-        Op::LShrImm(n @ 0..64) if arg(0).0 >= 0 => (arg(0).0 >> n, arg(0).1 >> n),
-        Op::AShrImm(n @ 0..64) => (arg(0).0 >> n, arg(0).1 >> n),
+        Op::LShrImm(n @ 0..64) => match arg(0) {
+            (a @ 0.., b) => (a >> n, b >> n),
+            _ => whole,
+        },
+        Op::AShrImm(n @ 0..64) => {
+            let (a, b) = arg(0);
+            (a >> n, b >> n)
+        }
         Op::ShlImm(n @ 0..63) => {
             let (a, b) = arg(0);
             // What comes back was not lost.
