@@ -145,6 +145,9 @@ impl Body {
         if let Some(same) = self.narrower(&op, args, lane) {
             return same;
         }
+        if let Some((shift, x)) = self.immediate(&op, args) {
+            return self.push(shift, &[x], lane);
+        }
         let (op, args) = match self.fold(&op, args, lane) {
             Some(bits) => (Op::Const(bits), &[][..]),
             None => (op, args),
@@ -170,18 +173,36 @@ impl Body {
         Some(self.push(Op::SExt, &[clamped], Lane::I64))
     }
 
+    /// A shift by a constant as the operation that has it in itself, and what it shifts.
+    fn immediate(&self, op: &Op, args: &[NodeId]) -> Option<(Op, NodeId)> {
+        let (form, &[x, by]): (fn(u8) -> Op, _) = match op {
+            Op::Shl => (Op::ShlImm, args.try_into().ok()?),
+            Op::LShr => (Op::LShrImm, args.try_into().ok()?),
+            Op::AShr => (Op::AShrImm, args.try_into().ok()?),
+            _ => return None,
+        };
+        let by = self.constant_bits(by)?;
+        // Shifts by more than a lane has stay what they are, and so does what is known whole.
+        let short = by < u64::from(self.lane(x).bits()) && self.constant_bits(x).is_none();
+        Some((form(by as u8), x)).filter(|_| short)
+    }
+
     /// The argument whose value an operation has whatever the others are, where that can be seen here.
     fn unchanged(&self, op: &Op, args: &[NodeId]) -> Option<NodeId> {
         match (op, args) {
             (Op::Select, &[mask, then, other]) => Some(if self.constant_bits(mask)? != 0 { then } else { other }),
-            (Op::SMax | Op::SMin, &[a, b]) => {
+            (Op::SMax | Op::SMin | Op::UMax | Op::UMin, &[a, b]) => {
                 let ((a_low, a_high), (b_low, b_high)) = (self.range(a, DEPTH), self.range(b, DEPTH));
+                // Without a sign, negative numbers are large.
+                if matches!(op, Op::UMax | Op::UMin) && (a_low < 0 || b_low < 0) {
+                    return None;
+                }
                 let [lower, higher] = match () {
                     () if a_high <= b_low => [a, b],
                     () if b_high <= a_low => [b, a],
                     () => return None,
                 };
-                Some(if *op == Op::SMin { lower } else { higher })
+                Some(if matches!(op, Op::SMin | Op::UMin) { lower } else { higher })
             }
             (Op::And, &[a, b]) if !self.lane(a).is_mask() => {
                 let (x, ones) = self.bounded(a, b)?;
@@ -189,6 +210,9 @@ impl Body {
                     ones >= 0 && ones.count_ones() == ones.trailing_ones() && within(self.range(x, DEPTH), (0, ones));
                 kept.then_some(x)
             }
+            (Op::ShlImm(0) | Op::LShrImm(0) | Op::AShrImm(0), &[x]) => Some(x),
+            (Op::IAdd | Op::ISub, &[x, zero]) if self.constant_bits(zero) == Some(0) => Some(x),
+            (Op::IAdd, &[zero, x]) if self.constant_bits(zero) == Some(0) => Some(x),
             (&Op::AShrImm(n), &[shifted]) => match (&self.node(shifted).op, self.node(shifted).args.as_slice()) {
                 // A sign is copied from a bit which is the sign.
                 (&Op::ShlImm(m), &[x]) if m == n => {
@@ -235,7 +259,8 @@ impl Body {
         match &node.op {
             Op::Const(bits) if node.lane == Lane::I32 => (i64::from(*bits as i32), i64::from(*bits as i32)),
             Op::Const(bits) => (*bits as i64, *bits as i64),
-            Op::Index(ix) if node.lane == Lane::I64 => ix.range(),
+            // What has too many bits for its lane is cut.
+            Op::Index(ix) if within(ix.range(), whole) => ix.range(),
             Op::Load(_, Mem::S8, _) => (i64::from(i8::MIN), i64::from(i8::MAX)),
             Op::Load(_, Mem::U8, _) => (0, i64::from(u8::MAX)),
             Op::Load(_, Mem::S16, _) => (i64::from(i16::MIN), i64::from(i16::MAX)),
@@ -248,6 +273,11 @@ impl Body {
                 let (a, b) = (of(0), of(1));
                 (a.0.max(b.0), a.1.max(b.1))
             }
+            Op::UMin => match (of(0), of(1)) {
+                ((a_low @ 0.., a), (b_low @ 0.., b)) => (a_low.min(b_low), a.min(b)),
+                ((0.., a), _) | (_, (0.., a)) => (0, a),
+                _ => whole,
+            },
             Op::SExt if depth > 0 => of(0),
             Op::UExt => match of(0) {
                 (low @ 0.., high) if depth > 0 => (low, high),
@@ -266,6 +296,10 @@ impl Body {
             },
             Op::LShrImm(n) => match of(0) {
                 (low @ 0.., high) => (low >> (*n).min(63), high >> (*n).min(63)),
+                _ => whole,
+            },
+            Op::LShr => match of(0) {
+                (0.., high) => (0, high),
                 _ => whole,
             },
             Op::AShrImm(n) => {
@@ -328,6 +362,10 @@ impl Body {
             && let Some(is) = self.decided(*cond, a, b)
         {
             return Some(u64::from(is));
+        }
+        if let Op::Index(ix) = op {
+            let value = ix.as_constant()?;
+            return Some(if lane.bits() == 32 { u64::from(value as u32) } else { value as u64 });
         }
         let n = args.len();
         if n == 0 || n > 3 {

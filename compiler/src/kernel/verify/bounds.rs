@@ -41,7 +41,11 @@ fn bounds(body: &Body, id: NodeId, depth: u32) -> (i64, i64) {
     match &node.op {
         Op::Const(bits) if node.lane == Lane::I32 => (i64::from(*bits as u32 as i32), i64::from(*bits as u32 as i32)),
         Op::Const(bits) => (*bits as i64, *bits as i64),
-        Op::Index(ix) if node.lane == Lane::I64 => ix.range(),
+        // One that does not fit into its lane wraps.
+        Op::Index(ix) => {
+            let (a, b) = ix.range();
+            fitting(Some(a), Some(b), whole)
+        }
         Op::Load(_, Mem::U8, _) => (0, 255),
         Op::Load(_, Mem::S8, _) => (-128, 127),
         Op::Load(_, Mem::U16, _) => (0, 65_535),
@@ -73,6 +77,10 @@ fn bounds(body: &Body, id: NodeId, depth: u32) -> (i64, i64) {
         Op::And => match (arg(0), arg(1)) {
             ((a, b), (c, d)) if a >= 0 && c >= 0 => (0, b.min(d)),
             ((a, b), _) | (_, (a, b)) if a >= 0 => (0, b),
+            _ => whole,
+        },
+        Op::LShr => match arg(0) {
+            (a, b) if a >= 0 => (0, b),
             _ => whole,
         },
         Op::LShrImm(n @ 0..64) => match arg(0) {
