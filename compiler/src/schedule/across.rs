@@ -27,6 +27,8 @@ const SHORT: i64 = UNIT / 4;
 const LONG: i64 = 2 * UNIT;
 /// The most nodes of a body that is made.
 const MOST_NODES: usize = 512;
+/// Words of 32 bits, side by side, that stores are woven of in the widest registers.
+pub const MOST_WOVEN: i64 = 8;
 /// Rows of at least four elements fill a register of 128 bits: without a reduction, so many operations must gain by more.
 const WORTH: usize = 8;
 
@@ -91,7 +93,24 @@ fn short_row(nest: &Nest) -> Option<i64> {
     let operations: usize = nest.stages.iter().map(of_element).sum();
     let combined: usize = nest.stages.iter().flat_map(|s| &s.accumulators).map(|a| computed(&a.combine)).sum();
     let fits = (operations + combined).saturating_mul(row as usize) <= MOST_NODES;
-    (fits && (folds || row < 4 || operations >= WORTH)).then_some(row)
+    (fits && (folds || row < 4 || operations >= WORTH || repeats(nest))).then_some(row)
+}
+
+/// Whether each row of a nest is a few elements that lie side by side, row behind row, of what is loaded once for all of them.
+pub fn repeats(nest: &Nest) -> bool {
+    let ([stage], Some(&last)) = (nest.stages.as_slice(), nest.parallel.last()) else { return false };
+    let once = |op: &Op| !matches!(op, Op::Load(_, _, ix) if ix.mentions(stage.vector.axis));
+    let alone = stage.accumulators.is_empty() && stage.sequential.is_empty() && stage.row_stores.is_empty();
+    let woven = stage.stores.iter().all(|s| is_woven(s, stage.vector, last));
+    alone && last.extent >= SHORT && woven && stage.body.nodes().iter().all(|n| once(&n.op))
+}
+
+/// Whether what is stored of a row lies side by side, and one row behind the other along another axis, in elements that such stores are
+/// woven of in registers.
+fn is_woven(s: &Store, row: Loop, vector: Loop) -> bool {
+    let bytes = row.extent.saturating_mul(s.mem.bytes());
+    let close = bytes % 4 == 0 && bytes / 4 <= MOST_WOVEN && s.mem.bytes() <= 4;
+    close && s.index.stride(row.axis) == Some(1) && s.index.stride(vector.axis) == Some(row.extent)
 }
 
 /// Whether rows fill the widest registers, and no reduction takes one of their elements after another.
@@ -138,7 +157,7 @@ fn in_memory(nest: &Nest, vector: Loop) -> usize {
             }
         }
         for s in stage.stores.iter().filter(|s| stored.insert((s.buffer, &s.index))) {
-            price(&s.index, 14);
+            price(&s.index, if is_woven(s, stage.vector, vector) { 3 } else { 14 });
         }
     }
     cost

@@ -7,8 +7,9 @@
 //!
 //! **Algorithm.** A loop of a nest is cut by a divisor of its extent that an index map has, where fewer divisions are left then; neighbours
 //! that now lie behind each other everywhere become one loop again. The vector axis is cut where its pieces are long enough to be
-//! rows.
+//! rows, or one element each that is stored several times.
 
+use super::across::repeats;
 use super::cost::UNIT;
 use super::split::{Fresh, pieces};
 use crate::kernel::index::Ix;
@@ -53,7 +54,8 @@ fn factored(nest: &Nest) -> Option<Nest> {
     let parallel = nest.parallel.iter().enumerate().find_map(|(number, &l)| cut(l, number, 2));
     parallel.or_else(|| match nest.stages.as_slice() {
         [stage] if stage.accumulators.is_empty() && stage.sequential.is_empty() && stage.row_stores.is_empty() => {
-            cut(stage.vector, nest.parallel.len(), ROW)
+            let number = nest.parallel.len();
+            cut(stage.vector, number, ROW).or_else(|| cut(stage.vector, number, 2).filter(repeats))
         }
         _ => None,
     })

@@ -174,8 +174,8 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
     }
 
-    /// Folds lanes by halves and combines the initial value.
-    pub(super) fn fold(&mut self, a: &Accumulator, running: &Running, init: &[Value]) -> Vec<Value> {
+    /// Folds lanes by halves, where the row has not `folded` them into the first one, and combines the initial value.
+    pub(super) fn fold(&mut self, a: &Accumulator, running: &Running, folded: bool, init: &[Value]) -> Vec<Value> {
         let lanes: Vec<Lane> = a.lanes().collect();
         // One row of components for each scalar lane that is left.
         let mut scalars: Vec<Vec<Value>> = match running {
@@ -184,6 +184,13 @@ impl NestEmitter<'_, '_, '_, '_> {
             Running::Few(columns) => {
                 let n = columns.first().map_or(0, Vec::len);
                 (0..n).map(|i| columns.iter().map(|c| self.b().use_var(c[i])).collect()).collect()
+            }
+            Running::Blocks(all) if folded => {
+                let first = all.iter().zip(&lanes).map(|(component, &lane)| {
+                    let block = self.use_block(component.first().map_or(&[], Vec::as_slice));
+                    self.lanes.extract(lane, block, 0)
+                });
+                vec![first.collect()]
             }
             Running::Blocks(all) => {
                 let mut blocks: Vec<Vec<Val>> = (0..all[0].len())

@@ -166,13 +166,14 @@ impl NestEmitter<'_, '_, '_, '_> {
             .collect();
         let accumulators = stage.accumulators.iter().zip(&row.modes).zip(&init);
         let running: Vec<Running> = accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init)).collect();
+        let mut folded = false;
         if !self.wide_tile(stage) {
-            self.nested(&stage.sequential, &mut |this| this.row_loop(&row, &running));
+            self.nested(&stage.sequential, &mut |this| folded = this.row_loop(&row, &running));
         }
         for ((a, running), init) in stage.accumulators.iter().zip(&running).zip(&init) {
             if let Place::Lanes { results } = &a.place {
-                let folded = self.fold(a, running, init);
-                self.results.extend(results.iter().copied().zip(folded));
+                let values = self.fold(a, running, folded, init);
+                self.results.extend(results.iter().copied().zip(values));
             }
         }
     }
@@ -191,12 +192,14 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
     }
 
-    /// Everything that happens along the vector axis, once.
-    fn row_loop(&mut self, row: &RowLoop<'_>, running: &[Running]) {
+    /// Everything that happens along the vector axis, once; whether the lanes of reductions have been folded into the first one of each.
+    fn row_loop(&mut self, row: &RowLoop<'_>, running: &[Running]) -> bool {
         self.lanes.mark(None);
         if let Some(guarded) = Guarded::of(row) {
-            return self.guarded(row, &guarded);
+            self.guarded(row, &guarded);
+            return false;
         }
+        let mut folded = false;
         let mut live = Live::default();
         self.uniform_nodes(row, &mut live);
         self.row_pointers(row, &mut live);
@@ -205,7 +208,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             for segment in row.segments(wide.as_ref().map(WideRow::width)) {
                 match &wide {
                     Some(function) if matches!(segment.form, Form::Wide(_)) => {
-                        self.wide_segment(row, &mut live, running, function, &segment);
+                        folded |= self.wide_segment(row, &mut live, running, function, &segment);
                     }
                     _ => self.segment(row, &live, running, &segment),
                 }
@@ -216,6 +219,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             let v = self.uniform_node(row, &mut live, s.value);
             self.store_once(row, &mut live, s, v);
         }
+        folded
     }
 
     /// Stores the element that a store has once for the row.

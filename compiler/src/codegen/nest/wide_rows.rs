@@ -69,7 +69,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         None
     }
 
-    /// Runs a segment of the row in wide code.
+    /// Runs a segment of the row in wide code; whether that has folded the lanes of each accumulator into the first one.
     pub(super) fn wide_segment(
         &mut self,
         row: &RowLoop<'_>,
@@ -77,7 +77,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         running: &[Running],
         WideRow { id, frame }: &WideRow,
         segment: &Segment,
-    ) {
+    ) -> bool {
         let at = self.frame(frame);
         self.fill(row, live, frame, at);
         let variables = lane_variables(running);
@@ -90,12 +90,14 @@ impl NestEmitter<'_, '_, '_, '_> {
         // What is left behind whole turns, the function does by itself.
         let whole = (segment.end - segment.begin) / segment.turn * segment.turn;
         self.call_wide(*id, at, segment.begin, segment.begin + whole);
-        for (k, &variable) in variables.iter().enumerate() {
+        let first = if frame.folded { first_lanes(running) } else { vec![true; variables.len()] };
+        for (k, &variable) in variables.iter().enumerate().filter(|(k, _)| first.get(*k) == Some(&true)) {
             let old = self.b().use_var(variable);
             let ty = self.b().func.dfg.value_type(old);
             let v = self.b().ins().load(ty, flags(), at, 16 * k as i32);
             self.b().def_var(variable, v);
         }
+        frame.folded
     }
 
     /// Runs a stage that is a tile in wide code, where it has such a form.
@@ -234,6 +236,15 @@ impl NestEmitter<'_, '_, '_, '_> {
 /// Registers of CLIF in one of that width.
 fn parts(width: Width) -> u32 {
     width.bits() / 128
+}
+
+/// Which of those variables have the first lane of a component.
+fn first_lanes(running: &[Running]) -> Vec<bool> {
+    let components = running.iter().flat_map(|r| match r {
+        Running::Blocks(all) => all.as_slice(),
+        Running::Row | Running::Few(_) | Running::Chain(_) => &[],
+    });
+    components.flat_map(|c| (0..c.iter().map(Vec::len).sum()).map(|k: usize| k == 0)).collect()
 }
 
 /// The variables of accumulators in lanes: accumulator, component, block, register.

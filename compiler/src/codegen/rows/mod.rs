@@ -160,6 +160,12 @@ pub struct Access {
     pub start: Ix,
 }
 
+/// Words of 32 bits from an element to the next, where elements are narrower and lie whole words apart.
+pub fn words(mem: Mem, stride: i64) -> Option<i64> {
+    let bytes = stride.checked_mul(mem.bytes())?;
+    (mem.is_extended() && bytes > 0 && bytes % 4 == 0).then_some(bytes / 4)
+}
+
 /// How a reduction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -371,7 +377,12 @@ impl<'k> RowLoop<'k> {
     /// Whether elements are put together one by one, at which a wider register gains nothing: between those that are stored lies more
     /// than one other, between those that are loaded more than a few.
     fn is_apart(&self) -> bool {
-        let apart = |a: &Access, most: u64| a.walk.stride().is_some_and(|stride| stride.unsigned_abs() > most);
+        let apart = |a: &Access, most: u64| {
+            a.walk.stride().is_some_and(|stride| match words(a.mem, stride) {
+                Some(apart) => apart.unsigned_abs() > NEAR,
+                None => stride.unsigned_abs() > most,
+            })
+        };
         let few = |a: &Access| if a.mem.bytes() == 4 { NEAR } else { 2 };
         // The stores from here on that are woven together.
         let mut left = 0;
@@ -427,6 +438,11 @@ impl<'k> RowLoop<'k> {
     pub fn starts_from_identities(&self, segment: &Segment) -> bool {
         let stage = self.stage;
         segment.begin == 0 && stage.sequential.is_empty() && stage.accumulators.iter().all(|a| a.identity.is_some())
+    }
+
+    /// Whether nothing is folded into lanes behind a segment.
+    pub fn ends_with(&self, segment: &Segment) -> bool {
+        self.in_lanes() && segment.end == self.stage.vector.extent && self.stage.sequential.is_empty()
     }
 
     /// The segments of the row, one behind another; `wide` where turns of [`wide_turn`](RowLoop::wide_turn) elements are given

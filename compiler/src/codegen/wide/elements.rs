@@ -85,13 +85,18 @@ impl Row for Selector<'_> {
 
     fn store(&mut self, s: Storing<'_, Block>, values: &Values<Block>) -> Option<usize> {
         let (p, mem) = (Pointer::Store(s.number), s.access.mem);
-        let woven = if self.is_whole() && mem == Mem::of(s.lane) { self.row.woven(s.number) } else { 1 };
+        let woven = if self.is_whole() { self.row.woven(s.number) } else { 1 };
+        let near = match mem == Mem::of(s.lane) {
+            true => woven == 2 || (3..=nearest(mem, self.width)).contains(&(woven as i64)),
+            false => self.are_words_near(mem, woven as i64),
+        };
         match s.access.walk.stride() {
             Some(1) => self.store_block(p, mem, self.first(), s.value)?,
-            Some(_) if woven == 2 || (3..=nearest(mem, self.width)).contains(&(woven as i64)) => {
+            Some(_) if near => {
                 let behind = s.behind.get(..woven - 1)?.iter().flatten();
                 let all: Vec<&[Reg]> = [s.value].into_iter().chain(behind).map(Vec::as_slice).collect();
                 match all.as_slice() {
+                    all if mem.is_extended() => self.store_in_words(p, mem, self.now, all)?,
                     &[a, b] => self.store_interleaved(p, mem, self.now, [a, b])?,
                     all => self.store_woven(p, mem, self.now, all)?,
                 }

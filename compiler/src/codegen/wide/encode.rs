@@ -37,6 +37,8 @@ pub(super) struct Parts<'a> {
     pub whole: Option<(&'a Turn, &'a Allocated)>,
     /// What is left behind it.
     pub rest: Option<(&'a Turn, &'a Allocated)>,
+    /// What becomes of accumulators behind both.
+    pub end: Option<(&'a Turn, &'a Allocated)>,
     /// As in [`Turns`](super::select::Turns).
     pub steps: &'a [i32],
 }
@@ -48,7 +50,12 @@ pub(super) struct Parts<'a> {
 /// [`crate::Error::Internal`] where the encoder refuses an instruction.
 pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Result<Option<Assembled>> {
     let by_index = |step: &Step| matches!(step, Step::Pick { .. } | Step::Put { .. });
-    let indexed = parts.whole.iter().chain(&parts.rest).any(|(_, allocated)| allocated.body.iter().any(by_index));
+    let indexed = parts
+        .whole
+        .iter()
+        .chain(&parts.rest)
+        .chain(&parts.end)
+        .any(|(_, allocated)| allocated.body.iter().any(by_index));
     let free = POINTERS.into_iter().filter(|&r| !indexed || r != SECOND);
     let pointers: Vec<Register> = free.take(frame.pointers.len()).collect();
     let Ok(elements) = i32::try_from(elements) else { return Ok(None) };
@@ -90,16 +97,16 @@ pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Resul
         out.put(Instruction::with2(Code::Cmp_rm64_r64, INDEX, END));
         out.branch(Code::Jl_rel32_64, Refer::Label(head));
     }
-    if let Some((turn, allocated)) = parts.rest {
+    for (k, (turn, allocated)) in parts.rest.into_iter().chain(parts.end).enumerate() {
         let pool = pool(&mut out, turn);
-        // Accumulators are in the registers in which the loop left them.
-        let first = if parts.whole.is_some() { turn.accumulators.len() } else { 0 };
+        // Accumulators are in the registers in which the turn before left them.
+        let first = if parts.whole.is_some() || k > 0 { turn.accumulators.len() } else { 0 };
         for step in allocated.before.get(first..).unwrap_or_default() {
             push(&mut out, (turn.width, frame), step, pointers, &pool)?;
         }
         body(&mut out, (turn, allocated), frame, pointers, &pool)?;
     }
-    if let Some((turn, allocated)) = parts.rest.or(parts.whole) {
+    if let Some((turn, allocated)) = parts.end.or(parts.rest).or(parts.whole) {
         for step in &allocated.after {
             push(&mut out, (turn.width, frame), step, pointers, &[])?;
         }

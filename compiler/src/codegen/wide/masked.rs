@@ -84,11 +84,16 @@ impl Selector<'_> {
         self.mask(code, &operands, Some(predicate))
     }
 
+    /// A mask whose first bits are those of another from bit `first` on.
+    pub(super) fn shifted_mask(&mut self, r: Reg, first: u8) -> Reg {
+        self.mask(Code::VEX_Kshiftrw_kr_kr_imm8, &[r], Some(first))
+    }
+
     /// A mask beside lanes of the other width: two of eight bits for one of sixteen, or the other way.
     pub(super) fn mask_cast(&mut self, v: &[Reg], to: Lane) -> Block {
         match *v {
             [low, high] if to == Lane::M32 => vec![self.mask(Code::VEX_Kunpckbw_kr_kr_kr, &[high, low], None)],
-            [both] if to == Lane::M64 => vec![both, self.mask(Code::VEX_Kshiftrw_kr_kr_imm8, &[both], Some(8))],
+            [both] if to == Lane::M64 => vec![both, self.shifted_mask(both, 8)],
             _ => v.to_vec(),
         }
     }

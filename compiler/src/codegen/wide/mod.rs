@@ -10,7 +10,7 @@
 //! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight or sixteen elements) in instructions over virtual
 //! registers, asked by the traversal that CLIF follows too ([`elements`]), operation by operation ([`operations`], and [`composed`] where
 //! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`near`] which loads share pointers and
-//! registers, [`gathered`] elements that each have an index, [`single`] how such go one by one, [`tile`] a square that is turned. It names
+//! registers, [`words`] how narrow elements lie in wider ones, [`ends`] what lanes of a reduction become, [`gathered`] elements that each have an index, [`single`] how such go one by one, [`tile`] a square that is turned. It names
 //! the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
 //! the same on a register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
 //! [`masked`]. [`allocate`] gives them the sixteen or thirty-two registers, the value that is
@@ -25,6 +25,7 @@ mod check;
 mod composed;
 mod elements;
 mod encode;
+mod ends;
 mod gathered;
 mod masked;
 mod near;
@@ -34,6 +35,7 @@ mod single;
 mod strided;
 mod table;
 mod tile;
+mod words;
 
 pub use select::{Pointer, Uniform};
 pub use tile::tile_of;
@@ -114,13 +116,14 @@ pub fn tile_function(
 fn finished(selected: select::Selected, elements: i64) -> Result<Option<WideFunction>, String> {
     let Some((turns, mut frame)) = selected else { return Ok(None) };
     let mut placed = |turn: &Option<select::Turn>| turn.as_ref().map(|turn| allocate::allocate(turn, &mut frame));
-    let (whole, rest) = (placed(&turns.whole), placed(&turns.rest));
+    let (whole, rest, end) = (placed(&turns.whole), placed(&turns.rest), placed(&turns.end));
     let whole = turns.whole.as_ref().zip(whole.as_ref());
     let rest = turns.rest.as_ref().zip(rest.as_ref());
-    for (turn, allocated) in whole.into_iter().chain(rest) {
+    let end = turns.end.as_ref().zip(end.as_ref());
+    for (turn, allocated) in whole.into_iter().chain(rest).chain(end) {
         check::check(turn, allocated, &frame)?;
     }
-    let parts = encode::Parts { whole, rest, steps: &turns.steps };
+    let parts = encode::Parts { whole, rest, end, steps: &turns.steps };
     let code = encode::function(&parts, &frame, elements).map_err(|e| e.message())?;
     Ok(code.map(|code| WideFunction { code, frame }))
 }
@@ -135,6 +138,8 @@ pub struct Frame {
     pub accumulators: u32,
     /// Whether accumulators start from their identities, and the frame has them at the end alone.
     pub identities: bool,
+    /// Whether at the end the first lane of each accumulator is what all of its lanes are together.
+    pub folded: bool,
     /// Values that are the same along the row, each in every element of a register.
     pub uniforms: Vec<Uniform>,
     /// Pointers to element 0 of the row.
@@ -162,7 +167,8 @@ impl Frame {
     /// A frame of nothing.
     fn new(width: Width) -> Frame {
         let (uniforms, pointers, anchors) = (Vec::new(), Vec::new(), Vec::new());
-        Frame { width, accumulators: 0, identities: false, uniforms, pointers, anchors, spills: 0, divides: false }
+        let (identities, folded, divides) = (false, false, false);
+        Frame { width, accumulators: 0, identities, folded, uniforms, pointers, anchors, spills: 0, divides }
     }
 
     /// Offset of a register of the accumulators.

@@ -239,6 +239,8 @@ pub(super) struct Turns {
     pub whole: Option<Turn>,
     /// What is left, under masks.
     pub rest: Option<Turn>,
+    /// What the lanes of accumulators become at the end of the row.
+    pub end: Option<Turn>,
     /// Bytes from an element to the next of what each pointer that walks points to; 0 for the others, which stay at the row's
     /// first element.
     pub steps: Vec<i32>,
@@ -278,7 +280,8 @@ pub(super) fn select(
             return Ok(None);
         }
     }
-    Ok(s.finish(whole, last))
+    let end = if row.ends_with(segment) { s.ends()? } else { None };
+    Ok(s.finish(whole, last, end))
 }
 
 /// The registers of a node's block: one of 32-bit lanes, two of 64-bit lanes.
@@ -311,6 +314,8 @@ pub(super) struct Selector<'k> {
     pub(super) near: HashMap<NodeId, Near>,
     /// ... and the registers of a leader's elements, from one of the turn's on.
     pub(super) read: HashMap<(NodeId, i64), Vec<Reg>>,
+    /// Words of narrow elements, by their leader, the first element and their number in it.
+    pub(super) words: HashMap<(NodeId, i64, i64), Reg>,
     /// As in [`Turns`].
     pub(super) steps: Vec<i32>,
     /// What linear indices are at the turn's first element, in every element.
@@ -359,6 +364,7 @@ impl<'k> Selector<'k> {
             pointers: HashMap::new(),
             near: near(row),
             read: HashMap::new(),
+            words: HashMap::new(),
             steps: Vec::new(),
             starts: HashMap::new(),
             nan_tests: HashMap::new(),
@@ -366,8 +372,8 @@ impl<'k> Selector<'k> {
         }
     }
 
-    /// A turn of so many elements; `None` where some part has no form, or is too long.
-    fn turn_of(&mut self, turn: i64) -> Result<Option<Turn>, String> {
+    /// Begins a turn; `None` where accumulators are too many.
+    pub(super) fn start_turn(&mut self) -> Option<()> {
         self.turn = Turn::new(self.width);
         self.constants.clear();
         self.masks.clear();
@@ -376,7 +382,13 @@ impl<'k> Selector<'k> {
         self.nan_tests.clear();
         self.narrow.clear();
         self.read.clear();
-        if self.start_accumulators().is_none() {
+        self.words.clear();
+        self.start_accumulators()
+    }
+
+    /// A turn of so many elements; `None` where some part has no form, or is too long.
+    fn turn_of(&mut self, turn: i64) -> Result<Option<Turn>, String> {
+        if self.start_turn().is_none() {
             return Ok(None);
         }
         for block in 0..(turn + self.block - 1) / self.block {
@@ -408,8 +420,9 @@ impl<'k> Selector<'k> {
     }
 
     /// The turns of a function.
-    pub(super) fn finish(self, whole: Option<Turn>, rest: Option<Turn>) -> Selected {
-        Some((Turns { whole, rest, steps: self.steps }, self.frame))
+    pub(super) fn finish(mut self, whole: Option<Turn>, rest: Option<Turn>, end: Option<Turn>) -> Selected {
+        self.frame.folded = end.is_some();
+        Some((Turns { whole, rest, end, steps: self.steps }, self.frame))
     }
 
     pub(super) fn load_at(&mut self, code: Code, from: Access, half: bool) -> Reg {

@@ -10,6 +10,20 @@ use crate::codegen::rows::{NEAR, Width};
 use crate::kernel::body::{Mem, NodeId};
 use iced_x86::Code;
 
+/// 32-bit elements that lie a few apart.
+pub(super) struct Apart {
+    /// The load among those that share registers which begins first.
+    pub leader: NodeId,
+    /// Memory form.
+    pub mem: Mem,
+    /// Elements from one to the next.
+    pub stride: i64,
+    /// How many elements behind the leader they begin, ...
+    pub behind: i64,
+    /// ... and the last of them that share.
+    pub span: i64,
+}
+
 impl Selector<'_> {
     /// A block of a row with a stride other than 1.
     pub(super) fn load_strided(&mut self, id: NodeId, mem: Mem, block: i64, stride: i64) -> Option<Block> {
@@ -38,6 +52,9 @@ impl Selector<'_> {
                 .collect(),
             _ if whole && self.is_whole() && (3..=nearest(mem, self.width)).contains(&stride.abs()) => {
                 Some(vec![self.load_near(id, mem, first, stride)?])
+            }
+            _ if self.is_whole() && self.lies_in_words(id, mem, stride) => {
+                Some(vec![self.load_of_words(id, mem, first, stride)?])
             }
             _ => self.load_single(mem, &Places::Walk { pointer: p, stride, first }),
         }
@@ -96,6 +113,12 @@ impl Selector<'_> {
     /// these ends with the last element of all loads that share them.
     fn load_near(&mut self, id: NodeId, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
         let Near { leader, behind, span } = *self.near.get(&id)?;
+        self.load_apart(&Apart { leader, mem, stride, behind, span }, first)
+    }
+
+    /// A block of 32-bit elements, from `first` of the turn on.
+    pub(super) fn load_apart(&mut self, of: &Apart, first: i64) -> Option<Reg> {
+        let &Apart { leader, mem, stride, behind, span } = of;
         let (each, apart) = (self.block, stride.abs());
         let lowest = if stride < 0 { first + each - 1 } else { first };
         let start = self.walking(Pointer::Load(leader), mem, stride, lowest)?;
@@ -122,8 +145,11 @@ impl Selector<'_> {
 
     /// A register of 32-bit elements out of others: each of these says for every element where in it that is, if it is of it.
     fn picked(&mut self, mem: Mem, parts: impl Iterator<Item = (Reg, impl Fn(u64) -> Option<u64>)>) -> Option<Reg> {
-        let mut all = None;
+        let (mut all, each) = (None, self.block as u64);
         for (r, place) in parts {
+            if (0..each).all(|e| place(e) == Some(e)) {
+                return Some(r);
+            }
             let order = self.elements(|w| place(2 * w).unwrap_or(0) | place(2 * w + 1).unwrap_or(0) << 32);
             let placed = self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, r]);
             all = Some(match all {
@@ -143,15 +169,21 @@ impl Selector<'_> {
     pub(super) fn store_woven(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
         let (apart, each) = (v.len() as i64, self.block);
         let first = self.walking(p, mem, apart, block * each)?;
+        let registers: Vec<Reg> = v.iter().map(|v| v.first().copied()).collect::<Option<_>>()?;
         for k in 0..apart {
-            let parts = (0..).zip(v).map(|(c, v)| {
-                let place = move |e: u64| {
-                    let at = k * each + e as i64;
-                    (at % apart == c).then_some((at / apart) as u64)
-                };
-                Some((*v.first()?, place))
-            });
-            let parts: Vec<_> = parts.collect::<Option<_>>()?;
+            // A register that is stored several times is asked once.
+            let own = (0..).zip(&registers).filter(|&(c, r)| registers.iter().position(|o| o == r) == Some(c));
+            let parts: Vec<_> = own
+                .map(|(_, &r)| {
+                    let registers = &registers;
+                    let place = move |e: u64| {
+                        let at = k * each + e as i64;
+                        let of = registers.get((at % apart) as usize);
+                        (of == Some(&r)).then_some((at / apart) as u64)
+                    };
+                    (r, place)
+                })
+                .collect();
             let woven = self.picked(mem, parts.into_iter())?;
             let to = first.behind(k * each, mem)?;
             self.store_at(Code::VEX_Vmovups_ymmm256_ymm, to, woven, false, None);

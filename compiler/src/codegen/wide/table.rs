@@ -129,6 +129,7 @@ pub(super) fn widened(code: Code) -> Option<Code> {
         VEX_Vpermd_ymm_ymm_ymmm256 => EVEX_Vpermd_zmm_k1z_zmm_zmmm512b32,
         VEX_Vshufps_ymm_ymm_ymmm256_imm8 => EVEX_Vshufps_zmm_k1z_zmm_zmmm512b32_imm8,
         VEX_Vshufpd_ymm_ymm_ymmm256_imm8 => EVEX_Vshufpd_zmm_k1z_zmm_zmmm512b64_imm8,
+        VEX_Vpermilps_ymm_ymmm256_imm8 => EVEX_Vpermilps_zmm_k1z_zmmm512b32_imm8,
         VEX_Vsqrtps_ymm_ymmm256 => EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er,
         VEX_Vsqrtpd_ymm_ymmm256 => EVEX_Vsqrtpd_zmm_k1z_zmmm512b64_er,
         VEX_Vroundps_ymm_ymmm256_imm8 => EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae,

@@ -62,7 +62,7 @@ pub(super) fn select(
         }
     }
     let mut selector = square.selector;
-    Ok(selector.end().and_then(|turn| selector.finish(Some(turn), None)))
+    Ok(selector.end().and_then(|turn| selector.finish(Some(turn), None, None)))
 }
 
 /// Elements from one to the next along the sequential axis and along the vector axis.
