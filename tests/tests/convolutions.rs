@@ -5,6 +5,7 @@
 use brolga_compiler::{CompileOptions, compile, interp, shape, text};
 use brolga_runtime::{ArrayLiteral, Literal, Program, RunOptions};
 use brolga_tests::compare::{Kind, Tolerance, compare};
+use brolga_tests::ways;
 
 /// Quarters between -2 and 2: their products and sums are exact in `f32`, in whatever order they are added.
 fn quarters(dims: &[i64], seed: u32) -> ArrayLiteral {
@@ -174,5 +175,55 @@ fn other_types() {
         // Products of words are not exact in any float.
         let text = brolga_tests::ways::check(&program("s32", "s32", "s32", labels, "1_1x1_1"), 0.0).kernel_text();
         assert!(!text.contains("contraction"), "{text}");
+    }
+}
+
+/// `ty[out] convolution(ty[lhs], ty[rhs])` of few features, then a negation; the kernels.
+#[track_caller]
+fn few(ty: &str, [lhs, rhs, out]: [&str; 3], attributes: &str) -> String {
+    let source = format!(
+        "HloModule m
+
+ENTRY main {{
+  x = {ty}[{lhs}] parameter(0)
+  k = {ty}[{rhs}] parameter(1)
+  c = {ty}[{out}] convolution(x, k), {attributes}
+  ROOT r = {ty}[{out}] negate(c)
+}}
+"
+    );
+    ways::check(&source, if ty == "bf16" { 2e-2 } else { 1e-4 }).kernel_text()
+}
+
+/// Convolutions of few features are sums along the channels of their windows.
+#[test]
+fn few_features_are_sums_along_channels() {
+    let labels = "dim_labels=b01f_01io->b01f";
+    let same = format!("window={{size=3x3 pad=1_1x1_1}}, {labels}");
+    for (ty, shapes, attributes) in [
+        ("f32", ["1,20,12,32", "3,3,32,1", "1,20,12,1"], same.as_str()),
+        ("f64", ["2,9,9,8", "3,3,8,1", "2,9,9,1"], same.as_str()),
+        ("bf16", ["1,9,9,16", "3,3,16,1", "1,9,9,1"], same.as_str()),
+        ("f32", ["1,12,12,32", "3,3,32,3", "1,12,12,3"], same.as_str()),
+        (
+            "f32",
+            ["1,12,12,64", "2,3,16,4", "1,11,10,4"],
+            &format!("window={{size=2x3}}, {labels}, feature_group_count=4"),
+        ),
+        ("f32", ["1,30,20,16", "3,3,16,1", "1,14,9,1"], &format!("window={{size=3x3 stride=2x2}}, {labels}")),
+        ("f32", ["1,12,14,16", "3,3,16,1", "1,8,10,1"], &format!("window={{size=3x3 rhs_dilate=2x2}}, {labels}")),
+        ("f32", ["1,16,30,31", "1,16,3,3", "1,1,30,31"], "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01"),
+    ] {
+        let kernels = few(ty, shapes, attributes);
+        assert!(!kernels.contains("contraction") && kernels.contains("fold r0 of"), "{ty} {attributes}\n{kernels}");
+        assert!(!kernels.contains("over i1 in order"), "{kernels}");
+    }
+    // One channel, whether its windows reach beyond the base or not, and few steps: a row of positions.
+    for (shapes, attributes) in [
+        (["1,1,900", "1,1,600", "1,1,1499"], "window={size=600 pad=599_599}, dim_labels=bf0_oi0->bf0"),
+        (["1,1,3000", "1,1,70", "1,1,2931"], "window={size=70}, dim_labels=bf0_oi0->bf0"),
+        (["1,30,30,2", "3,3,2,1", "1,28,28,1"], &format!("window={{size=3x3}}, {labels}")),
+    ] {
+        assert!(!few("f32", shapes, attributes).contains("fold r0 of"), "{attributes}");
     }
 }

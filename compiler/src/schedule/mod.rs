@@ -25,6 +25,7 @@
 //! 9. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
 //! 10. [`scan`]: what is carried from turn to turn takes several turns at once.
 //! 11. [`jam`]: a reduction over long rows reads several of them in a turn.
+//! 12. [`unroll::lanes`]: one over few rows, in any order, is written out as a reduction of one.
 
 pub mod across;
 pub mod border;
@@ -59,7 +60,7 @@ struct Transformation {
 }
 
 /// The transformations, in order.
-const ALL: [Transformation; 11] = [
+const ALL: [Transformation; 12] = [
     Transformation { name: "factor", folds: true, applies: |_| true, run: factor::run },
     Transformation { name: "across", folds: false, applies: |_| true, run: across::run },
     Transformation { name: "together", folds: true, applies: |_| true, run: together::run },
@@ -86,6 +87,7 @@ const ALL: [Transformation; 11] = [
         run: |kernel| each_nest(kernel, |nest| scan::scan(nest).map(|n| vec![n])),
     },
     Transformation { name: "jam", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, jam::jam) },
+    Transformation { name: "lanes", folds: false, applies: |_| true, run: unroll::lanes },
 ];
 
 /// Schedules every nest of the kernel of a group.

@@ -41,7 +41,7 @@ fn transformed(name: &str, text: &str) -> String {
     assert_ne!(new.to_string(), kernel.to_string(), "{name} leaves the kernel as it is");
     Census::of(&new).check(&Census::of(&kernel), name, t.folds).unwrap_or_else(|e| panic!("{e}\n{new}"));
     // Where a transformation keeps the order of sums, tenths show it.
-    let regroups = name == "partial" || name == "across" || text.contains("in any grouping");
+    let regroups = matches!(name, "partial" | "across" | "lanes") || text.contains("in any grouping");
     let scale = if regroups { 1.0 } else { 0.1 };
     let (want, got) = (outputs(&kernel, scale), outputs(&new, scale));
     assert!(want.iter().flatten().any(|&b| b != 0), "all zeros show nothing");
@@ -110,18 +110,67 @@ fn a_loop_that_indices_divide_becomes_two() {
     assert!(!text.contains(") /") && !text.contains(") %") && text.contains("in 16\n"), "{text}");
 }
 
-/// Rows of fewer elements than are worth a row loop are not cut.
+/// Each element of a vector, `n` times, and something else that is loaded.
+fn repeated(n: i64, other: &str) -> String {
+    let all = 128 * n;
+    format!(
+        "kernel repeated (in0: f32[128], in1: f32[{all}]) -> (out0: f32[{all}])
+  phase
+    stage vector i0 in {all}
+      %0 = load in0[((i0) / {n})] : f32
+      %1 = load in1[{other}] : f32
+      %2 = fadd %0, %1 : f32
+      store out0[i0] = %2 : f32
+"
+    )
+}
+
+/// Rows of fewer elements than are worth a row loop are not cut, ...
 #[test]
 fn a_row_is_not_cut_into_few_elements() {
-    let kernel = parse::parse(
-        "kernel pairs (in0: f32[128]) -> (out0: f32[256])
-  phase
-    stage vector i0 in 256
-      %0 = load in0[((i0) / 2)] : f32
-      store out0[i0] = %0 : f32
+    for text in [repeated(2, "i0"), repeated(10, "0")] {
+        left_alone("factor", parse::parse(&text).unwrap_or_else(|e| panic!("{e:?}")).remove(0));
+    }
+}
+
+/// ... but for what is one element several times, which is then stored as often.
+#[test]
+fn repeated_elements_are_stored_several_times() {
+    for n in [2, 3, 4, 8] {
+        let cut = transformed("factor", &repeated(n, "0"));
+        assert!(cut.contains(&format!("parallel i1 in 128\n    stage vector i0 in {n}")), "{cut}");
+        let written_out = transformed("across", &cut);
+        assert_eq!(written_out.matches("store").count() as i64, n, "{written_out}");
+        assert!(written_out.contains("vector i1 in 128"), "{written_out}");
+    }
+}
+
+/// A reduction of few rows and all their elements, in any order, is one of one row.
+#[test]
+fn few_rows_in_lanes_are_one() {
+    let text = |how: &str, depth: i64| {
+        format!(
+            "kernel windows (in0: f32[9600], in1: f32[96]) -> (out0: f32[20])
+  phase parallel i0 in 20
+    stage sequential i1 in {depth} vector i2 in 32
+      %0 = load in0[32*i0 + 96*i1 + i2] : f32
+      %1 = load in1[32*i1 + i2] : f32
+      %3 = fmul %0, %1 : f32
+      fold r0 of %3 over i1, i2{how}, init 0.5{}
+        with (a0: f32, x0: f32)
+          %2 = fadd a0, x0 : f32
+          yield %2
+    stage
+      store out0[i0] = r0 : f32
 ",
-    );
-    left_alone("factor", kernel.unwrap_or_else(|e| panic!("{e:?}")).remove(0));
+            if how.is_empty() { ", identity -0.0" } else { "" }
+        )
+    };
+    let new = transformed("lanes", &text("", 3));
+    assert!(!new.contains("sequential"), "{new}");
+    assert_eq!(new.matches("load in0").count(), 3, "{new}");
+    left_alone("lanes", parse::parse(&text(" in order", 3)).unwrap_or_else(|e| panic!("{e:?}")).remove(0));
+    left_alone("lanes", parse::parse(&text("", 28)).unwrap_or_else(|e| panic!("{e:?}")).remove(0));
 }
 
 #[test]

@@ -7,8 +7,11 @@
 //!
 //! **Algorithm.** All turns of the sequential loops are written out into one body, each combined with what the turns before have left.
 //! A stage that runs over the same row behind it goes on with those values, so that row buffers that nobody else reads are gone.
+//!
+//! A reduction over the vector axis too, of rows in which the order does not count, gets the same ([`lanes`]): what it folds of all rows
+//! is combined first, and its lanes are loaded, stored and folded once.
 
-use super::cost::{depth, reads_what_it_writes};
+use super::cost::{UNIT, depth, reads_what_it_writes};
 use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Role, RowBuffer, Stage};
@@ -22,12 +25,29 @@ const MOST: usize = 256;
 
 /// Writes out the short folds of a kernel.
 pub fn run(kernel: &mut Kernel) {
+    each_nest(kernel, |nest, is_scratch| unroll(nest, is_scratch));
+}
+
+/// Writes out the few rows of each reduction over the vector axis.
+pub fn lanes(kernel: &mut Kernel) {
+    each_nest(kernel, |nest, is_scratch| {
+        let new: Vec<Option<Stage>> = nest.stages.iter().map(|stage| in_one_row(stage, is_scratch)).collect();
+        if new.iter().all(Option::is_none) || reads_what_it_writes(nest) {
+            return None;
+        }
+        let stages = nest.stages.iter().zip(new).map(|(old, new)| new.unwrap_or_else(|| old.clone())).collect();
+        Some(Nest { stages, ..nest.clone() })
+    });
+}
+
+/// Replaces nests by what becomes of them, if anything; the second argument says which buffers are scratch.
+fn each_nest(kernel: &mut Kernel, change: impl Fn(&Nest, &dyn Fn(u32) -> bool) -> Option<Nest>) {
     let is_scratch = |b: u32| kernel.buffers.get(b as usize).is_some_and(|b| b.role == Role::Scratch);
-    let unrolled = |phase: &Phase| match phase {
-        Phase::Nest(nest) => unroll(nest, &is_scratch).map(Phase::Nest),
+    let changed = |phase: &Phase| match phase {
+        Phase::Nest(nest) => change(nest, &is_scratch).map(Phase::Nest),
         _ => None,
     };
-    let new: Vec<Option<Phase>> = kernel.phases.iter().map(unrolled).collect();
+    let new: Vec<Option<Phase>> = kernel.phases.iter().map(changed).collect();
     for (phase, new) in kernel.phases.iter_mut().zip(new) {
         if let Some(new) = new {
             *phase = new;
@@ -35,8 +55,59 @@ pub fn run(kernel: &mut Kernel) {
     }
 }
 
+/// The stage without its sequential loops, where it does nothing but fold all elements of few rows, in any order.
+fn in_one_row(stage: &Stage, is_scratch: &dyn Fn(u32) -> bool) -> Option<Stage> {
+    let part = |&v: &NodeId| matches!(stage.body.node(v).op, Op::Load(b, _, _) if is_scratch(b));
+    let in_lanes =
+        |a: &Accumulator| a.in_lanes() && matches!(a.place, Place::Lanes { .. }) && !a.values.iter().any(part);
+    if !folds_few_rows(stage) || !stage.accumulators.iter().all(in_lanes) || stage.vector.extent < UNIT {
+        return None;
+    }
+    let init = stage.accumulators.iter().flat_map(|a| a.init.iter().copied());
+    let first = stage.body.needed(init);
+    let wanted = stage.body.needed(stage.roots());
+    let mut body = Body::new();
+    let places = copy(&mut body, &stage.body, &first, &|op| Copied::Op(op.clone()));
+    let init = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
+    let inits = stage.accumulators.iter().map(init).collect::<Option<Vec<_>>>()?;
+    let mut values: Vec<Vec<NodeId>> = Vec::new();
+    for turn in turns(&stage.sequential) {
+        let places = copy(&mut body, &stage.body, &wanted, &moved(&turn));
+        let own = |a: &Accumulator| a.values.iter().map(|&v| place(&places, v)).collect::<Option<Vec<_>>>();
+        let new = stage.accumulators.iter().map(own).collect::<Option<Vec<_>>>()?;
+        let combined = |(old, (new, a)): (Vec<NodeId>, (&Vec<NodeId>, &Accumulator))| {
+            body.inline(&a.combine, &[old.as_slice(), new].concat(), &a.roots)
+        };
+        values = match values.is_empty() {
+            true => new,
+            false => values.into_iter().zip(new.iter().zip(&stage.accumulators)).map(combined).collect(),
+        };
+        if body.nodes().len() > MOST {
+            return None;
+        }
+    }
+    let with = |((a, init), values): ((&Accumulator, _), _)| Accumulator { init, values, ..a.clone() };
+    let accumulators = stage.accumulators.iter().zip(inits).zip(values).map(with).collect();
+    Some(Stage { accumulators, ..Stage::new(Vec::new(), stage.vector, body) })
+}
+
+/// Whether a stage does nothing but fold, and few rows.
+fn folds_few_rows(stage: &Stage) -> bool {
+    let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && !stage.accumulators.is_empty();
+    only_folds && !stage.sequential.is_empty() && depth(stage) <= TURNS
+}
+
+/// What becomes of an operation in a turn.
+fn moved(turn: &[(Axis, i64)]) -> impl Fn(&Op) -> Copied + use<'_> {
+    move |op| {
+        Copied::Op(
+            op.map_index(|ix: &Ix| turn.iter().fold(ix.clone(), |ix, &(axis, at)| ix.at(axis, &Ix::constant(at)))),
+        )
+    }
+}
+
 /// The nest with its short folds written out, where it has such.
-fn unroll(nest: &Nest, is_scratch: &impl Fn(u32) -> bool) -> Option<Nest> {
+fn unroll(nest: &Nest, is_scratch: &dyn Fn(u32) -> bool) -> Option<Nest> {
     if reads_what_it_writes(nest) {
         return None;
     }
@@ -75,8 +146,7 @@ fn turns(loops: &[Loop]) -> Vec<Vec<(Axis, i64)>> {
 
 /// The stage without its sequential loops, where it does nothing but fold few rows; row buffers hold the results.
 fn written_out(stage: &Stage, buffers: &[RowBuffer]) -> Option<Stage> {
-    let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && !stage.accumulators.is_empty();
-    if stage.sequential.is_empty() || !only_folds || depth(stage) > TURNS {
+    if !folds_few_rows(stage) {
         return None;
     }
     let init = stage.accumulators.iter().flat_map(|a| a.init.iter().copied());
@@ -85,8 +155,7 @@ fn written_out(stage: &Stage, buffers: &[RowBuffer]) -> Option<Stage> {
     let mut body = Body::new();
     let mut states: Vec<Vec<NodeId>> = Vec::new();
     for (number, turn) in turns(&stage.sequential).into_iter().enumerate() {
-        let moved = |ix: &Ix| turn.iter().fold(ix.clone(), |ix, &(axis, at)| ix.at(axis, &Ix::constant(at)));
-        let change = |op: &Op| Copied::Op(op.map_index(moved));
+        let change = moved(&turn);
         if number == 0 {
             let places = copy(&mut body, &stage.body, &first, &change);
             let own = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect::<Option<_>>();

@@ -34,6 +34,8 @@ const FEW_COLUMNS: i64 = 16;
 /// ... so many steps are worth folding their sums at the end, and so many rows copying the columns.
 const LONG_ROW: i64 = 256;
 const MANY_ROWS: i64 = 64;
+/// A product of one column has no other form: so many steps fill its registers a few times.
+const LONG_COLUMN: i64 = 64;
 
 /// A side of a product in row form.
 enum Factor {
@@ -53,6 +55,14 @@ pub(super) struct Loops {
     pub rhs: Vec<Ix>,
     /// The index of the result.
     pub out: Vec<Ix>,
+}
+
+impl Loops {
+    /// Rows, columns and steps of a product of the batch.
+    pub(super) fn extents(&self) -> (i64, i64, i64) {
+        let product = |loops: &[Loop]| loops.iter().map(|l| l.extent).product::<i64>();
+        (product(&self.m), product(&self.n), product(&self.k))
+    }
 }
 
 /// The loops of a contraction as one axis each; where a side has several dimensions, each is taken from its axis again.
@@ -112,8 +122,7 @@ impl Lowerer<'_> {
             l.n.push(new);
         }
         l.out = l.batch.iter().chain(&l.m).chain(&l.n).map(Loop::ix).collect();
-        let product = |loops: &[Loop]| loops.iter().map(|l| l.extent).product::<i64>();
-        let (m, n, k) = (product(&l.m), product(&l.n), product(&l.k));
+        let (m, n, k) = l.extents();
         let large = m.saturating_mul(n).saturating_mul(k) >= MIN_BLOCKED && m > 1 && n > 1 && k > 0;
         if large && self.numerics.byte_products && sums_bytes([lhs.ty, rhs.ty], out) {
             return self.byte_product(id, l, [&lhs, &rhs]);
@@ -150,7 +159,7 @@ impl Lowerer<'_> {
 
     /// A product whose columns would leave most of a register idle: each element is the sum of a row, times a column that was copied to lie
     /// along it.
-    fn few_columns(
+    pub(super) fn few_columns(
         &mut self,
         id: InstructionId,
         l: Loops,
@@ -198,10 +207,7 @@ impl Lowerer<'_> {
         [lhs, rhs]: [Factor; 2],
         (out, along_k): (ElementType, bool),
     ) -> Result<Phase> {
-        let outer: Vec<Loop> = l.batch.iter().chain(&l.m).chain(&l.n).copied().collect();
-        let dims: Vec<i64> = outer.iter().map(|x| x.extent).collect();
-        let index: Vec<Ix> = outer.iter().map(Loop::ix).collect();
-        let offset = linearize(&index, &dims);
+        let offset = linearize(&l.out, &self.leaf_shape((id, 0))?.dims);
         let mut stage = Stage::default();
         let mut known = Known::default();
         let a = self.factor(&mut stage, id, lhs, &l.lhs, out)?;
@@ -486,12 +492,17 @@ fn is_spread(there: &Ix, own: &Ix, (n, k): (Loop, Loop)) -> bool {
     along(own, n) && !along(there, n) && !along(there, k)
 }
 
-/// Whether a product is of floats, of many long rows and few columns. Rows of another type are converted once for all columns elsewhere.
-fn has_few_columns([lhs, rhs]: [ElementType; 2], out: ElementType, (m, n, k): (i64, i64, i64)) -> bool {
+/// Whether a product is of floats, of many long rows and few columns. Rows of another type are converted once for all columns elsewhere,
+/// where there are several.
+pub(super) fn has_few_columns([lhs, rhs]: [ElementType; 2], out: ElementType, (m, n, k): (i64, i64, i64)) -> bool {
     let lane = storage::compute_lane(out);
     let whole = storage::mem_of(lhs) == Some(Mem::of(lane));
     let floats = [lhs, rhs, out].iter().all(|ty| ty.is_float());
-    floats && whole && n * Mem::of(lane).bytes() <= FEW_COLUMNS && m >= MANY_ROWS && k >= LONG_ROW
+    floats
+        && (whole || n == 1)
+        && n * Mem::of(lane).bytes() <= FEW_COLUMNS
+        && m >= MANY_ROWS
+        && k >= (if n == 1 { LONG_COLUMN } else { LONG_ROW })
 }
 
 /// Whether a product's sums are of products of bytes, and no more of them is wanted than their low 32 bits.

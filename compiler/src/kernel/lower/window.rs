@@ -4,7 +4,7 @@
 //! Where a window may reach past the operand, or between its elements where the base is dilated, the index is clamped
 //! and the value replaced by the one that changes nothing.
 
-use super::dot::{Loops, MIN_BLOCKED, summed_in};
+use super::dot::{Loops, MIN_BLOCKED, has_few_columns, summed_in};
 use super::scatter::{both, is_zero};
 use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
 use crate::error::Result;
@@ -97,7 +97,13 @@ impl Lowerer<'_> {
             && let Some(product) = summed_in([lhs.ty, rhs.ty], out.ty, depth)
             && let Some(loops) = self.convolution_product(&labels, &window, groups, (&lhs, &rhs, &out))
         {
-            return self.blocked(id, loops, product, [&lhs, &rhs]);
+            let types = [lhs.ty, rhs.ty];
+            if labels.input_feature + 1 == lhs.rank() && has_few_columns(types, out.ty, loops.extents()) {
+                return self.few_columns(id, loops, [&lhs, &rhs], out.ty);
+            }
+            if loops.extents().1 > 1 {
+                return self.blocked(id, loops, product, [&lhs, &rhs]);
+            }
         }
         let outputs: Vec<Loop> = out.dims.iter().map(|&d| self.new_loop(d)).collect();
         let mut windows: Vec<Loop> = window.iter().map(|w| self.new_loop(w.size)).collect();
@@ -164,7 +170,7 @@ impl Lowerer<'_> {
         let positions =
             out.dims[labels.output_batch] * labels.output_spatial.iter().map(|&d| out.dims[d]).product::<i64>();
         let depth = channels * window.iter().map(|w| w.size).product::<i64>();
-        if positions < 2 || features < 2 || positions.saturating_mul(features).saturating_mul(depth) < MIN_BLOCKED {
+        if positions < 2 || features < 1 || positions.saturating_mul(features).saturating_mul(depth) < MIN_BLOCKED {
             return None;
         }
         let group = self.new_loop(groups);

@@ -23,13 +23,19 @@ use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType};
 
 /// A convolution of fewer multiplications is neither taken apart nor transposed: each part of it is a kernel.
 const LEAST: i64 = 1 << 16;
+/// A feature of so many steps, ...
+const DEEP: i64 = 64;
+/// ... over so many channels, ...
+const CHANNELS: i64 = 8;
+/// ... and at so many positions is worth a product though each group has but one.
+const POSITIONS: i64 = 64;
 /// The most parts.
 const MOST_PARTS: i64 = 16;
 
 /// A convolution over several positions with several features, of which code generation makes a blocked contraction, reads
 /// its base without a test for each element and along its channels: the base is padded before, and what parts its elements is left out.
 ///
-/// Depthwise convolutions (one feature a group), batch groups and types whose products are not summed in floats stay as they are.
+/// Depthwise convolutions (one feature a group, of few channels), batch groups and types whose products are not summed in floats stay as they are.
 pub fn product(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
     let instruction = rw.instruction(id).clone();
     let (base, kernel) = (rw.operand(id, 0)?, rw.operand(id, 1)?);
@@ -37,22 +43,32 @@ pub fn product(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instru
     let labels = attrs.dim_labels(AttrKey::DimLabels).cloned();
     let (Some(labels), Some(window)) = (labels, attrs.window(AttrKey::Window)) else { return Ok(None) };
     let padded = |w: &WindowDimension| w.padding_low != 0 || w.padding_high != 0 || w.base_dilation != 1;
-    let (Some(shape), Some(result)) = (rw.array(base).cloned(), rw.array(id).cloned()) else { return Ok(None) };
-    let types = [shape.ty, rw.array(kernel).map_or(shape.ty, |k| k.ty)];
+    let (Some(shape), Some(kernel_shape), Some(result)) = (rw.array(base), rw.array(kernel), rw.array(id)) else {
+        return Ok(None);
+    };
+    let (shape, kernel_shape, result) = (shape.clone(), kernel_shape.clone(), result.clone());
+    let types = [shape.ty, kernel_shape.ty];
     let floats = result.ty.is_float() && types.iter().all(|t| t.is_float());
     let integers = result.ty.is_integer() && types.iter().all(|t| t.is_integer() && t.bits() <= 16);
     let groups = attrs.int(AttrKey::FeatureGroupCount).unwrap_or(1).max(1);
     let features = result.dims.get(labels.output_feature).copied().unwrap_or(0);
+    let several = features > groups;
+    let deep = kernel_shape.dims.get(labels.kernel_input_feature).is_some_and(|&channels| channels >= CHANNELS);
+    let steps = kernel_shape.elements() as i64 / features.max(1);
+    // The only feature of a group is worth a product where it sums many channels, or where most windows reach beyond the base.
+    let outside = |(w, &d): (&WindowDimension, &usize)| shape.dims.get(d).is_some_and(|&size| 2 * w.size > size);
+    let worth = deep || window.iter().zip(&labels.input_spatial).any(outside);
+    let one = worth && floats && steps >= DEEP && result.elements() as i64 / features.max(1) >= POSITIONS;
     // A type without a zero cannot be padded with it.
     let blocked = (floats || integers)
         && shape.ty != ElementType::F8E8M0Fnu
         && attrs.int(AttrKey::BatchGroupCount).unwrap_or(1) == 1
-        && features > groups
+        && (several || one)
         && result.elements() > 0
         && shape.elements() > 0;
-    let steps = rw.array(kernel).map_or(0, ArrayShape::elements) as i64 / features.max(1);
     let products = result.dims.iter().copied().fold(steps, i64::saturating_mul);
-    let moved = products >= LEAST && !labels.features_last();
+    // Positions of one feature lie side by side where few channels do.
+    let moved = products >= LEAST && !labels.features_last() && (several || deep);
     if !blocked || window.len() != labels.input_spatial.len() || !(moved || window.iter().any(padded)) {
         return Ok(None);
     }
