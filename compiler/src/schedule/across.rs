@@ -146,7 +146,12 @@ fn in_memory(nest: &Nest, vector: Loop) -> usize {
         let mut price = |ix: &Ix, apart: usize| {
             let mut found = false;
             ix.for_each_value(&mut |_| found = true);
-            let each = if !found && matches!(ix.stride(vector.axis), Some(0 | 1)) { 1 } else { apart };
+            let each = match ix.stride(vector.axis) {
+                // An element by an index costs as much as one that is stored.
+                _ if found => 14,
+                Some(0 | 1) => 1,
+                _ => apart,
+            };
             cost += each * if ix.mentions(stage.vector.axis) { stage.vector.extent as usize } else { 1 };
         };
         for node in stage.body.nodes() {
