@@ -27,8 +27,9 @@ const SHORT: i64 = UNIT / 4;
 const LONG: i64 = 2 * UNIT;
 /// The most nodes of a body that is made.
 const MOST_NODES: usize = 512;
-/// Words of 32 bits, side by side, that stores are woven of in the widest registers.
-pub const MOST_WOVEN: i64 = 8;
+/// Words of 32 bits, side by side, that stores are woven of in the widest registers, and for little in any.
+const MOST_WOVEN: i64 = 8;
+const FEW_WOVEN: i64 = 4;
 /// Rows of at least four elements fill a register of 128 bits: without a reduction, so many operations must gain by more.
 const WORTH: usize = 8;
 
@@ -101,15 +102,15 @@ pub fn repeats(nest: &Nest) -> bool {
     let ([stage], Some(&last)) = (nest.stages.as_slice(), nest.parallel.last()) else { return false };
     let once = |op: &Op| !matches!(op, Op::Load(_, _, ix) if ix.mentions(stage.vector.axis));
     let alone = stage.accumulators.is_empty() && stage.sequential.is_empty() && stage.row_stores.is_empty();
-    let woven = stage.stores.iter().all(|s| is_woven(s, stage.vector, last));
+    let woven = stage.stores.iter().all(|s| is_woven(s, stage.vector, last, MOST_WOVEN));
     alone && last.extent >= SHORT && woven && stage.body.nodes().iter().all(|n| once(&n.op))
 }
 
-/// Whether what is stored of a row lies side by side, and one row behind the other along another axis, in elements that such stores are
-/// woven of in registers.
-fn is_woven(s: &Store, row: Loop, vector: Loop) -> bool {
+/// Whether what is stored of a row lies side by side, and one row behind the other along another axis, in elements of at most so many
+/// words together.
+fn is_woven(s: &Store, row: Loop, vector: Loop, most: i64) -> bool {
     let bytes = row.extent.saturating_mul(s.mem.bytes());
-    let close = bytes % 4 == 0 && bytes / 4 <= MOST_WOVEN && s.mem.bytes() <= 4;
+    let close = bytes % 4 == 0 && bytes / 4 <= most && s.mem.bytes() <= 4;
     close && s.index.stride(row.axis) == Some(1) && s.index.stride(vector.axis) == Some(row.extent)
 }
 
@@ -142,6 +143,8 @@ fn of_row(nest: &Nest) -> usize {
 fn in_memory(nest: &Nest, vector: Loop) -> usize {
     let (mut loaded, mut stored) = (HashSet::new(), HashSet::new());
     let mut cost = 0;
+    // What is woven of as many registers as there are takes as many instructions for each.
+    let most = if repeats(nest) { MOST_WOVEN } else { FEW_WOVEN };
     for stage in &nest.stages {
         let mut price = |ix: &Ix, apart: usize| {
             let mut found = false;
@@ -162,7 +165,7 @@ fn in_memory(nest: &Nest, vector: Loop) -> usize {
             }
         }
         for s in stage.stores.iter().filter(|s| stored.insert((s.buffer, &s.index))) {
-            price(&s.index, if is_woven(s, stage.vector, vector) { 3 } else { 14 });
+            price(&s.index, if is_woven(s, stage.vector, vector, most) { 3 } else { 14 });
         }
     }
     cost
