@@ -52,3 +52,29 @@ fn batches() {
         1e-5,
     );
 }
+
+/// What is computed of a transpose and scalars, for a product alone, does not stand in the way: rows of the operand lie side by side.
+#[test]
+fn computed_of_a_transpose() {
+    let of = |computed: &str, also: &str| {
+        check(
+            &format!(
+                "HloModule m\nENTRY e {{\n  x = f32[100,40] parameter(0)\n  y = f32[100] parameter(1)\n  s = f32[] parameter(2)\n  \
+                 t = f32[40,100] transpose(x), dimensions={{1,0}}\n  c = f32[40,100] broadcast(s), dimensions={{}}\n  \
+                 i = f32[40,100] iota(), iota_dimension=1\n  k = f32[40,100] {computed}\n  d = f32[40] dot(k, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n  {also}\n}}\n"
+            ),
+            1e-5,
+        )
+        .kernel_text()
+    };
+    let alone = "ROOT n = f32[40] negate(d)";
+    for computed in ["multiply(t, c)", "subtract(c, t)", "clamp(c, t, t)", "negate(t)"] {
+        let text = of(computed, alone);
+        assert!(text.contains("fold row0["), "{computed}\n{text}");
+    }
+    // Others need it too, or not all of it is turned.
+    let text = of("multiply(t, c)", "ROOT r = (f32[40], f32[40,100]) tuple(d, k)");
+    assert!(!text.contains("fold row0["), "{text}");
+    let text = of("multiply(t, i)", alone).contains("fold row0[");
+    assert!(!text);
+}

@@ -29,8 +29,10 @@ const MUCH_WRITTEN: i64 = 1 << 20;
 /// packed again. Of less, all lines stay in a cache.
 const FAR_APART: i64 = 1 << 18;
 
-/// Columns of so many bytes fill a quarter of the widest register, ...
-const FEW_COLUMNS: i64 = 16;
+/// Columns of so many bytes fill half of the widest register, or a quarter of it where rows share what they read, as those of a
+/// convolution do: a tile of them then reads from the first cache, ...
+pub(super) const HALF_FILLED: i64 = 32;
+pub(super) const QUARTER_FILLED: i64 = 16;
 /// ... so many steps are worth folding their sums at the end, and so many rows copying the columns.
 const LONG_ROW: i64 = 256;
 const MANY_ROWS: i64 = 64;
@@ -136,7 +138,7 @@ impl Lowerer<'_> {
             && row % ir::PAGE == 0
             && !by_rows(&rc, rhs.rank())
             && m.saturating_mul(row) >= MUCH_WRITTEN;
-        if large && has_few_columns([lhs.ty, rhs.ty], out, (m, n, k)) && by_rows(&lc, lhs.rank()) {
+        if large && has_few_columns([lhs.ty, rhs.ty], out, (m, n, k), HALF_FILLED) && by_rows(&lc, lhs.rank()) {
             return self.few_columns(id, l, [&lhs, &rhs], out);
         }
         if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large && !written) {
@@ -492,15 +494,20 @@ fn is_spread(there: &Ix, own: &Ix, (n, k): (Loop, Loop)) -> bool {
     along(own, n) && !along(there, n) && !along(there, k)
 }
 
-/// Whether a product is of floats, of many long rows and few columns. Rows of another type are converted once for all columns elsewhere,
+/// Whether a product is of floats, of many long rows and columns of `few` bytes at most. Rows of another type are converted once for all columns elsewhere,
 /// where there are several.
-pub(super) fn has_few_columns([lhs, rhs]: [ElementType; 2], out: ElementType, (m, n, k): (i64, i64, i64)) -> bool {
+pub(super) fn has_few_columns(
+    [lhs, rhs]: [ElementType; 2],
+    out: ElementType,
+    (m, n, k): (i64, i64, i64),
+    few: i64,
+) -> bool {
     let lane = storage::compute_lane(out);
     let whole = storage::mem_of(lhs) == Some(Mem::of(lane));
     let floats = [lhs, rhs, out].iter().all(|ty| ty.is_float());
     floats
         && (whole || n == 1)
-        && n * Mem::of(lane).bytes() <= FEW_COLUMNS
+        && n * Mem::of(lane).bytes() <= few
         && m >= MANY_ROWS
         && k >= (if n == 1 { LONG_COLUMN } else { LONG_ROW })
 }

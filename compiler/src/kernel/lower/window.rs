@@ -4,7 +4,7 @@
 //! Where a window may reach past the operand, or between its elements where the base is dilated, the index is clamped
 //! and the value replaced by the one that changes nothing.
 
-use super::dot::{Loops, MIN_BLOCKED, has_few_columns, summed_in};
+use super::dot::{Loops, MIN_BLOCKED, QUARTER_FILLED, has_few_columns, summed_in};
 use super::scatter::{both, is_zero};
 use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
 use crate::error::Result;
@@ -98,7 +98,8 @@ impl Lowerer<'_> {
             && let Some(loops) = self.convolution_product(&labels, &window, groups, (&lhs, &rhs, &out))
         {
             let types = [lhs.ty, rhs.ty];
-            if labels.input_feature + 1 == lhs.rank() && has_few_columns(types, out.ty, loops.extents()) {
+            if labels.input_feature + 1 == lhs.rank() && has_few_columns(types, out.ty, loops.extents(), QUARTER_FILLED)
+            {
                 return self.few_columns(id, loops, [&lhs, &rhs], out.ty);
             }
             if loops.extents().1 > 1 {
