@@ -47,6 +47,8 @@ fn few_columns_fold_rows() {
     assert!(is_blocked("f32", [63, 300, 4], false));
     assert!(is_blocked("f32", [300, 300, 4], true));
     assert!(is_blocked("bf16", [300, 300, 4], false));
+    // Columns of which no cache near by holds all.
+    assert!(is_blocked("f32", [70, 4200, 4], false));
     for (right, contracted) in [("3,7,260", "1,2"), ("7,260,3", "0,1"), ("7,3,260", "0,2")] {
         let text = check(
             &format!(
@@ -63,4 +65,22 @@ fn few_columns_fold_rows() {
          ROOT d = f32[3,70,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}\n}\n",
         1e-5,
     );
+}
+
+/// Few rows are the columns of the transposed product, where the steps of the right operand lie side by side.
+#[test]
+fn few_rows_fold_the_other_side() {
+    let blocked = |left: &str, right: &str, [lhs, rhs]: [i64; 2], out: &str| {
+        let source = format!(
+            "HloModule m\nENTRY e {{\n  x = f32[{left}] parameter(0)\n  y = f32[{right}] parameter(1)\n  \
+             d = f32[{out}] dot(x, y), lhs_contracting_dims={{{lhs}}}, rhs_contracting_dims={{{rhs}}}\n  \
+             ROOT r = f32[{out}] negate(d)\n}}\n"
+        );
+        check(&source, 1e-5).kernel_text().contains("contraction")
+    };
+    assert!(!blocked("4,300", "200,300", [1, 1], "4,200"));
+    assert!(!blocked("300,3", "65,300", [0, 1], "3,65"));
+    assert!(!blocked("2,4,300", "200,300", [2, 1], "2,4,200"));
+    assert!(blocked("4,300", "300,200", [1, 0], "4,200"));
+    assert!(blocked("9,300", "200,300", [1, 1], "9,200"));
 }

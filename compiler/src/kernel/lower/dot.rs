@@ -35,6 +35,8 @@ pub(super) const HALF_FILLED: i64 = 32;
 pub(super) const QUARTER_FILLED: i64 = 16;
 /// ... so many steps are worth folding their sums at the end, and so many rows copying the columns.
 const LONG_ROW: i64 = 256;
+/// Columns of so many bytes together stay in a cache near enough to be read again for every few rows.
+const NEAR_COLUMNS: i64 = 1 << 16;
 const MANY_ROWS: i64 = 64;
 /// A product of one column has no other form: so many steps fill its registers a few times.
 const LONG_COLUMN: i64 = 64;
@@ -64,6 +66,11 @@ impl Loops {
     pub(super) fn extents(&self) -> (i64, i64, i64) {
         let product = |loops: &[Loop]| loops.iter().map(|l| l.extent).product::<i64>();
         (product(&self.m), product(&self.n), product(&self.k))
+    }
+
+    /// Those of the transposed product, which has the same result.
+    fn turned(self) -> Loops {
+        Loops { m: self.n, n: self.m, lhs: self.rhs, rhs: self.lhs, ..self }
     }
 }
 
@@ -138,8 +145,13 @@ impl Lowerer<'_> {
             && row % ir::PAGE == 0
             && !by_rows(&rc, rhs.rank())
             && m.saturating_mul(row) >= MUCH_WRITTEN;
+        let (left, right) = ((inst.operands[0], &lhs), (inst.operands[1], &rhs));
         if large && has_few_columns([lhs.ty, rhs.ty], out, (m, n, k), HALF_FILLED) && by_rows(&lc, lhs.rank()) {
-            return self.few_columns(id, l, [&lhs, &rhs], out);
+            return self.few_columns(id, l, [left, right], out);
+        }
+        // Few rows are the columns of the transposed product.
+        if large && has_few_columns([rhs.ty, lhs.ty], out, (n, m, k), HALF_FILLED) && by_rows(&rc, rhs.rank()) {
+            return self.few_columns(id, l.turned(), [right, left], out);
         }
         if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large && !written) {
             return self.blocked(id, l, product, [&lhs, &rhs]);
@@ -151,8 +163,7 @@ impl Lowerer<'_> {
         let mut operands = [Factor::Operand(inst.operands[0], lhs.ty), Factor::Operand(inst.operands[1], rhs.ty)];
         if turned {
             operands.reverse();
-            std::mem::swap(&mut l.m, &mut l.n);
-            std::mem::swap(&mut l.lhs, &mut l.rhs);
+            l = l.turned();
         }
         // A column loop of one column (a matrix times a vector) is a dot product: the contracted axis is the vector.
         let along_k = l.n.iter().all(|x| x.extent == 1) && l.k.last().is_some_and(|x| x.extent > 1);
@@ -165,13 +176,12 @@ impl Lowerer<'_> {
         &mut self,
         id: InstructionId,
         l: Loops,
-        [lhs, rhs]: [&ArrayShape; 2],
+        [(left, lhs), (right, rhs)]: [(InstructionId, &ArrayShape); 2],
         out: ElementType,
     ) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
         let product = Product::of(storage::compute_lane(out));
         let Some(ty) = product.element() else { return Err(internal(inst, "bytes are no elements of a product")) };
-        let (left, right) = (inst.operands[0], inst.operands[1]);
         let steps: Vec<usize> = l.k.iter().filter_map(|k| l.rhs.iter().position(|ix| ix.mentions(k.axis))).collect();
         let order: Vec<usize> = (0..rhs.rank()).filter(|d| !steps.contains(d)).chain(steps.iter().copied()).collect();
         let (phase, buffer) = self.converted_operand((id, right), rhs, ty, &order)?;
@@ -505,9 +515,11 @@ pub(super) fn has_few_columns(
     let lane = storage::compute_lane(out);
     let whole = storage::mem_of(lhs) == Some(Mem::of(lane));
     let floats = [lhs, rhs, out].iter().all(|ty| ty.is_float());
+    let columns = n * Mem::of(lane).bytes();
     floats
         && (whole || n == 1)
-        && n * Mem::of(lane).bytes() <= few
+        && columns <= few
+        && columns.saturating_mul(k) <= NEAR_COLUMNS
         && m >= MANY_ROWS
         && k >= (if n == 1 { LONG_COLUMN } else { LONG_ROW })
 }

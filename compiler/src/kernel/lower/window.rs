@@ -100,7 +100,7 @@ impl Lowerer<'_> {
             let types = [lhs.ty, rhs.ty];
             if labels.input_feature + 1 == lhs.rank() && has_few_columns(types, out.ty, loops.extents(), QUARTER_FILLED)
             {
-                return self.few_columns(id, loops, [&lhs, &rhs], out.ty);
+                return self.few_columns(id, loops, [(inst.operands[0], &lhs), (inst.operands[1], &rhs)], out.ty);
             }
             if loops.extents().1 > 1 {
                 return self.blocked(id, loops, product, [&lhs, &rhs]);
