@@ -280,7 +280,7 @@ pub(super) fn select(
             return Ok(None);
         }
     }
-    let end = if row.ends_with(segment) { s.ends()? } else { None };
+    let end = if row.ends_with(segment) && s.folds_itself() { s.ends()? } else { None };
     Ok(s.finish(whole, last, end))
 }
 
