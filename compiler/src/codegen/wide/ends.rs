@@ -18,17 +18,15 @@ impl Selector<'_> {
     /// Whether lanes are folded in registers. Fewer instructions do that, but in those of 512 bits one reduction alone has its result
     /// later: a row loop that is behind it in the same point would wait.
     pub(super) fn folds_itself(&self) -> bool {
-        let places = || self.row.stage.accumulators.iter().map(|a| &a.place);
         let results = || {
-            places().flat_map(|place| match place {
+            self.row.stage.accumulators.iter().flat_map(|a| match &a.place {
                 Place::Lanes { results } => results.as_slice(),
                 Place::Row { .. } => &[],
             })
         };
-        let rows = self.nest.stages.iter().filter(|s| s.vector.extent > 1);
-        let awaited =
-            |s: &Stage| s.body.nodes().iter().any(|n| matches!(n.op, Op::Result(r) if results().any(|&own| own == r)));
-        self.width == Width::W256 || results().count() >= SEVERAL || !rows.into_iter().any(awaited)
+        let takes = |op: &Op| matches!(op, Op::Result(r) if results().any(|own| own == r));
+        let awaits = |s: &Stage| s.vector.extent > 1 && s.body.nodes().iter().any(|n| takes(&n.op));
+        self.width == Width::W256 || results().count() >= SEVERAL || !self.nest.stages.iter().any(awaits)
     }
 
     /// The turn that leaves what each accumulator's lanes are together in the first of them; `None` where a combiner has no form.

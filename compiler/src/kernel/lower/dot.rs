@@ -504,8 +504,8 @@ fn is_spread(there: &Ix, own: &Ix, (n, k): (Loop, Loop)) -> bool {
     along(own, n) && !along(there, n) && !along(there, k)
 }
 
-/// Whether a product is of floats, of many long rows and columns of `few` bytes at most. Rows of another type are converted once for all columns elsewhere,
-/// where there are several.
+/// Whether a product is of floats, of many long rows and columns of `few` bytes at most. Rows of another type are converted once for all
+/// columns elsewhere, where there are several.
 pub(super) fn has_few_columns(
     [lhs, rhs]: [ElementType; 2],
     out: ElementType,

@@ -35,7 +35,8 @@ const MOST_PARTS: i64 = 16;
 /// A convolution over several positions with several features, of which code generation makes a blocked contraction, reads
 /// its base without a test for each element and along its channels: the base is padded before, and what parts its elements is left out.
 ///
-/// Depthwise convolutions (one feature a group, of few channels), batch groups and types whose products are not summed in floats stay as they are.
+/// Depthwise convolutions (one feature a group, of few channels), batch groups and types whose products are not summed in floats stay as
+/// they are.
 pub fn product(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
     let instruction = rw.instruction(id).clone();
     let (base, kernel) = (rw.operand(id, 0)?, rw.operand(id, 1)?);
