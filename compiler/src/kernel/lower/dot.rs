@@ -38,8 +38,8 @@ const LONG_ROW: i64 = 256;
 /// Columns of so many bytes together stay in a cache near enough to be read again for every few rows.
 const NEAR_COLUMNS: i64 = 1 << 16;
 const MANY_ROWS: i64 = 64;
-/// A product of one column has no other form: so many steps fill its registers a few times.
-const LONG_COLUMN: i64 = 64;
+/// One column alone has no other form than single elements: so many steps are worth a row.
+const LONG_COLUMN: i64 = 8;
 
 /// A side of a product in row form.
 enum Factor {
@@ -516,12 +516,8 @@ pub(super) fn has_few_columns(
     let whole = storage::mem_of(lhs) == Some(Mem::of(lane));
     let floats = [lhs, rhs, out].iter().all(|ty| ty.is_float());
     let columns = n * Mem::of(lane).bytes();
-    floats
-        && (whole || n == 1)
-        && columns <= few
-        && columns.saturating_mul(k) <= NEAR_COLUMNS
-        && m >= MANY_ROWS
-        && k >= (if n == 1 { LONG_COLUMN } else { LONG_ROW })
+    let several = whole && columns <= few && columns.saturating_mul(k) <= NEAR_COLUMNS && k >= LONG_ROW;
+    floats && m >= MANY_ROWS && (several || n == 1 && k >= LONG_COLUMN)
 }
 
 /// Whether a product's sums are of products of bytes, and no more of them is wanted than their low 32 bits.

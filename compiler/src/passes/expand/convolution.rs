@@ -23,11 +23,11 @@ use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType};
 
 /// A convolution of fewer multiplications is neither taken apart nor transposed: each part of it is a kernel.
 const LEAST: i64 = 1 << 16;
-/// A feature of so many steps, ...
-const DEEP: i64 = 64;
-/// ... over so many channels, ...
+/// A feature that sums so many channels, ...
 const CHANNELS: i64 = 8;
-/// ... and at so many positions is worth a product though each group has but one.
+/// ... or so many steps most of which are tested, ...
+const STEPS: i64 = 64;
+/// ... at so many positions is worth a product though each group has but one.
 const POSITIONS: i64 = 64;
 /// The most parts.
 const MOST_PARTS: i64 = 16;
@@ -58,8 +58,8 @@ pub fn product(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instru
     let steps = kernel_shape.elements() as i64 / features.max(1);
     // The only feature of a group is worth a product where it sums many channels, or where most windows reach beyond the base.
     let outside = |(w, &d): (&WindowDimension, &usize)| shape.dims.get(d).is_some_and(|&size| 2 * w.size > size);
-    let worth = deep || window.iter().zip(&labels.input_spatial).any(outside);
-    let one = worth && floats && steps >= DEEP && result.elements() as i64 / features.max(1) >= POSITIONS;
+    let worth = deep || steps >= STEPS && window.iter().zip(&labels.input_spatial).any(outside);
+    let one = worth && floats && result.elements() as i64 / features.max(1) >= POSITIONS;
     // A type without a zero cannot be padded with it.
     let blocked = (floats || integers)
         && shape.ty != ElementType::F8E8M0Fnu
