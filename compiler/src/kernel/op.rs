@@ -101,6 +101,14 @@ impl Mem {
         }
     }
 
+    /// Whether an element is extended to its lane by its sign.
+    pub const fn is_signed(self) -> bool {
+        match self {
+            Mem::S8 | Mem::S16 => true,
+            Mem::U8 | Mem::U16 | Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => false,
+        }
+    }
+
     /// Whether an element has fewer bits in memory than in its lane.
     pub const fn is_extended(self) -> bool {
         match self {

@@ -30,6 +30,15 @@ const MOST_NODES: usize = 512;
 /// Words of 32 bits, side by side, that stores are woven of in the widest registers, and for little in any.
 const MOST_WOVEN: i64 = 8;
 const FEW_WOVEN: i64 = 4;
+/// What memory costs for an element of the new vector axis, in the unit of [`of_row`]: one that lies beside its neighbours or is the same
+/// for all, ...
+const BESIDE: usize = 1;
+/// ... one that is woven with others of its row, ...
+const WOVEN: usize = 3;
+/// ... one that is loaded alone, which is the unit, ...
+const LOADED: usize = 6;
+/// ... and one that is stored alone, or found by an index.
+const ALONE: usize = 14;
 /// Rows of at least four elements fill a register of 128 bits: without a reduction, so many operations must gain by more.
 const WORTH: usize = 8;
 
@@ -51,13 +60,14 @@ pub fn run(kernel: &mut Kernel) {
 
 /// The nest with its short rows written out, where it has such and that is worth it.
 pub fn across(nest: &Nest) -> Option<Nest> {
-    let row = short_row(nest)?;
+    let repeated = repeats(nest);
+    let row = short_row(nest, repeated)?;
     let number = nest.parallel.iter().rposition(|l| l.extent >= SHORT)?;
     if reads_what_it_writes(nest) {
         return None;
     }
     let vector = nest.parallel[number];
-    let budget = if row >= SHORT { of_row(nest).checked_sub(in_memory(nest, vector))? } else { usize::MAX };
+    let budget = if row >= SHORT { of_row(nest).checked_sub(in_memory(nest, vector, repeated))? } else { usize::MAX };
     let mut run = Symbolic::default();
     for stage in &nest.stages {
         run.stage(stage, row)?;
@@ -80,8 +90,8 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     Some(Nest { parallel, rows: Vec::new(), stages: vec![stage] })
 }
 
-/// The extent of the short rows of a nest that is made of such and of single elements.
-fn short_row(nest: &Nest) -> Option<i64> {
+/// The extent of the short rows of a nest that is made of such and of single elements, or of rows that are `repeated`.
+fn short_row(nest: &Nest, repeated: bool) -> Option<i64> {
     let row = nest.stages.iter().map(|s| s.vector.extent).max()?;
     let alike = nest.stages.iter().all(|s| {
         let lanes = s.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }));
@@ -94,7 +104,7 @@ fn short_row(nest: &Nest) -> Option<i64> {
     let operations: usize = nest.stages.iter().map(of_element).sum();
     let combined: usize = nest.stages.iter().flat_map(|s| &s.accumulators).map(|a| computed(&a.combine)).sum();
     let fits = (operations + combined).saturating_mul(row as usize) <= MOST_NODES;
-    (fits && (folds || row < 4 || operations >= WORTH || repeats(nest))).then_some(row)
+    (fits && (folds || row < 4 || operations >= WORTH || repeated)).then_some(row)
 }
 
 /// Whether each row of a nest is a few elements that lie side by side, row behind row, of what is loaded once for all of them.
@@ -139,20 +149,19 @@ fn of_row(nest: &Nest) -> usize {
     nest.stages.iter().map(of_stage).sum::<usize>() + (80 * loops).saturating_sub(60)
 }
 
-/// What loads and stores of a row cost for an element of the new vector axis, in the unit of [`of_row`].
-fn in_memory(nest: &Nest, vector: Loop) -> usize {
+/// What loads and stores of a row, which may be `repeated`, cost for an element of the new vector axis, in the unit of [`of_row`].
+fn in_memory(nest: &Nest, vector: Loop, repeated: bool) -> usize {
     let (mut loaded, mut stored) = (HashSet::new(), HashSet::new());
     let mut cost = 0;
     // What is woven of as many registers as there are takes as many instructions for each.
-    let most = if repeats(nest) { MOST_WOVEN } else { FEW_WOVEN };
+    let most = if repeated { MOST_WOVEN } else { FEW_WOVEN };
     for stage in &nest.stages {
         let mut price = |ix: &Ix, apart: usize| {
             let mut found = false;
             ix.for_each_value(&mut |_| found = true);
             let each = match ix.stride(vector.axis) {
-                // An element by an index costs as much as one that is stored.
-                _ if found => 14,
-                Some(0 | 1) => 1,
+                _ if found => ALONE,
+                Some(0 | 1) => BESIDE,
                 _ => apart,
             };
             cost += each * if ix.mentions(stage.vector.axis) { stage.vector.extent as usize } else { 1 };
@@ -161,11 +170,11 @@ fn in_memory(nest: &Nest, vector: Loop) -> usize {
             if let Op::Load(buffer, _, ix) = &node.op
                 && loaded.insert((*buffer, ix))
             {
-                price(ix, 6);
+                price(ix, LOADED);
             }
         }
         for s in stage.stores.iter().filter(|s| stored.insert((s.buffer, &s.index))) {
-            price(&s.index, if is_woven(s, stage.vector, vector, most) { 3 } else { 14 });
+            price(&s.index, if is_woven(s, stage.vector, vector, most) { WOVEN } else { ALONE });
         }
     }
     cost

@@ -42,20 +42,19 @@ fn factored(nest: &Nest) -> Option<Nest> {
     if before == 0 {
         return None;
     }
-    let cut = |l: Loop, number: usize, least: i64| {
+    let cut = |l: Loop, number: usize, fits: &dyn Fn(i64, &Nest) -> bool| {
         let mut divisors = BTreeSet::new();
         indices(nest).for_each(|ix| divisors_of(ix, l, &mut divisors));
-        divisors.into_iter().filter(|&d| d >= least).find_map(|d| {
+        divisors.into_iter().find_map(|d| {
             let (mut new, outer) = pieces(nest, &[l.axis], l.extent, d, &mut Fresh::of(nest)).whole;
             new.parallel.insert(number, outer);
-            (divisions(&new) < before).then_some(new)
+            (divisions(&new) < before && fits(d, &new)).then_some(new)
         })
     };
-    let parallel = nest.parallel.iter().enumerate().find_map(|(number, &l)| cut(l, number, 2));
+    let parallel = nest.parallel.iter().enumerate().find_map(|(number, &l)| cut(l, number, &|_, _| true));
     parallel.or_else(|| match nest.stages.as_slice() {
         [stage] if stage.accumulators.is_empty() && stage.sequential.is_empty() && stage.row_stores.is_empty() => {
-            let number = nest.parallel.len();
-            cut(stage.vector, number, ROW).or_else(|| cut(stage.vector, number, 2).filter(repeats))
+            cut(stage.vector, nest.parallel.len(), &|d, new| d >= ROW || repeats(new))
         }
         _ => None,
     })

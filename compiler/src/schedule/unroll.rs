@@ -63,32 +63,48 @@ fn in_one_row(stage: &Stage, is_scratch: &dyn Fn(u32) -> bool) -> Option<Stage> 
     if !folds_few_rows(stage) || !stage.accumulators.iter().all(in_lanes) || stage.vector.extent < UNIT {
         return None;
     }
-    let init = stage.accumulators.iter().flat_map(|a| a.init.iter().copied());
-    let first = stage.body.needed(init);
-    let wanted = stage.body.needed(stage.roots());
-    let mut body = Body::new();
-    let places = copy(&mut body, &stage.body, &first, &|op| Copied::Op(op.clone()));
-    let init = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
-    let inits = stage.accumulators.iter().map(init).collect::<Option<Vec<_>>>()?;
-    let mut values: Vec<Vec<NodeId>> = Vec::new();
-    for turn in turns(&stage.sequential) {
-        let places = copy(&mut body, &stage.body, &wanted, &moved(&turn));
-        let own = |a: &Accumulator| a.values.iter().map(|&v| place(&places, v)).collect::<Option<Vec<_>>>();
-        let new = stage.accumulators.iter().map(own).collect::<Option<Vec<_>>>()?;
-        let combined = |(old, (new, a)): (Vec<NodeId>, (&Vec<NodeId>, &Accumulator))| {
-            body.inline(&a.combine, &[old.as_slice(), new].concat(), &a.roots)
-        };
-        values = match values.is_empty() {
-            true => new,
-            false => values.into_iter().zip(new.iter().zip(&stage.accumulators)).map(combined).collect(),
-        };
-        if body.nodes().len() > MOST {
-            return None;
-        }
-    }
+    let Turns { body, inits, states } = Turns::of(stage, false)?;
     let with = |((a, init), values): ((&Accumulator, _), _)| Accumulator { init, values, ..a.clone() };
-    let accumulators = stage.accumulators.iter().zip(inits).zip(values).map(with).collect();
+    let accumulators = stage.accumulators.iter().zip(inits).zip(states).map(with).collect();
     Some(Stage { accumulators, ..Stage::new(Vec::new(), stage.vector, body) })
+}
+
+/// What a stage folds in all turns of its sequential loops, in one body.
+struct Turns {
+    body: Body,
+    /// The initial value of each accumulator, which no turn changes, ...
+    inits: Vec<Vec<NodeId>>,
+    /// ... and what it is behind the last turn.
+    states: Vec<Vec<NodeId>>,
+}
+
+impl Turns {
+    /// Each turn is combined with what those before it have left; the first one with the initial values, or with nothing.
+    fn of(stage: &Stage, with_inits: bool) -> Option<Turns> {
+        let first = stage.body.needed(stage.accumulators.iter().flat_map(|a| a.init.iter().copied()));
+        let wanted = stage.body.needed(stage.roots());
+        let mut body = Body::new();
+        let places = copy(&mut body, &stage.body, &first, &|op| Copied::Op(op.clone()));
+        let init = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect();
+        let inits: Vec<Vec<NodeId>> = stage.accumulators.iter().map(init).collect::<Option<_>>()?;
+        let mut states = with_inits.then(|| inits.clone());
+        for turn in turns(&stage.sequential) {
+            let places = copy(&mut body, &stage.body, &wanted, &moved(&turn));
+            let own = |a: &Accumulator| a.values.iter().map(|&v| place(&places, v)).collect();
+            let new: Vec<Vec<NodeId>> = stage.accumulators.iter().map(own).collect::<Option<_>>()?;
+            let combined = |(a, (old, new)): (&Accumulator, (&Vec<NodeId>, &Vec<NodeId>))| {
+                body.inline(&a.combine, &[old.as_slice(), new].concat(), &a.roots)
+            };
+            states = Some(match &states {
+                None => new,
+                Some(old) => stage.accumulators.iter().zip(old.iter().zip(&new)).map(combined).collect(),
+            });
+            if body.nodes().len() > MOST {
+                return None;
+            }
+        }
+        Some(Turns { body, inits, states: states? })
+    }
 }
 
 /// Whether a stage does nothing but fold, and few rows.
@@ -149,27 +165,7 @@ fn written_out(stage: &Stage, buffers: &[RowBuffer]) -> Option<Stage> {
     if !folds_few_rows(stage) {
         return None;
     }
-    let init = stage.accumulators.iter().flat_map(|a| a.init.iter().copied());
-    let first = stage.body.needed(init);
-    let wanted = stage.body.needed(stage.roots());
-    let mut body = Body::new();
-    let mut states: Vec<Vec<NodeId>> = Vec::new();
-    for (number, turn) in turns(&stage.sequential).into_iter().enumerate() {
-        let change = moved(&turn);
-        if number == 0 {
-            let places = copy(&mut body, &stage.body, &first, &change);
-            let own = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect::<Option<_>>();
-            states = stage.accumulators.iter().map(own).collect::<Option<_>>()?;
-        }
-        let places = copy(&mut body, &stage.body, &wanted, &change);
-        for (a, state) in stage.accumulators.iter().zip(&mut states) {
-            let values = a.values.iter().map(|&v| place(&places, v)).collect::<Option<Vec<_>>>()?;
-            *state = body.inline(&a.combine, &[state.as_slice(), &values].concat(), &a.roots);
-        }
-        if body.nodes().len() > MOST {
-            return None;
-        }
-    }
+    let Turns { mut body, states, .. } = Turns::of(stage, true)?;
     let mut row_stores = Vec::new();
     for (a, state) in stage.accumulators.iter().zip(states) {
         let Place::Row { rows } = &a.place else { return None };

@@ -19,10 +19,22 @@ pub(super) enum Running {
     Row,
     /// Blocks of lanes.
     Blocks(LaneVariables),
+    /// The registers of each component's first block, whose first lane all others have been folded into.
+    Folded(Vec<Vec<Variable>>),
     /// One scalar an element, folded by the same tree.
     Few(Vec<Vec<Variable>>),
     /// One after another, from the initial value.
     Chain(Vec<Variable>),
+}
+
+impl Running {
+    /// Lanes of blocks have been folded into the first one of each component.
+    pub(super) fn set_folded(&mut self) {
+        if let Running::Blocks(all) = self {
+            let first = all.iter_mut().map(|component| component.drain(..).next().unwrap_or_default());
+            *self = Running::Folded(first.collect());
+        }
+    }
 }
 
 impl NestEmitter<'_, '_, '_, '_> {
@@ -96,8 +108,8 @@ impl NestEmitter<'_, '_, '_, '_> {
     /// What elements are folded into; the first of lanes without an identity start them.
     pub(super) fn partial(&mut self, a: &Accumulator, running: &Running, at: At) -> Option<Partial<Val>> {
         Some(Partial::Running(match running {
-            Running::Row => {
-                self.lanes.fault("a reduction over lanes that was not started".to_owned());
+            Running::Row | Running::Folded(_) => {
+                self.lanes.fault("a reduction over lanes that was not started, or is at its end".to_owned());
                 return None;
             }
             Running::Chain(variables) => variables.iter().map(|&v| Val::One(self.b().use_var(v))).collect(),
@@ -123,7 +135,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     /// What it has become.
     pub(super) fn set_partial(&mut self, a: &Accumulator, running: &Running, at: At, new: Vec<Val>) -> Option<()> {
         match running {
-            Running::Row => return None,
+            Running::Row | Running::Folded(_) => return None,
             Running::Chain(variables) => variables.iter().zip(new).for_each(|(&variable, v)| self.define(variable, v)),
             Running::Few(columns) => {
                 for (column, v) in columns.iter().zip(new) {
@@ -174,8 +186,8 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
     }
 
-    /// Folds lanes by halves, where the row has not `folded` them into the first one, and combines the initial value.
-    pub(super) fn fold(&mut self, a: &Accumulator, running: &Running, folded: bool, init: &[Value]) -> Vec<Value> {
+    /// Folds lanes by halves, and combines the initial value.
+    pub(super) fn fold(&mut self, a: &Accumulator, running: &Running, init: &[Value]) -> Vec<Value> {
         let lanes: Vec<Lane> = a.lanes().collect();
         // One row of components for each scalar lane that is left.
         let mut scalars: Vec<Vec<Value>> = match running {
@@ -185,9 +197,9 @@ impl NestEmitter<'_, '_, '_, '_> {
                 let n = columns.first().map_or(0, Vec::len);
                 (0..n).map(|i| columns.iter().map(|c| self.b().use_var(c[i])).collect()).collect()
             }
-            Running::Blocks(all) if folded => {
-                let first = all.iter().zip(&lanes).map(|(component, &lane)| {
-                    let block = self.use_block(component.first().map_or(&[], Vec::as_slice));
+            Running::Folded(all) => {
+                let first = all.iter().zip(&lanes).map(|(registers, &lane)| {
+                    let block = self.use_block(registers);
                     self.lanes.extract(lane, block, 0)
                 });
                 vec![first.collect()]

@@ -165,14 +165,14 @@ impl NestEmitter<'_, '_, '_, '_> {
             .map(|a| a.init.iter().map(|&n| self.uniform_node(&row, &mut live, n)).collect())
             .collect();
         let accumulators = stage.accumulators.iter().zip(&row.modes).zip(&init);
-        let running: Vec<Running> = accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init)).collect();
-        let mut folded = false;
+        let mut running: Vec<Running> =
+            accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init)).collect();
         if !self.wide_tile(stage) {
-            self.nested(&stage.sequential, &mut |this| folded = this.row_loop(&row, &running));
+            self.nested(&stage.sequential, &mut |this| this.row_loop(&row, &mut running));
         }
         for ((a, running), init) in stage.accumulators.iter().zip(&running).zip(&init) {
             if let Place::Lanes { results } = &a.place {
-                let values = self.fold(a, running, folded, init);
+                let values = self.fold(a, running, init);
                 self.results.extend(results.iter().copied().zip(values));
             }
         }
@@ -192,14 +192,12 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
     }
 
-    /// Everything that happens along the vector axis, once; whether the lanes of reductions have been folded into the first one of each.
-    fn row_loop(&mut self, row: &RowLoop<'_>, running: &[Running]) -> bool {
+    /// Everything that happens along the vector axis, once.
+    fn row_loop(&mut self, row: &RowLoop<'_>, running: &mut [Running]) {
         self.lanes.mark(None);
         if let Some(guarded) = Guarded::of(row) {
-            self.guarded(row, &guarded);
-            return false;
+            return self.guarded(row, &guarded);
         }
-        let mut folded = false;
         let mut live = Live::default();
         self.uniform_nodes(row, &mut live);
         self.row_pointers(row, &mut live);
@@ -208,7 +206,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             for segment in row.segments(wide.as_ref().map(WideRow::width)) {
                 match &wide {
                     Some(function) if matches!(segment.form, Form::Wide(_)) => {
-                        folded |= self.wide_segment(row, &mut live, running, function, &segment);
+                        self.wide_segment(row, &mut live, running, function, &segment);
                     }
                     _ => self.segment(row, &live, running, &segment),
                 }
@@ -219,7 +217,6 @@ impl NestEmitter<'_, '_, '_, '_> {
             let v = self.uniform_node(row, &mut live, s.value);
             self.store_once(row, &mut live, s, v);
         }
-        folded
     }
 
     /// Stores the element that a store has once for the row.

@@ -58,7 +58,7 @@ impl NestEmitter<'_, '_, '_, '_> {
                 return None;
             }
             let Some(function) = self.found(row_function(self.nest, row, &segment, width, fma)) else { continue };
-            let (ours, theirs) = (lane_variables(running).len() as u32, parts(width) * function.frame.accumulators);
+            let (ours, theirs) = (lane_variables(running).count() as u32, parts(width) * function.frame.accumulators);
             if ours != theirs {
                 let what = format!("{ours} parts of accumulators for a frame of {theirs}");
                 self.lanes.faults.report(what);
@@ -69,35 +69,35 @@ impl NestEmitter<'_, '_, '_, '_> {
         None
     }
 
-    /// Runs a segment of the row in wide code; whether that has folded the lanes of each accumulator into the first one.
+    /// Runs a segment of the row in wide code, which may fold the lanes of each accumulator into the first one.
     pub(super) fn wide_segment(
         &mut self,
         row: &RowLoop<'_>,
         live: &mut Live,
-        running: &[Running],
+        running: &mut [Running],
         WideRow { id, frame }: &WideRow,
         segment: &Segment,
-    ) -> bool {
+    ) {
         let at = self.frame(frame);
         self.fill(row, live, frame, at);
-        let variables = lane_variables(running);
-        let before = if frame.identities { &[][..] } else { &variables[..] };
-        for (k, &variable) in before.iter().enumerate() {
-            let v = self.b().use_var(variable);
-            // A register here is several of CLIF; those of a component follow each other.
-            self.b().ins().store(flags(), v, at, 16 * k as i32);
+        // A register here is several of CLIF; those of a component follow each other.
+        let places: Vec<(i32, Lanes)> = (0..).step_by(16).zip(lane_variables(running)).collect();
+        for (place, lanes) in places.iter().filter(|_| !frame.identities) {
+            let v = self.b().use_var(lanes.variable);
+            self.b().ins().store(flags(), v, at, *place);
         }
         // What is left behind whole turns, the function does by itself.
         let whole = (segment.end - segment.begin) / segment.turn * segment.turn;
         self.call_wide(*id, at, segment.begin, segment.begin + whole);
-        let first = if frame.folded { first_lanes(running) } else { vec![true; variables.len()] };
-        for (k, &variable) in variables.iter().enumerate().filter(|(k, _)| first.get(*k) == Some(&true)) {
-            let old = self.b().use_var(variable);
+        for (place, lanes) in places.iter().filter(|(_, lanes)| lanes.first || !frame.folded) {
+            let old = self.b().use_var(lanes.variable);
             let ty = self.b().func.dfg.value_type(old);
-            let v = self.b().ins().load(ty, flags(), at, 16 * k as i32);
-            self.b().def_var(variable, v);
+            let v = self.b().ins().load(ty, flags(), at, *place);
+            self.b().def_var(lanes.variable, v);
         }
-        frame.folded
+        if frame.folded {
+            running.iter_mut().for_each(Running::set_folded);
+        }
     }
 
     /// Runs a stage that is a tile in wide code, where it has such a form.
@@ -238,20 +238,19 @@ fn parts(width: Width) -> u32 {
     width.bits() / 128
 }
 
-/// Which of those variables have the first lane of a component.
-fn first_lanes(running: &[Running]) -> Vec<bool> {
-    let components = running.iter().flat_map(|r| match r {
-        Running::Blocks(all) => all.as_slice(),
-        Running::Row | Running::Few(_) | Running::Chain(_) => &[],
-    });
-    components.flat_map(|c| (0..c.iter().map(Vec::len).sum()).map(|k: usize| k == 0)).collect()
+/// A register of lanes of an accumulator.
+struct Lanes {
+    variable: Variable,
+    /// Whether it has the first lane of its component.
+    first: bool,
 }
 
-/// The variables of accumulators in lanes: accumulator, component, block, register.
-fn lane_variables(running: &[Running]) -> Vec<Variable> {
-    let blocks = running.iter().filter_map(|r| match r {
-        Running::Blocks(all) => Some(all),
-        Running::Row | Running::Few(_) | Running::Chain(_) => None,
+/// The registers of accumulators in lanes: accumulator, component, block, register.
+fn lane_variables(running: &[Running]) -> impl Iterator<Item = Lanes> {
+    let components = running.iter().flat_map(|r| match r {
+        Running::Blocks(all) => all.as_slice(),
+        Running::Row | Running::Few(_) | Running::Chain(_) | Running::Folded(_) => &[],
     });
-    blocks.flatten().flatten().flatten().copied().collect()
+    let of = |(k, &variable): (usize, &Variable)| Lanes { variable, first: k == 0 };
+    components.flat_map(move |component| component.iter().flatten().enumerate().map(of))
 }

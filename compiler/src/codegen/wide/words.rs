@@ -16,11 +16,6 @@ use iced_x86::Code;
 /// Bytes of a word.
 const WORD: i64 = 4;
 
-/// Whether an element has a sign.
-fn is_signed(mem: Mem) -> bool {
-    matches!(mem, Mem::S8 | Mem::S16)
-}
-
 /// The last word of an element that loads near each other have all of.
 fn last_word(near: &Near, mem: Mem) -> i64 {
     (near.span + 1) * mem.bytes() / WORD - 1
@@ -55,7 +50,7 @@ impl Selector<'_> {
         };
         let (below, above) = (8 * byte as u8, (8 * (WORD - byte - mem.bytes())) as u8);
         let shifted = |s: &mut Self, code, r, by| if by == 0 { r } else { s.with_imm(code, &[r], by) };
-        if is_signed(mem) {
+        if mem.is_signed() {
             let up = shifted(self, Code::VEX_Vpslld_ymm_ymm_imm8, r, above);
             return Some(shifted(self, Code::VEX_Vpsrad_ymm_ymm_imm8, up, above + below));
         }
@@ -71,7 +66,7 @@ impl Selector<'_> {
             let mut word = None;
             for (k, v) in (0..).zip(part) {
                 let mut r = *v.first()?;
-                if is_signed(mem) && k + 1 < each {
+                if mem.is_signed() && k + 1 < each {
                     r = self.narrowest(mem, r)?;
                 }
                 if k > 0 {

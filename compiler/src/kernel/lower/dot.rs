@@ -170,8 +170,8 @@ impl Lowerer<'_> {
         Ok(vec![self.product_rows(id, l, operands, (out, along_k))?])
     }
 
-    /// A product whose columns would leave most of a register idle: each element is the sum of a row, times a column that was copied to lie
-    /// along it.
+    /// A product whose columns would leave most of a register idle: each element is the sum of a row, times a column that lies along it, or
+    /// was copied to.
     pub(super) fn few_columns(
         &mut self,
         id: InstructionId,
@@ -184,6 +184,17 @@ impl Lowerer<'_> {
         let Some(ty) = product.element() else { return Err(internal(inst, "bytes are no elements of a product")) };
         let steps: Vec<usize> = l.k.iter().filter_map(|k| l.rhs.iter().position(|ix| ix.mentions(k.axis))).collect();
         let order: Vec<usize> = (0..rhs.rank()).filter(|d| !steps.contains(d)).chain(steps.iter().copied()).collect();
+        let along = match l.k.last() {
+            Some(last) if rhs.ty == ty => {
+                let (_, offset) = self.through_views((right, 0), l.rhs.clone(), &rhs.dims)?;
+                offset.stride(last.axis) == Some(1)
+            }
+            _ => false,
+        };
+        if along {
+            let factors = [Factor::Operand(left, lhs.ty), Factor::Operand(right, rhs.ty)];
+            return Ok(vec![self.product_rows(id, l, factors, (out, true))?]);
+        }
         let (phase, buffer) = self.converted_operand((id, right), rhs, ty, &order)?;
         let index = linearize(&in_order(&order, &l.rhs), &in_order(&order, &rhs.dims));
         let factors = [Factor::Operand(left, lhs.ty), Factor::Scratch(buffer, index)];

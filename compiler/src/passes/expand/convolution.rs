@@ -38,46 +38,16 @@ const MOST_PARTS: i64 = 16;
 /// Depthwise convolutions (one feature a group, of few channels), batch groups and types whose products are not summed in floats stay as
 /// they are.
 pub fn product(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {
-    let instruction = rw.instruction(id).clone();
+    let mut attrs = rw.instruction(id).attrs.clone();
     let (base, kernel) = (rw.operand(id, 0)?, rw.operand(id, 1)?);
-    let attrs = &instruction.attrs;
-    let labels = attrs.dim_labels(AttrKey::DimLabels).cloned();
-    let (Some(labels), Some(window)) = (labels, attrs.window(AttrKey::Window)) else { return Ok(None) };
-    let padded = |w: &WindowDimension| w.padding_low != 0 || w.padding_high != 0 || w.base_dilation != 1;
     let (Some(shape), Some(kernel_shape), Some(result)) = (rw.array(base), rw.array(kernel), rw.array(id)) else {
         return Ok(None);
     };
-    let (shape, kernel_shape, result) = (shape.clone(), kernel_shape.clone(), result.clone());
-    let types = [shape.ty, kernel_shape.ty];
-    let floats = result.ty.is_float() && types.iter().all(|t| t.is_float());
-    let integers = result.ty.is_integer() && types.iter().all(|t| t.is_integer() && t.bits() <= 16);
-    let groups = attrs.int(AttrKey::FeatureGroupCount).unwrap_or(1).max(1);
-    let features = result.dims.get(labels.output_feature).copied().unwrap_or(0);
-    let several = features > groups;
-    let deep = kernel_shape.dims.get(labels.kernel_input_feature).is_some_and(|&channels| channels >= CHANNELS);
-    let steps = kernel_shape.elements() as i64 / features.max(1);
-    // The only feature of a group is worth a product where it sums many channels, or where most windows reach beyond the base.
-    let outside = |(w, &d): (&WindowDimension, &usize)| shape.dims.get(d).is_some_and(|&size| 2 * w.size > size);
-    let worth = deep || steps >= STEPS && window.iter().zip(&labels.input_spatial).any(outside);
-    let one = worth && floats && result.elements() as i64 / features.max(1) >= POSITIONS;
-    // A type without a zero cannot be padded with it.
-    let blocked = (floats || integers)
-        && shape.ty != ElementType::F8E8M0Fnu
-        && attrs.int(AttrKey::BatchGroupCount).unwrap_or(1) == 1
-        && (several || one)
-        && result.elements() > 0
-        && shape.elements() > 0;
-    let products = result.dims.iter().copied().fold(steps, i64::saturating_mul);
-    // Positions of one feature lie side by side where few channels do.
-    let moved = products >= LEAST && !labels.features_last() && (several || deep);
-    if !blocked || window.len() != labels.input_spatial.len() || !(moved || window.iter().any(padded)) {
+    let (Some(plan), result) = (Plan::of(&attrs, [shape, kernel_shape, result]), result.clone()) else {
         return Ok(None);
-    }
-    let window = window.to_vec();
-    let mut attrs = instruction.attrs.clone();
+    };
+    let Plan { labels, window, moved, large } = plan;
     attrs.remove(AttrKey::ControlPredecessors);
-    let places = window.iter().map(|w| w.base_dilation).fold(1, i64::saturating_mul);
-    let large = products >= LEAST && places <= MOST_PARTS;
     if !moved {
         return Ok(Product { rw, labels, attrs, large }.of((base, kernel), window, &result));
     }
@@ -90,12 +60,58 @@ pub fn product(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instru
     Ok(last.map(|last| rw.transpose(last, &inverse(&of_result))))
 }
 
+/// What becomes of a convolution that is worth a product, and is not yet one.
+struct Plan {
+    labels: ConvolutionDims,
+    window: Vec<WindowDimension>,
+    /// Whether dimensions are transposed to the order with features last.
+    moved: bool,
+    /// Whether it is worth being taken apart, into not too many parts.
+    large: bool,
+}
+
+impl Plan {
+    fn of(attrs: &Attrs, [shape, kernel, result]: [&ArrayShape; 3]) -> Option<Plan> {
+        let labels = attrs.dim_labels(AttrKey::DimLabels)?.clone();
+        let window = attrs.window(AttrKey::Window)?.to_vec();
+        let types = [shape.ty, kernel.ty];
+        let floats = result.ty.is_float() && types.iter().all(|t| t.is_float());
+        let integers = result.ty.is_integer() && types.iter().all(|t| t.is_integer() && t.bits() <= 16);
+        // A type without a zero cannot be padded with it.
+        let summed = (floats || integers) && shape.ty != ElementType::F8E8M0Fnu;
+        let empty = result.elements() == 0 || shape.elements() == 0;
+        let batches = attrs.int(AttrKey::BatchGroupCount).unwrap_or(1);
+        if !summed || empty || batches != 1 || window.len() != labels.input_spatial.len() {
+            return None;
+        }
+        let groups = attrs.int(AttrKey::FeatureGroupCount).unwrap_or(1).max(1);
+        let features = *result.dims.get(labels.output_feature)?;
+        let several = features > groups;
+        let deep = *kernel.dims.get(labels.kernel_input_feature)? >= CHANNELS;
+        let steps = kernel.elements() as i64 / features;
+        // The only feature of a group is worth a product where it sums many channels, or where most windows reach beyond the base.
+        let outside = |(w, &d): (&WindowDimension, &usize)| shape.dims.get(d).is_some_and(|&size| 2 * w.size > size);
+        let worth = deep || steps >= STEPS && window.iter().zip(&labels.input_spatial).any(outside);
+        let one = worth && floats && result.elements() as i64 / features >= POSITIONS;
+        let products = result.dims.iter().copied().fold(steps, i64::saturating_mul);
+        // Positions of one feature lie side by side where few channels do.
+        let moved = products >= LEAST && !labels.features_last() && (several || deep);
+        let padded = |w: &WindowDimension| w.padding_low != 0 || w.padding_high != 0 || w.base_dilation != 1;
+        if !(several || one) || !(moved || window.iter().any(padded)) {
+            return None;
+        }
+        let places = window.iter().map(|w| w.base_dilation).fold(1, i64::saturating_mul);
+        let large = products >= LEAST && places <= MOST_PARTS;
+        Some(Plan { labels, window, moved, large })
+    }
+}
+
 /// Convolutions of one base that differ in their windows and elements of the kernel.
 struct Product<'r, 'm> {
     rw: &'r mut Rewriter<'m>,
     labels: ConvolutionDims,
     attrs: Attrs,
-    /// Whether it is worth being taken apart, into not too many parts.
+    /// As a [`Plan`] says.
     large: bool,
 }
 
