@@ -40,6 +40,24 @@ fn softmaxes_of_few_classes() {
     }
 }
 
+/// What is computed once for a row is written out once: its operations do not count for every element.
+#[test]
+fn long_expressions_of_sums() {
+    let text = check(
+        &format!(
+            "{}ENTRY e {{\n  x = f64[203,10] parameter(0)\n  low = f64[] constant(-inf)\n  zero = f64[] constant(0)\n  \
+             most = f64[203] reduce(x, low), dimensions={{1}}, to_apply=max\n  \
+             mosts = f64[203,10] broadcast(most), dimensions={{0}}\n  less = f64[203,10] subtract(x, mosts)\n  \
+             exp = f64[203,10] exponential(less)\n  sum = f64[203] reduce(exp, zero), dimensions={{1}}, to_apply=add\n  \
+             log = f64[203] log(sum)\n  ROOT r = f64[203] add(log, most)\n}}\n",
+            REDUCERS.split("least").next().map(|both| both.replace("f32", "f64")).unwrap_or_default()
+        ),
+        1e-13,
+    )
+    .kernel_text();
+    assert!(!folds(&text), "{text}");
+}
+
 /// Of equal numbers the first: the order is that of the row.
 #[test]
 fn the_least_of_a_row() {

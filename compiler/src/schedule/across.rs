@@ -102,8 +102,9 @@ fn short_row(nest: &Nest, repeated: bool) -> Option<i64> {
     }
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
     let operations: usize = nest.stages.iter().map(of_element).sum();
-    let combined: usize = nest.stages.iter().flat_map(|s| &s.accumulators).map(|a| computed(&a.combine)).sum();
-    let fits = (operations + combined).saturating_mul(row as usize) <= MOST_NODES;
+    let combined = |s: &Stage| s.accumulators.iter().map(|a| computed(&a.combine)).sum::<usize>();
+    let written = |s: &Stage| (of_element(s) + combined(s)).saturating_mul(s.vector.extent as usize);
+    let fits = nest.stages.iter().map(written).fold(0, usize::saturating_add) <= MOST_NODES;
     (fits && (folds || row < 4 || operations >= WORTH || repeated)).then_some(row)
 }
 

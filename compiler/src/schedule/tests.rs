@@ -657,6 +657,9 @@ fn phases_that_read_the_same_become_one() {
         let text = transformed("together", &components("in0[3*i1 + 2]", stores));
         assert_eq!(text.matches("  phase").count(), 1, "{text}");
     }
+    // Nothing shared, but one stores between what the other does.
+    let text = transformed("together", &components("in1[i1]", ["out0[2*i0]", "out0[2*i1 + 1]"]));
+    assert_eq!(text.matches("  phase").count(), 1, "{text}");
     let left = |second: &str, stores| {
         let text = components(second, stores);
         left_alone("together", parse::parse(&text).unwrap_or_else(|e| panic!("{e:?}")).remove(0));
@@ -666,4 +669,6 @@ fn phases_that_read_the_same_become_one() {
     left("out0[i1]", ["out0[i0]", "out1[i1]"]);
     left("in0[3*i1 + 2]", ["out0[i0]", "out0[i1 + 30]"]);
     left("in0[3*i1 + 2]", ["out0[2*i0]", "out0[i1]"]);
+    left("in1[i1]", ["out0[2*i0]", "out0[2*i1]"]);
+    left("in1[i1]", ["out0[2*i0]", "out1[2*i1 + 1]"]);
 }

@@ -1,19 +1,19 @@
-//! Phases that read the same elements become one.
+//! Phases that read the same elements, or write between each other's, become one.
 //!
 //! **Problem.** What a `concatenate` puts together is a phase for each part. Where the parts are components of one thing (a cross product,
-//! a rotation, colours of another space), each phase reads all that it is made of again.
+//! a rotation, colours of another space), each phase reads all that it is made of again, and writes a few elements of every line.
 //!
 //! **Invariant.** The phases write different elements, and none reads what another writes, so that the order of their elements does not
 //! count.
 //!
 //! **Algorithm.** Two phases one after the other, of one stage without folds each, whose loops have the same extents, become one where at
-//! least half of what the second loads lies among what the first does: the loops of the second are renamed, and its body is added to the
-//! first, in which equal nodes are one.
+//! least half of what the second loads lies among what the first does, or all that it stores goes between what the first stores: the
+//! loops of the second are renamed, and its body is added to the first, in which equal nodes are one.
 
 use super::cost::reads_what_it_writes;
 use crate::kernel::body::{Body, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Kernel, Loop, Nest, Phase, Stage};
+use crate::kernel::ir::{Kernel, Loop, Nest, Phase, Stage, Store};
 use crate::kernel::rewrite::{Copied, copied_store, copy};
 
 /// The most nodes of a body: what is live of a larger one fills the registers.
@@ -38,7 +38,7 @@ pub fn run(kernel: &mut Kernel) {
     kernel.phases = phases;
 }
 
-/// Two nests as one, where they may be and share what they read.
+/// Two nests as one, where they may be and share what they read or write.
 pub fn together(first: &Nest, second: &Nest) -> Option<Nest> {
     let (a, b) = (simple(first)?, simple(second)?);
     let loops =
@@ -58,7 +58,13 @@ pub fn together(first: &Nest, second: &Nest) -> Option<Nest> {
         loads(&a.body).any(|(other, old)| other == buffer && near(old, &ix, a.vector.axis))
     };
     let shared = loads(&b.body).filter(|&l| among(l)).count();
-    if shared == 0 || 2 * shared < loads(&b.body).count() {
+    let reads = shared > 0 && 2 * shared >= loads(&b.body).count();
+    let between = |s: &Store| {
+        let ix = renamed(&s.index);
+        let beside = |old: &Store| (old.buffer, old.mem) == (s.buffer, s.mem) && near(&old.index, &ix, a.vector.axis);
+        a.stores.iter().any(beside)
+    };
+    if !reads && !b.stores.iter().all(between) {
         return None;
     }
     let mut body = a.body.clone();

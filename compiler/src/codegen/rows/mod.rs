@@ -33,6 +33,8 @@ pub const BLOCK: i64 = 4;
 pub const NEAR: u64 = 6;
 /// Turns of a row below which what is left over counts.
 const SHORT_ROW: i64 = 8;
+/// So many operations for each element that is put together or taken apart are worth a wider register.
+const COMPUTED: i64 = 20;
 
 /// Registers that rows may go by in, besides those of 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -374,8 +376,8 @@ impl<'k> RowLoop<'k> {
         }
     }
 
-    /// Whether elements are put together one by one, at which a wider register gains nothing: between those that are stored lies more
-    /// than one other, between those that are loaded more than a few.
+    /// Whether elements are put together one by one, at which a wider register gains nothing, and little is computed of them: between those
+    /// that are stored lies more than one other, between those that are loaded more than a few.
     fn is_apart(&self) -> bool {
         let apart = |a: &Access, most: u64| {
             a.walk.stride().is_some_and(|stride| match words(a.mem, stride) {
@@ -386,15 +388,16 @@ impl<'k> RowLoop<'k> {
         let few = |a: &Access| if a.mem.bytes() == 4 { NEAR } else { 2 };
         // The stores from here on that are woven together.
         let mut left = 0;
-        let stored = self.stores.iter().enumerate().any(|(number, a)| {
-            let woven = self.woven(number);
+        let stored = self.stores.iter().enumerate().filter(|(number, a)| {
+            let woven = self.woven(*number);
             left = if woven > 1 { woven } else { left };
             let most = |a: &Access| if left > 0 { few(a) } else { 2 };
             let found = a.as_ref().is_some_and(|a| apart(a, most(a)));
             left = left.saturating_sub(1);
             found
         });
-        stored || self.loads.values().any(|a| apart(a, few(a)))
+        let single = (stored.count() + self.loads.values().filter(|a| apart(a, few(a))).count()) as i64;
+        single > 0 && self.work() < COMPUTED * single
     }
 
     /// How many stores, from one on, write side by side: an element of each, then the next one of each. 1 where others write between.

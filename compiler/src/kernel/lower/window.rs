@@ -208,7 +208,7 @@ impl Lowerer<'_> {
         Some(l)
     }
 
-    /// One accumulator for each output element: the last output dimension is the vector axis.
+    /// One accumulator for each output element: the last output dimension of several elements is the vector axis.
     fn window_nest(
         &mut self,
         id: InstructionId,
@@ -219,8 +219,9 @@ impl Lowerer<'_> {
         let dims: Vec<i64> = outputs.iter().map(|l| l.extent).collect();
         let index: Vec<Ix> = outputs.iter().map(Loop::ix).collect();
         let offset = linearize(&index, &dims);
-        let vector = match outputs.pop() {
-            Some(v) => v,
+        let last = outputs.iter().rposition(|l| l.extent > 1).or(outputs.len().checked_sub(1));
+        let vector = match last {
+            Some(last) => outputs.remove(last),
             None => self.new_loop(1),
         };
         let mut known = Known::default();
