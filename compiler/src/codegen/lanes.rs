@@ -571,6 +571,32 @@ impl Lanes<'_, '_> {
         self.cast(types::I32X4, both)
     }
 
+    /// Whether blocks are in vectors.
+    pub fn has_vectors(&self) -> bool {
+        self.target.has_vectors()
+    }
+
+    /// Four registers of four elements of 32 bits, transposed.
+    pub fn transpose(&mut self, [a, b, c, d]: [Value; 4]) -> [Value; 4] {
+        let ty = self.b.func.dfg.value_type(a);
+        let low = [0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23];
+        let high = low.map(|byte| byte + 8);
+        let [ab, cd] = [(a, b), (c, d)].map(|(x, y)| [low, high].map(|mask| self.shuffle(x, y, mask)));
+        let [[x, y], [z, w]] = [0, 1].map(|k| self.transpose_pair(ab[k], cd[k]));
+        [x, y, z, w].map(|v| self.cast(ty, v))
+    }
+
+    /// Two registers of two elements of 64 bits, transposed.
+    pub fn transpose_pair(&mut self, a: Value, b: Value) -> [Value; 2] {
+        let ty = self.b.func.dfg.value_type(a);
+        let low = [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
+        let high = low.map(|byte| byte + 8);
+        [low, high].map(|mask| {
+            let v = self.shuffle(a, b, mask);
+            self.cast(ty, v)
+        })
+    }
+
     fn shuffle(&mut self, a: Value, b: Value, mask: [u8; 16]) -> Value {
         let (a, b) = (self.cast(types::I8X16, a), self.cast(types::I8X16, b));
         let mask = self.b.func.dfg.immediates.push(mask.to_vec().into());

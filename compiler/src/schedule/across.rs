@@ -14,8 +14,8 @@
 //! the operations of the body; where the former cost more already, no body is made.
 
 use super::cost::{UNIT, reads_what_it_writes};
-use crate::kernel::body::{Body, Lane, NodeId, Op};
-use crate::kernel::index::Ix;
+use crate::kernel::body::{Body, Mem, NodeId, Op};
+use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Stage, Store};
 use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 use crate::kernel::simplify::merge_loops;
@@ -25,20 +25,31 @@ use std::collections::{HashMap, HashSet};
 const SHORT: i64 = UNIT / 4;
 /// ... and one of no more than these where that costs less.
 const LONG: i64 = 2 * UNIT;
-/// The most nodes of a body that is made.
-const MOST_NODES: usize = 512;
+/// Rows that lie side by side have no more than so many bytes, or ...
+const LONG_BYTES: i64 = 128;
+/// ... than these where they are folded by so many operations, which a row loop does once more for each half of its lanes.
+const LONGEST_BYTES: i64 = 192;
+const MANY: usize = 2;
+/// The most nodes of a body that is made, those of 64 bits twice.
+const MOST_NODES: usize = 1400;
+/// Elements of so many bytes together, beside each other, come and go in one register of 128 bits.
+const PART: i64 = 16;
 /// Words of 32 bits, side by side, that stores are woven of in the widest registers, and for little in any.
 const MOST_WOVEN: i64 = 8;
 const FEW_WOVEN: i64 = 4;
 /// What memory costs for an element of the new vector axis, in the unit of [`of_row`]: one that lies beside its neighbours or is the same
 /// for all, ...
 const BESIDE: usize = 1;
-/// ... one that is woven with others of its row, ...
+/// ... one that is loaded together with others of its row, and transposed, ...
+const TOGETHER: usize = 2;
+/// ... one that is stored so, or woven with others, ...
 const WOVEN: usize = 3;
 /// ... one that is loaded alone, which is the unit, ...
 const LOADED: usize = 6;
 /// ... and one that is stored alone, or found by an index.
 const ALONE: usize = 14;
+/// What is the same along so many elements is made ready once for them, which costs as much as one of them for each that is loaded alone.
+const SAME: i64 = 16;
 /// Rows of at least four elements fill a register of 128 bits: without a reduction, so many operations must gain by more.
 const WORTH: usize = 8;
 
@@ -86,6 +97,8 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     }
     let mut parallel = nest.parallel.clone();
     parallel.remove(number);
+    // Those of one result follow each other, to be stored together.
+    run.stores.sort_by_key(|s| s.buffer);
     let stage = Stage { stores: run.stores, ..Stage::new(Vec::new(), vector, run.body) };
     Some(Nest { parallel, rows: Vec::new(), stages: vec![stage] })
 }
@@ -93,18 +106,25 @@ pub fn across(nest: &Nest) -> Option<Nest> {
 /// The extent of the short rows of a nest that is made of such and of single elements, or of rows that are `repeated`.
 fn short_row(nest: &Nest, repeated: bool) -> Option<i64> {
     let row = nest.stages.iter().map(|s| s.vector.extent).max()?;
+    let bytes = nest.stages.iter().flat_map(accesses).map(|(mem, _)| i64::from(mem.lane().bits() / 8)).max()?;
+    let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
+    let beside = folds && nest.stages.iter().all(|s| lies_beside(s, row));
     let alike = nest.stages.iter().all(|s| {
         let lanes = s.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }));
         (s.vector.extent == row || s.vector.extent == 1) && s.sequential.is_empty() && lanes
     });
-    if !(2..=LONG).contains(&row) || !alike || (row >= SHORT && fills_registers(nest, row)) {
-        return None;
-    }
-    let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
     let operations: usize = nest.stages.iter().map(of_element).sum();
     let combined = |s: &Stage| s.accumulators.iter().map(|a| computed(&a.combine)).sum::<usize>();
+    let long = match beside {
+        true if nest.stages.iter().map(combined).sum::<usize>() >= MANY => LONGEST_BYTES / bytes,
+        true => LONG_BYTES / bytes,
+        false => LONG,
+    };
+    if !(2..=long).contains(&row) || !alike || (row >= SHORT && fills_registers(nest, row) && !beside) {
+        return None;
+    }
     let written = |s: &Stage| (of_element(s) + combined(s)).saturating_mul(s.vector.extent as usize);
-    let fits = nest.stages.iter().map(written).fold(0, usize::saturating_add) <= MOST_NODES;
+    let fits = nest.stages.iter().map(written).fold(0, usize::saturating_add) <= MOST_NODES * 4 / bytes as usize;
     (fits && (folds || row < 4 || operations >= WORTH || repeated)).then_some(row)
 }
 
@@ -115,6 +135,26 @@ pub fn repeats(nest: &Nest) -> bool {
     let alone = stage.accumulators.is_empty() && stage.sequential.is_empty() && stage.row_stores.is_empty();
     let woven = stage.stores.iter().all(|s| is_woven(s, stage.vector, last, MOST_WOVEN));
     alone && last.extent >= SHORT && woven && stage.body.nodes().iter().all(|n| once(&n.op))
+}
+
+/// What a stage loads and stores, and where.
+fn accesses(stage: &Stage) -> impl Iterator<Item = (Mem, &Ix)> {
+    let loads = stage.body.nodes().iter().filter_map(|n| match &n.op {
+        Op::Load(_, mem, ix) => Some((*mem, ix)),
+        _ => None,
+    });
+    loads.chain(stage.stores.iter().map(|s| (s.mem, &s.index)))
+}
+
+/// Whether what a stage loads and stores of its rows lies side by side.
+fn lies_beside(stage: &Stage, row: i64) -> bool {
+    let axis = stage.vector.axis;
+    accesses(stage).filter(|(_, ix)| ix.mentions(axis)).all(|(mem, ix)| is_part(mem, ix, axis, row))
+}
+
+/// Whether elements of rows lie side by side, in the form that they have in registers, and are enough for a register of 128 bits.
+fn is_part(mem: Mem, ix: &Ix, axis: Axis, row: i64) -> bool {
+    !mem.is_extended() && row * mem.bytes() >= PART && ix.stride(axis) == Some(1)
 }
 
 /// Whether what is stored of a row lies side by side, and one row behind the other along another axis, in elements of at most so many
@@ -157,25 +197,29 @@ fn in_memory(nest: &Nest, vector: Loop, repeated: bool) -> usize {
     // What is woven of as many registers as there are takes as many instructions for each.
     let most = if repeated { MOST_WOVEN } else { FEW_WOVEN };
     for stage in &nest.stages {
+        let (axis, row) = (stage.vector.axis, stage.vector.extent);
         let mut price = |ix: &Ix, apart: usize| {
             let mut found = false;
             ix.for_each_value(&mut |_| found = true);
             let each = match ix.stride(vector.axis) {
                 _ if found => ALONE,
-                Some(0 | 1) => BESIDE,
+                Some(0) => BESIDE + LOADED * (SAME / vector.extent) as usize,
+                Some(1) => BESIDE,
                 _ => apart,
             };
             cost += each * if ix.mentions(stage.vector.axis) { stage.vector.extent as usize } else { 1 };
         };
         for node in stage.body.nodes() {
-            if let Op::Load(buffer, _, ix) = &node.op
+            if let Op::Load(buffer, mem, ix) = &node.op
                 && loaded.insert((*buffer, ix))
             {
-                price(ix, LOADED);
+                price(ix, if is_part(*mem, ix, axis, row) { TOGETHER } else { LOADED });
             }
         }
         for s in stage.stores.iter().filter(|s| stored.insert((s.buffer, &s.index))) {
-            price(&s.index, if is_woven(s, stage.vector, vector, most) { WOVEN } else { ALONE });
+            let row_behind_row = s.index.stride(vector.axis) == Some(row);
+            let part = row_behind_row && is_part(s.mem, &s.index, axis, row);
+            price(&s.index, if part || is_woven(s, stage.vector, vector, most) { WOVEN } else { ALONE });
         }
     }
     cost
@@ -256,14 +300,12 @@ impl Symbolic {
         }))
     }
 
-    /// What a reduction over the row gives: as [`Place::Lanes`] says, each element in a lane of its own.
-    fn fold(&mut self, a: &Accumulator, init: Vec<NodeId>, values: Vec<Vec<NodeId>>) -> Option<Vec<NodeId>> {
-        let Some(identity) = a.identity.as_ref().filter(|_| a.splits) else {
+    /// What a reduction over the row gives: as [`Place::Lanes`] says, each element in a lane of its own. The identity that a lane starts
+    /// from leaves its element as it is.
+    fn fold(&mut self, a: &Accumulator, init: Vec<NodeId>, mut values: Vec<Vec<NodeId>>) -> Option<Vec<NodeId>> {
+        if !a.splits || a.identity.is_none() {
             return Some(values.into_iter().fold(init, |state, v| self.combine(a, &state, &v)));
-        };
-        let lanes: Vec<Lane> = a.lanes().collect();
-        let start: Vec<NodeId> = lanes.iter().zip(identity).map(|(&l, &bits)| self.body.bits(l, bits)).collect();
-        let mut values: Vec<Vec<NodeId>> = values.iter().map(|v| self.combine(a, &start, v)).collect();
+        }
         let mut half = values.len().next_power_of_two() / 2;
         while half >= 1 {
             for i in 0..half {

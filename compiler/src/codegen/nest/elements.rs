@@ -20,6 +20,8 @@ pub(super) struct Elements<'t, 'f, 'b, 'k, 'o> {
     pub at: At,
     /// Bases at the first element of the turn: by what they are for the row, and the bytes from one element to the next.
     pub turn: &'t mut HashMap<(Value, i64), Value>,
+    /// Columns of rows that are transposed, by the first load that lies near and the first of them.
+    pub columns: HashMap<(NodeId, i64), Vec<Val>>,
 }
 
 impl<'f, 'b> Leaves for Elements<'_, 'f, 'b, '_, '_> {
@@ -46,6 +48,11 @@ impl<'f, 'b> Leaves for Elements<'_, 'f, 'b, '_, '_> {
                     } else {
                         Val::One(self.nest.lanes.load_one(mem, place.base, place.offset))
                     });
+                }
+                if at.block
+                    && let Some(v) = self.load_transposed(id, access)
+                {
+                    return Some(v);
                 }
                 let mut v = Vec::new();
                 for e in 0..at.count() as u8 {
@@ -93,6 +100,11 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
                 v => self.nest.lanes.store_block(mem, v, place.base, place.offset),
             }
             return Some(0);
+        }
+        if at.block
+            && let Some(behind) = self.store_transposed(&s, pointer)
+        {
+            return Some(behind);
         }
         for e in 0..at.count() as u8 {
             let place = self.element_address(s.access, pointer, values, e);
@@ -154,7 +166,7 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
 
 impl Elements<'_, '_, '_, '_, '_> {
     /// Where element `e` of those lies in an access that walks from `start`, by so many bytes.
-    fn walked(&mut self, start: Address, stride: i64, e: u8) -> Address {
+    pub(super) fn walked(&mut self, start: Address, stride: i64, e: u8) -> Address {
         let key = (start.base, stride);
         let base = match self.turn.get(&key) {
             Some(&base) => base,

@@ -13,6 +13,7 @@
 mod elements;
 mod fold;
 mod guarded;
+mod transposed;
 mod wide_rows;
 
 use wide_rows::WideRow;
@@ -235,9 +236,9 @@ impl NestEmitter<'_, '_, '_, '_> {
             for offset in (0..segment.turn).step_by(step as usize) {
                 let lane = segment.begin + offset;
                 let at = At { i, offset, block, lane, starts: segment.starts };
-                if vector::elements(&mut Elements { nest: this, row, live, running, at, turn: &mut turn }, row)
-                    .is_none()
-                {
+                let columns = HashMap::new();
+                let mut elements = Elements { nest: this, row, live, running, at, turn: &mut turn, columns };
+                if vector::elements(&mut elements, row).is_none() {
                     this.lanes.faults.report("a row has no form in CLIF");
                 }
             }

@@ -13,17 +13,19 @@
 //! offsets do not vary and its index is linear in the axis. Reductions without a split are chains; short rows keep a scalar an
 //! element. Where reductions have lanes, a turn is all of them; else as many blocks as hide the loop's own work.
 
+mod near;
 #[cfg(test)]
 mod tests;
 mod text;
 mod verify;
 
+pub use near::{Near, PART, is_together, together};
 pub use text::describe;
 
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Place, Stage, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// Elements of a block: a 128-bit register of 32-bit lanes, two of 64-bit lanes.
@@ -239,6 +241,8 @@ pub struct RowLoop<'k> {
     pub loads: BTreeMap<NodeId, Access>,
     /// Stores by number; `None` for one that happens once for the row.
     pub stores: Vec<Option<Access>>,
+    /// Which of the loads that walk lie near each other.
+    pub near: HashMap<NodeId, Near>,
     /// How each reduction runs.
     pub modes: Vec<Mode>,
 }
@@ -268,8 +272,8 @@ impl<'k> RowLoop<'k> {
             varies[i] = own || node.args.iter().any(|a| varies[a.0 as usize]);
         }
         let modes = stage.accumulators.iter().map(|a| Mode::of(stage, a)).collect();
-        let (loads, stores) = (BTreeMap::new(), Vec::new());
-        let mut row = RowLoop { stage, axes: axes.to_vec(), needed, varies, loads, stores, modes };
+        let (loads, stores, near) = (BTreeMap::new(), Vec::new(), HashMap::new());
+        let mut row = RowLoop { stage, axes: axes.to_vec(), needed, varies, loads, stores, near, modes };
         for id in row.varying() {
             if let Op::Load(buffer, mem, ix) = &body.node(id).op {
                 let access = row.access(*buffer, *mem, ix);
@@ -279,6 +283,7 @@ impl<'k> RowLoop<'k> {
         let along = |s: &Store| row.varies(s.value) || s.index.mentions(stage.vector.axis);
         let store = |s| along(s).then(|| row.access(s.buffer, s.mem, &s.index));
         row.stores = stage.stores.iter().map(store).collect();
+        row.near = near::near(&row);
         row
     }
 
@@ -387,16 +392,20 @@ impl<'k> RowLoop<'k> {
         };
         let few = |a: &Access| if a.mem.bytes() == 4 { NEAR } else { 2 };
         // The stores from here on that are woven together.
-        let mut left = 0;
+        let (mut left, mut all) = (0, 0);
         let stored = self.stores.iter().enumerate().filter(|(number, a)| {
             let woven = self.woven(*number);
-            left = if woven > 1 { woven } else { left };
+            (left, all) = if woven > 1 { (woven, woven as i64) } else { (left, all) };
             let most = |a: &Access| if left > 0 { few(a) } else { 2 };
-            let found = a.as_ref().is_some_and(|a| apart(a, most(a)));
+            let found = a.as_ref().is_some_and(|a| apart(a, most(a)) && !(left > 0 && is_together(a.mem, all)));
             left = left.saturating_sub(1);
             found
         });
-        let single = (stored.count() + self.loads.values().filter(|a| apart(a, few(a))).count()) as i64;
+        let loaded = self.loads.iter().filter(|(id, a)| {
+            let part = |near: &Near| near.part(a.mem, a.walk.stride()?);
+            apart(a, few(a)) && self.near.get(id).and_then(part).is_none()
+        });
+        let single = (stored.count() + loaded.count()) as i64;
         single > 0 && self.work() < COMPUTED * single
     }
 

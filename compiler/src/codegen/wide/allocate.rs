@@ -380,11 +380,11 @@ impl<'t> Allocator<'t> {
                 operands.extend(mask);
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
             }
-            Inst::Insert { code, to, into, from, imm } => {
-                let into = Operand::Register { number: self.register(*into), half: true };
+            Inst::Insert { code, to, into, from, half, imm } => {
+                let into = Operand::Register { number: self.register(*into), half: *half };
                 self.done(at, &regs);
                 let number = self.result(*to, None);
-                let mut operands = vec![Operand::Register { number, half: true }, into, Operand::Row(*from)];
+                let mut operands = vec![Operand::Register { number, half: *half }, into, Operand::Row(*from)];
                 operands.extend(imm.map(Operand::Imm));
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
             }

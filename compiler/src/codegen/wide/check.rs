@@ -266,13 +266,13 @@ impl State<'_> {
                 }
                 (result(first, *half)?, *to)
             }
-            (Inst::Insert { code, to, into, from, imm }, Step::Plain(found, operands)) if code == found => {
+            (Inst::Insert { code, to, into, from, half, imm }, Step::Plain(found, operands)) if code == found => {
                 let [first, old, Operand::Row(access), rest @ ..] = operands.as_slice() else { return None };
-                is(old, *into, true)?;
+                is(old, *into, *half)?;
                 if access != from || !rest.iter().copied().eq(imm.map(Operand::Imm)) {
                     return None;
                 }
-                (result(first, true)?, *to)
+                (result(first, *half)?, *to)
             }
             (Inst::Store { code, to, from, half, imm, mask }, Step::Plain(found, operands)) if code == found => {
                 let [Operand::Row(access), value, rest @ ..] = operands.as_slice() else { return None };
@@ -365,7 +365,7 @@ mod tests {
             for (r, &to) in loads.iter_mut().zip(&inserted) {
                 let from = Access { pointer: 1, scale: 0, displacement: 12 };
                 let code = Code::VEX_Vinsertps_xmm_xmm_xmmm32_imm8;
-                turn.insts.push(Inst::Insert { code, to, into: *r, from, imm: Some(16) });
+                turn.insts.push(Inst::Insert { code, to, into: *r, from, half: true, imm: Some(16) });
                 *r = to;
             }
         }

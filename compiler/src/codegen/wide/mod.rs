@@ -9,8 +9,8 @@
 //!
 //! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight or sixteen elements) in instructions over virtual
 //! registers, asked by the traversal that CLIF follows too ([`elements`]), operation by operation ([`operations`], and [`composed`] where
-//! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`near`] which loads share pointers and
-//! registers, [`words`] how narrow elements lie in wider ones, [`gathered`] elements that each have an index, [`single`] how such go one
+//! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`transposed`] rows of a few of
+//! them, [`words`] how narrow elements lie in wider ones, [`gathered`] elements that each have an index, [`single`] how such go one
 //! by one, [`tile`] a square that is turned, [`ends`] what the lanes of a reduction become. It names
 //! the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
 //! the same on a register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
@@ -29,13 +29,13 @@ mod encode;
 mod ends;
 mod gathered;
 mod masked;
-mod near;
 mod operations;
 mod select;
 mod single;
 mod strided;
 mod table;
 mod tile;
+mod transposed;
 mod words;
 
 pub use select::{Pointer, Uniform};

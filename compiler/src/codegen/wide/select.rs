@@ -1,6 +1,5 @@
 //! From the nodes of a stage to instructions over virtual registers.
 
-use super::near::{Near, near};
 use super::table::widened;
 use super::{Anchor, Frame, Reg};
 use crate::codegen::rows::{RowLoop, Segment, Width};
@@ -66,7 +65,7 @@ pub(super) enum Inst {
     /// A load from the row, to a whole register or to the low half; with a mask, zeros where that does not hold.
     Load { code: Code, to: Reg, from: Access, half: bool, mask: Option<Reg> },
     /// An element of the row, put among those of the low half of a register.
-    Insert { code: Code, to: Reg, into: Reg, from: Access, imm: Option<u8> },
+    Insert { code: Code, to: Reg, into: Reg, from: Access, half: bool, imm: Option<u8> },
     /// A store to the row, of a whole register or of the low half; the immediate chooses an element, a mask those that are stored.
     Store { code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>, mask: Option<Reg> },
     /// The index of the turn's first element times `stride` in every element.
@@ -310,12 +309,12 @@ pub(super) struct Selector<'k> {
     /// The number in the frame of what is the same along the row.
     homes: HashMap<Uniform, u32>,
     pointers: HashMap<Pointer, u32>,
-    /// What loads may share, ...
-    pub(super) near: HashMap<NodeId, Near>,
-    /// ... and the registers of a leader's elements, from one of the turn's on.
+    /// The registers that loads share, by their leader, from one of the turn's elements on.
     pub(super) read: HashMap<(NodeId, i64), Vec<Reg>>,
     /// Words of narrow elements, by their leader, the first element and their number in it.
     pub(super) words: HashMap<(NodeId, i64, i64), Reg>,
+    /// Columns of rows that are transposed, by their leader, the first row and the first of them.
+    pub(super) columns: HashMap<(NodeId, i64, i64), Vec<Reg>>,
     /// As in [`Turns`].
     pub(super) steps: Vec<i32>,
     /// What linear indices are at the turn's first element, in every element.
@@ -362,9 +361,9 @@ impl<'k> Selector<'k> {
             uniforms: HashMap::new(),
             homes: HashMap::new(),
             pointers: HashMap::new(),
-            near: near(row),
             read: HashMap::new(),
             words: HashMap::new(),
+            columns: HashMap::new(),
             steps: Vec::new(),
             starts: HashMap::new(),
             nan_tests: HashMap::new(),
@@ -383,6 +382,7 @@ impl<'k> Selector<'k> {
         self.narrow.clear();
         self.read.clear();
         self.words.clear();
+        self.columns.clear();
         self.start_accumulators()
     }
 
@@ -566,7 +566,7 @@ impl<'k> Selector<'k> {
 
     /// Memory of the row, `first` elements from the turn's first one and as many registers.
     pub(super) fn access(&mut self, p: Pointer, mem: Mem, first: i64, registers: i64) -> Option<Access> {
-        let near = if let Pointer::Load(id) = p { self.near.get(&id) } else { None };
+        let near = if let Pointer::Load(id) = p { self.row.near.get(&id) } else { None };
         let (p, behind) = near.map_or((p, 0), |near| (Pointer::Load(near.leader), near.behind * mem.bytes()));
         let pointer = self.pointer(p);
         let bytes = first.checked_mul(mem.bytes())?.checked_add(registers * i64::from(self.width.bytes()))?;

@@ -9,12 +9,9 @@
 
 use super::Reg;
 use super::select::{Access, Block, Definition, Element, Index, Inst, Pointer, Selector, count, load_code};
-use crate::codegen::rows::Width;
+use crate::codegen::rows::{PART, Width};
 use crate::kernel::body::{Lane, Mem};
 use iced_x86::Code;
-
-/// Bytes of a part.
-const PART: i64 = 16;
 
 /// Where the elements of a block lie.
 pub(super) enum Places {
@@ -161,7 +158,7 @@ impl Selector<'_> {
 
     fn insert(&mut self, code: Code, into: Reg, from: Access, imm: Option<u8>) -> Reg {
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Insert { code, to, into, from, imm });
+        self.turn.insts.push(Inst::Insert { code, to, into, from, half: true, imm });
         to
     }
 }

@@ -3,10 +3,9 @@
 //! Nothing is read that the row does not have, and nothing is written.
 
 use super::Reg;
-use super::near::Near;
-use super::select::{Access, Block, Definition, Inst, Pointer, Selector, load_code};
+use super::select::{Access, Block, Definition, Inst, Pointer, Selector, count, load_code};
 use super::single::Places;
-use crate::codegen::rows::{NEAR, Width};
+use crate::codegen::rows::{NEAR, Near, Width};
 use crate::kernel::body::{Mem, NodeId};
 use iced_x86::Code;
 
@@ -55,6 +54,9 @@ impl Selector<'_> {
             }
             _ if self.is_whole() && self.lies_in_words(id, mem, stride) => {
                 Some(vec![self.load_of_words(id, mem, first, stride)?])
+            }
+            _ if self.row.near.get(&id).is_some_and(|near| near.part(mem, stride).is_some()) => {
+                (0..count(mem.lane()) as i64).map(|k| self.load_transposed(id, mem, (first, k), stride)).collect()
             }
             _ => self.load_single(mem, &Places::Walk { pointer: p, stride, first }),
         }
@@ -112,7 +114,7 @@ impl Selector<'_> {
     /// A register of 32-bit elements that lie a few apart, and that is taken out of as many registers as they are apart: the last of
     /// these ends with the last element of all loads that share them.
     fn load_near(&mut self, id: NodeId, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
-        let Near { leader, behind, span } = *self.near.get(&id)?;
+        let Near { leader, behind, span } = *self.row.near.get(&id)?;
         self.load_apart(&Apart { leader, mem, stride, behind, span }, first)
     }
 

@@ -154,6 +154,8 @@ pub(super) fn widened(code: Code) -> Option<Code> {
         VEX_Vextractf128_xmmm128_ymm_imm8 => EVEX_Vextractf64x4_ymmm256_k1z_zmm_imm8,
         VEX_Vinsertf128_ymm_ymm_xmmm128_imm8 => EVEX_Vinsertf64x4_zmm_k1z_zmm_ymmm256_imm8,
         VEX_Vmovups_ymm_ymmm256 => EVEX_Vmovups_zmm_k1z_zmmm512,
+        VEX_Vmovups_xmm_xmmm128 => EVEX_Vmovups_xmm_k1z_xmmm128,
+        VEX_Vmovups_xmmm128_xmm => EVEX_Vmovups_xmmm128_k1z_xmm,
         VEX_Vmovupd_ymm_ymmm256 => EVEX_Vmovupd_zmm_k1z_zmmm512,
         VEX_Vmovupd_ymmm256_ymm => EVEX_Vmovupd_zmmm512_k1z_zmm,
         VEX_Vmovups_ymmm256_ymm => EVEX_Vmovups_zmmm512_k1z_zmm,
@@ -225,6 +227,8 @@ pub(super) fn of_quarters(code: Code) -> bool {
         code,
         EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8
             | EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8
+            | EVEX_Vmovups_xmm_k1z_xmmm128
+            | EVEX_Vmovups_xmmm128_k1z_xmm
             | EVEX_Vmovss_xmm_k1z_m32
             | EVEX_Vinsertps_xmm_xmm_xmmm32_imm8
             | EVEX_Vmovsd_xmm_k1z_m64

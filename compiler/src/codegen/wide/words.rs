@@ -6,10 +6,9 @@
 //! Nothing is read that the rows do not have together, and nothing is written.
 
 use super::Reg;
-use super::near::Near;
 use super::select::{Block, Pointer, Selector};
 use super::strided::{Apart, nearest};
-use crate::codegen::rows::words;
+use crate::codegen::rows::{Near, words};
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use iced_x86::Code;
 
@@ -25,7 +24,7 @@ impl Selector<'_> {
     /// Whether narrow elements lie in words that loads near each other have together, not too far apart.
     pub(super) fn lies_in_words(&self, id: NodeId, mem: Mem, stride: i64) -> bool {
         let whole = |near: &Near| near.behind * mem.bytes() / WORD <= last_word(near, mem);
-        self.are_words_near(mem, stride) && self.near.get(&id).is_some_and(whole)
+        self.are_words_near(mem, stride) && self.row.near.get(&id).is_some_and(whole)
     }
 
     /// Whether elements of a stride lie so few words apart that it pays to take apart registers of all between them.
@@ -36,7 +35,7 @@ impl Selector<'_> {
     /// A block of such elements.
     pub(super) fn load_of_words(&mut self, id: NodeId, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
         let apart = words(mem, stride)?;
-        let near = self.near.get(&id)?;
+        let near = self.row.near.get(&id)?;
         let (leader, last) = (near.leader, last_word(near, mem));
         let (word, byte) = (near.behind * mem.bytes() / WORD, near.behind * mem.bytes() % WORD);
         let r = match self.words.get(&(leader, first, word)) {

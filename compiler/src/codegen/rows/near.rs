@@ -1,8 +1,8 @@
 //! Which loads of a row lie near each other, so that one pointer serves them: rows of one array, some elements behind each other, and
 //! what lies between each other's elements, as the components of points and the colours of pixels do, and comes out of the same registers.
 
-use crate::codegen::rows::RowLoop;
-use crate::kernel::body::NodeId;
+use super::RowLoop;
+use crate::kernel::body::{Mem, NodeId};
 use crate::kernel::index::Ix;
 use std::collections::HashMap;
 
@@ -10,13 +10,40 @@ use std::collections::HashMap;
 const FAR: i64 = 1 << 30;
 
 /// A load among those that lie near each other.
-pub(super) struct Near {
+#[derive(Clone, Copy, Debug)]
+pub struct Near {
     /// The one of them that begins first.
     pub leader: NodeId,
     /// How many elements behind it the load begins, ...
     pub behind: i64,
     /// ... and the last of them.
     pub span: i64,
+}
+
+/// Bytes that elements of a row go by together, of rows of which each lane takes one: a register of 128 bits.
+pub const PART: i64 = 16;
+
+/// Elements of so many bytes.
+pub fn together(mem: Mem) -> i64 {
+    PART / mem.bytes()
+}
+
+/// Whether so many neighbours in a row are enough to go by together.
+pub fn is_together(mem: Mem, neighbours: i64) -> bool {
+    !mem.is_extended() && neighbours >= together(mem)
+}
+
+impl Near {
+    /// Where elements that go by together begin among those between each other's, counted from the first one, and which of them this
+    /// is; `None` where the loads, with a stride, have too few.
+    pub fn part(&self, mem: Mem, stride: i64) -> Option<(i64, usize)> {
+        if stride <= 1 || !is_together(mem, self.span + 1) {
+            return None;
+        }
+        let each = together(mem);
+        let begin = (self.behind / each * each).min(self.span + 1 - each);
+        Some((begin, usize::try_from(self.behind - begin).ok()?))
+    }
 }
 
 /// The same walk but for its start: the buffer, bytes of an element, the stride, and where it starts without what is constant.
