@@ -23,7 +23,7 @@ fn folds(text: &str) -> bool {
 #[test]
 fn softmaxes_of_few_classes() {
     for (classes, across) in
-        [(3, true), (8, true), (9, true), (10, true), (15, true), (16, false), (40, false), (65, false)]
+        [(3, true), (8, true), (9, true), (10, true), (15, true), (16, true), (40, true), (49, false), (65, false)]
     {
         let text = check(
             &format!(
@@ -76,10 +76,51 @@ fn the_least_of_a_row() {
     }
 }
 
-/// Rows of a sum that fill registers, or that cost less as they are, stay; those through a loaded index too.
+/// Rows that lie one behind the other go to and from memory by 128 bits: of elements that are no multiple of as many, of two results, and
+/// of as many rows as fill no register.
+#[test]
+fn rows_that_are_transposed() {
+    for (ty, n) in
+        [("f32", 4), ("f32", 5), ("f32", 7), ("f32", 24), ("f32", 32), ("f64", 3), ("f64", 4), ("f64", 15), ("s32", 6)]
+    {
+        for rows in [300, 77] {
+            let text = check(
+                &format!(
+                    "HloModule m\nadd {{ x = {ty}[] parameter(0)\n y = {ty}[] parameter(1)\n ROOT s = {ty}[] add(x, y) }}\n\
+                     ENTRY e {{\n  x = {ty}[{rows},{n}] parameter(0)\n  zero = {ty}[] constant(0)\n  \
+                     s = {ty}[{rows}] reduce(x, zero), dimensions={{1}}, to_apply=add\n  \
+                     ss = {ty}[{rows},{n}] broadcast(s), dimensions={{0}}\n  a = {ty}[{rows},{n}] add(x, ss)\n  \
+                     b = {ty}[{rows},{n}] subtract(ss, x)\n  ROOT t = ({ty}[{rows},{n}], {ty}[{rows},{n}]) tuple(a, b)\n}}\n"
+                ),
+                1e-6,
+            )
+            .kernel_text();
+            assert!(!folds(&text), "{ty} {n}\n{text}");
+            let stores: Vec<&str> = text.lines().filter(|line| line.contains("store out")).collect();
+            let first = |line: &&&str| line.contains("store out0");
+            assert!(stores.iter().take_while(first).count() == n, "{text}");
+        }
+    }
+}
+
+/// Some components of wider rows, with what lies between them.
+#[test]
+fn components_that_are_transposed() {
+    for (ty, all) in [("f32", 20), ("f64", 9), ("f32", 7)] {
+        let mut source = format!("HloModule m\nENTRY e {{\n  x = {ty}[301,{all}] parameter(0)\n");
+        for k in [1, 2, 6] {
+            source += &format!("  c{k} = {ty}[301,1] slice(x), slice={{[0:301], [{k}:{}]}}\n", k + 1);
+        }
+        source += &format!("  a = {ty}[301,1] multiply(c1, c2)\n  ROOT r = {ty}[301,1] subtract(a, c6)\n}}\n");
+        let text = check(&source, 1e-6).kernel_text();
+        assert!(text.contains("vector i1 in 301"), "{text}");
+    }
+}
+
+/// Rows of a sum that cost less as they are stay; those through a loaded index too.
 #[test]
 fn rows_that_stay() {
-    for n in [8, 12, 16, 48] {
+    for n in [33, 48, 64] {
         let text = check(
             &format!(
                 "{REDUCERS}ENTRY e {{\n  x = f32[300,{n}] parameter(0)\n  zero = f32[] constant(0)\n  \

@@ -2,8 +2,6 @@
 
 use super::Reg;
 use super::select::{Block, Definition, Division, Inst, Pointer, Selector, Uniform, count};
-use super::strided::nearest;
-use crate::codegen::rows::is_together;
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::hlo::InstructionId;
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
@@ -87,26 +85,16 @@ impl Row for Selector<'_> {
     fn store(&mut self, s: Storing<'_, Block>, values: &Values<Block>) -> Option<usize> {
         let (p, mem) = (Pointer::Store(s.number), s.access.mem);
         let woven = self.row.woven(s.number);
-        let near = self.is_whole()
-            && match mem == Mem::of(s.lane) {
-                true => woven == 2 || (3..=nearest(mem, self.width)).contains(&(woven as i64)),
-                false => self.are_words_near(mem, woven as i64),
-            };
-        let transposed = !near && is_together(mem, woven as i64);
         match s.access.walk.stride() {
             Some(1) => self.store_block(p, mem, self.first(), s.value)?,
-            Some(_) if near || transposed => {
+            Some(stride) => {
                 let behind = s.behind.get(..woven - 1)?.iter().flatten();
                 let all: Vec<&[Reg]> = [s.value].into_iter().chain(behind).map(Vec::as_slice).collect();
-                match all.as_slice() {
-                    all if transposed => self.store_transposed(p, mem, self.now, all)?,
-                    all if mem.is_extended() => self.store_in_words(p, mem, self.now, all)?,
-                    &[a, b] => self.store_interleaved(p, mem, self.now, [a, b])?,
-                    all => self.store_woven(p, mem, self.now, all)?,
+                if woven > 1 && all.len() == woven && self.store_beside(p, (mem, s.lane), self.now, &all)? {
+                    return Some(woven - 1);
                 }
-                return Some(woven - 1);
+                self.store_strided(p, mem, self.now, stride, s.value)?;
             }
-            Some(stride) => self.store_strided(p, mem, self.now, stride, s.value)?,
             None => self.scatter(s.access, s.value, values)?,
         }
         Some(0)

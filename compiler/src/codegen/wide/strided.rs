@@ -5,8 +5,8 @@
 use super::Reg;
 use super::select::{Access, Block, Definition, Inst, Pointer, Selector, count, load_code};
 use super::single::Places;
-use crate::codegen::rows::{NEAR, Near, Width};
-use crate::kernel::body::{Mem, NodeId};
+use crate::codegen::rows::{NEAR, Near, Width, is_together};
+use crate::kernel::body::{Lane, Mem, NodeId};
 use iced_x86::Code;
 
 /// 32-bit elements that lie a few apart.
@@ -49,14 +49,14 @@ impl Selector<'_> {
             2 if whole && self.width == Width::W512 => (0..self.block / each)
                 .map(|k| self.some_of_every_second((p, mem), first + k * each, each, self.live_in(mem.lane(), k)))
                 .collect(),
-            _ if whole && self.is_whole() && (3..=nearest(mem, self.width)).contains(&stride.abs()) => {
-                Some(vec![self.load_near(id, mem, first, stride)?])
-            }
             _ if self.is_whole() && self.lies_in_words(id, mem, stride) => {
                 Some(vec![self.load_of_words(id, mem, first, stride)?])
             }
             _ if self.row.near.get(&id).is_some_and(|near| near.part(mem, stride).is_some()) => {
                 (0..count(mem.lane()) as i64).map(|k| self.load_transposed(id, mem, (first, k), stride)).collect()
+            }
+            _ if whole && self.is_whole() && (3..=nearest(mem, self.width)).contains(&stride.abs()) => {
+                Some(vec![self.load_near(id, mem, first, stride)?])
             }
             _ => self.load_single(mem, &Places::Walk { pointer: p, stride, first }),
         }
@@ -167,8 +167,31 @@ impl Selector<'_> {
         all
     }
 
+    /// Stores blocks side by side: an element of each, then the next one of each. Whether there is a form for that.
+    pub(super) fn store_beside(
+        &mut self,
+        p: Pointer,
+        (mem, lane): (Mem, Lane),
+        block: i64,
+        v: &[&[Reg]],
+    ) -> Option<bool> {
+        let (whole, own, apart) = (self.is_whole(), mem == Mem::of(lane), v.len() as i64);
+        let repeated = v.iter().enumerate().any(|(k, r)| v.iter().take(k).any(|before| before == r));
+        match v {
+            _ if whole && !own && self.are_words_near(mem, apart) => self.store_in_words(p, mem, block, v)?,
+            &[a, b] if whole && own => self.store_interleaved(p, mem, block, [a, b])?,
+            // What is stored several times is put in its places at once.
+            _ if is_together(mem, apart) && !(repeated && whole) => self.store_transposed(p, mem, block, v)?,
+            _ if whole && own && (1..=nearest(mem, self.width)).contains(&apart) => {
+                self.store_woven(p, mem, block, v)?;
+            }
+            _ => return Some(false),
+        }
+        Some(true)
+    }
+
     /// Stores blocks of 32-bit elements side by side: an element of each, then the next one of each.
-    pub(super) fn store_woven(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
+    fn store_woven(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
         let (apart, each) = (v.len() as i64, self.block);
         let first = self.walking(p, mem, apart, block * each)?;
         let registers: Vec<Reg> = v.iter().map(|v| v.first().copied()).collect::<Option<_>>()?;
@@ -234,7 +257,7 @@ impl Selector<'_> {
     }
 
     /// Stores two blocks, the elements of the first at the even places of a row, those of the second behind each.
-    pub(super) fn store_interleaved(&mut self, p: Pointer, mem: Mem, block: i64, v: [&[Reg]; 2]) -> Option<()> {
+    fn store_interleaved(&mut self, p: Pointer, mem: Mem, block: i64, v: [&[Reg]; 2]) -> Option<()> {
         use Code::*;
         let first = self.walking(p, mem, 2, block * self.block)?;
         let (low_code, high_code) = match mem.lane().bits() {

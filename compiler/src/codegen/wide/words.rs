@@ -79,10 +79,7 @@ impl Selector<'_> {
             all.push(vec![word?]);
         }
         let all: Vec<&[Reg]> = all.iter().map(Vec::as_slice).collect();
-        match all.as_slice() {
-            &[a, b] => self.store_interleaved(p, Mem::I32, block, [a, b]),
-            all => self.store_woven(p, Mem::I32, block, all),
-        }
+        self.store_beside(p, (Mem::I32, Lane::I32), block, &all)?.then_some(())
     }
 
     /// The bits that a narrow element has, of each word.
