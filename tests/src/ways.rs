@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::compare::{Kind, Tolerance, compare, first_other_bits};
+use crate::memory::check_memory;
 use crate::widths;
 use brolga_compiler::hlo::Module;
 use brolga_compiler::{Artifact, CompileOptions, compile, interp, shape, text};
@@ -32,7 +33,7 @@ fn inputs(module: &Module) -> Vec<ArrayLiteral> {
 }
 
 /// Compiles a program for every width, compares what it gives with what the interpreter gives, up to `rtol`, and each width and number
-/// of threads with the first, bit by bit; the artifact of the default target.
+/// of threads with the first, bit by bit, on buffers that end where memory does too; the artifact of the default target.
 ///
 /// # Panics
 /// Where anything differs, or the program is none.
@@ -47,7 +48,9 @@ pub fn check(source: &str, rtol: f64) -> Artifact {
         let artifact = compile(&module, options).unwrap_or_else(|e| panic!("{e}\n{source}"));
         let program = Program::from_object(&artifact.object).unwrap();
         let options = RunOptions { threads, ..RunOptions::default() };
-        let got = program.run_with(&inputs.iter().collect::<Vec<_>>(), &options).unwrap();
+        let inputs: Vec<&ArrayLiteral> = inputs.iter().collect();
+        let got = program.run_with(&inputs, &options).unwrap();
+        check_memory(&program, &inputs, &got, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
         (artifact, got)
     };
     let (artifact, first) = run(&CompileOptions::default(), 1);

@@ -231,10 +231,10 @@ fn few_features_are_sums_along_channels() {
         assert!(!few("f32", shapes, attributes).contains("fold r0 of"), "{attributes}");
     }
     // And behind them, where a row of its features would be one element.
-    let same = format!("window={{size=31 pad=15_15}}, dim_labels=b0f_0io->b0f");
+    let same = "window={size=31 pad=15_15}, dim_labels=b0f_0io->b0f";
     for (ty, shapes, attributes) in [
-        ("f32", ["1,500,1", "31,1,1", "1,500,1"], same.as_str()),
-        ("f64", ["1,500,1", "31,1,1", "1,500,1"], same.as_str()),
+        ("f32", ["1,500,1", "31,1,1", "1,500,1"], same),
+        ("f64", ["1,500,1", "31,1,1", "1,500,1"], same),
         ("f64", ["2,40,50,1", "3,3,1,1", "2,38,48,1"], &format!("window={{size=3x3}}, {labels}")),
     ] {
         let kernels = few(ty, shapes, attributes);

@@ -103,6 +103,25 @@ fn rows_that_are_transposed() {
     }
 }
 
+/// Every second element up to the last of an array: of rows that are whole turns, whole registers behind them, and what fills none.
+#[test]
+fn strided_rows_end_where_their_arrays_do() {
+    for ty in ["f32", "f64", "s16", "u8"] {
+        for n in [16, 32, 40, 48, 64, 80, 112, 113, 200] {
+            for stride in [2, 3, 5] {
+                let (m, first) = (stride * n, stride - 1);
+                check(
+                    &format!(
+                        "HloModule m\nENTRY e {{\n  x = {ty}[{m}] parameter(0)\n  \
+                         y = {ty}[{n}] slice(x), slice={{[{first}:{m}:{stride}]}}\n  ROOT r = {ty}[{n}] add(y, y)\n}}\n"
+                    ),
+                    1e-6,
+                );
+            }
+        }
+    }
+}
+
 /// Some components of wider rows, with what lies between them.
 #[test]
 fn components_that_are_transposed() {

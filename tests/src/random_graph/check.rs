@@ -5,9 +5,9 @@
 //! the interpreter finds for them in the whole graph.
 
 use super::Graph;
-use super::memory::check_memory;
 use crate::compare::first_other_bits;
 use crate::kernels;
+use crate::memory::check_memory;
 use crate::widths;
 use brolga_compiler::hlo::{Attrs, Instruction, Module, Opcode};
 use brolga_compiler::reduce::{ReduceOptions, leading_array, reduce as search};

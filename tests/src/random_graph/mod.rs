@@ -18,7 +18,6 @@ mod elementwise;
 mod fold;
 mod forms;
 mod layouts;
-mod memory;
 mod movement;
 mod note;
 mod numbers;

@@ -294,7 +294,9 @@ pub(super) struct Selector<'k> {
     pub(super) block: i64,
     pub(super) fma: bool,
     pub(super) turn: Turn,
-    /// The number of the block at hand, and how many of its elements there are.
+    /// How many elements the turn at hand has, ...
+    pub(super) length: i64,
+    /// ... the number of the block at hand, and how many of its elements there are.
     pub(super) now: i64,
     pub(super) live: i64,
     frame: Frame,
@@ -351,6 +353,7 @@ impl<'k> Selector<'k> {
             block: width.block(),
             fma,
             turn: Turn::new(width),
+            length: 0,
             now: 0,
             live: width.block(),
             accumulators: Vec::new(),
@@ -391,6 +394,7 @@ impl<'k> Selector<'k> {
         if self.start_turn().is_none() {
             return Ok(None);
         }
+        self.length = turn;
         for block in 0..(turn + self.block - 1) / self.block {
             (self.now, self.live) = (block, self.block.min(turn - block * self.block));
             let row = self.row;

@@ -41,7 +41,7 @@ impl Selector<'_> {
                 })
                 .collect(),
             2 if whole && self.is_whole() => {
-                let last = self.row.wide_turn(self.width) - each;
+                let last = self.length - each;
                 let registers = self.block / each;
                 let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
                 (0..registers).map(&mut one).collect()

@@ -5,7 +5,7 @@
 //! buffer, or in that of the parameter which it shares one with, its elements where the layout says and the padding value between
 //! them; and parameters that share nothing are as they were. Algorithm: the program runs on buffers full of noise, once with the
 //! buffers shared that it must share, and where it may share others once more with those too; every byte is compared with what
-//! the literals make in that layout.
+//! the literals make in that layout. Behind each buffer lies a page that nobody may touch: reading more than there is ends the run.
 
 use crate::compare::first_other_element;
 use brolga_runtime::abi::{Alias, Leaf};
@@ -18,33 +18,100 @@ const NOISE: u8 = 0xff;
 /// Where the buffers of a program begin: multiples of so many bytes.
 const ALIGNMENT: usize = 16;
 
-/// The bytes of a buffer, aligned.
+/// The bytes of a buffer, aligned, and behind them as near as can be a page that nobody may touch.
 struct Buffer {
-    room: Vec<u8>,
+    room: Room,
     start: usize,
     size: usize,
 }
 
 impl Buffer {
     fn new(bytes: &[u8]) -> Buffer {
-        let mut room = vec![NOISE; bytes.len() + ALIGNMENT];
-        let (start, size) = (room.as_ptr().align_offset(ALIGNMENT), bytes.len());
-        room[start..start + size].copy_from_slice(bytes);
+        let mut room = Room::new(bytes.len());
+        let size = bytes.len();
+        let start = (room.bytes().len() - size) / ALIGNMENT * ALIGNMENT;
+        room.bytes_mut()[start..start + size].copy_from_slice(bytes);
         Buffer { room, start, size }
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.room[self.start..self.start + self.size]
+        &self.room.bytes()[self.start..self.start + self.size]
     }
 
     fn pointer(&mut self) -> *mut c_void {
-        self.room[self.start..].as_mut_ptr().cast()
+        self.room.bytes_mut()[self.start..].as_mut_ptr().cast()
     }
 }
 
-/// Checks what a program leaves in callers' buffers: `want` are its results as literals. A program whose buffers are those of
-/// literals and that shares none has nothing to be checked, and arrays whose sizes lie behind them are left to the literals.
-pub(super) fn check_memory(
+/// Pages of noise, the one behind them out of reach.
+#[cfg(unix)]
+struct Room {
+    pages: *mut c_void,
+    size: usize,
+    page: usize,
+}
+
+#[cfg(unix)]
+impl Room {
+    fn new(size: usize) -> Room {
+        // SAFETY: asks for a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let size = size.max(1).next_multiple_of(page);
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
+        // SAFETY: new memory, wherever there is room.
+        let pages = unsafe { libc::mmap(std::ptr::null_mut(), size + page, access, kind, -1, 0) };
+        assert_ne!(pages, libc::MAP_FAILED, "no room for {size} bytes");
+        // SAFETY: the last page of that memory, which nothing refers to.
+        let refused = unsafe { libc::mprotect(pages.add(size), page, libc::PROT_NONE) };
+        assert_eq!(refused, 0, "a page cannot be protected");
+        let mut room = Room { pages, size, page };
+        room.bytes_mut().fill(NOISE);
+        room
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: as many bytes can be read, and were written before.
+        unsafe { std::slice::from_raw_parts(self.pages.cast(), self.size) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as many bytes can be written, and nobody else refers to them.
+        unsafe { std::slice::from_raw_parts_mut(self.pages.cast(), self.size) }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Room {
+    fn drop(&mut self) {
+        // SAFETY: what was mapped, to which no reference is left.
+        unsafe { libc::munmap(self.pages, self.size + self.page) };
+    }
+}
+
+/// Noise; elsewhere nothing says that more was read.
+#[cfg(not(unix))]
+struct Room(Vec<u128>);
+
+#[cfg(not(unix))]
+impl Room {
+    fn new(size: usize) -> Room {
+        Room(vec![u128::MAX; size.div_ceil(ALIGNMENT) + 1])
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: all bytes of integers are bytes.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * ALIGNMENT) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and all bytes make integers.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * ALIGNMENT) }
+    }
+}
+
+/// Checks what a program leaves in callers' buffers: `want` are its results as literals. Arrays whose sizes lie behind them are left to
+/// the literals.
+pub(crate) fn check_memory(
     program: &Program,
     inputs: &[&ArrayLiteral],
     want: &[ArrayLiteral],
@@ -52,8 +119,7 @@ pub(super) fn check_memory(
 ) -> Result<(), String> {
     let descriptor = program.descriptor();
     let mut leaves = descriptor.parameters.iter().chain(&descriptor.results);
-    let plain = descriptor.aliases.is_empty() && leaves.clone().all(|leaf| leaf.shape.is_dense_row_major());
-    if plain || leaves.any(|leaf| leaf.shape.is_dynamic()) {
+    if leaves.any(|leaf| leaf.shape.is_dynamic()) {
         return Ok(());
     }
     run(program, inputs, want, options, |alias| alias.must)?;
