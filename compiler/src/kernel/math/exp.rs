@@ -56,6 +56,12 @@ const LN2_LO: (f64, f64) = (1.428606765330187e-06, 5.497923018708371e-14);
 const TANH_P: &[f64] = &[0.13382688164710999, 0.003497457830235362, 2.0635825421777554e-05, 1.3384295449725414e-08];
 const TANH_Q: &[f64] = &[1.0, 0.46716007590293884, 0.025884361937642097, 0.0003288517764303833, 7.790250720063341e-07];
 
+/// An x so small that the `s` of [`parts`] is zero for it, and all results below it are. Of those, which masks of attention are full of,
+/// no product is one that underflows: it would take some machines fifty cycles.
+pub(super) fn least(fx: &Fx<'_>) -> f64 {
+    if fx.double() { -1418.0 } else { -176.0 }
+}
+
 /// `p` and `s` with exp(x) = p s s: p is between 1/2 and 2, s a power of two that is normal for |x| up to the limits
 /// of the result's range. Halving the exponent keeps both factors normal where the result is not.
 pub(super) fn parts(fx: &mut Fx<'_>, x: NodeId) -> (NodeId, NodeId) {
@@ -78,9 +84,8 @@ pub(super) fn parts(fx: &mut Fx<'_>, x: NodeId) -> (NodeId, NodeId) {
 /// e to the power x, at most 2 ULP.
 pub fn exp(b: &mut Body, v: Variant, x: NodeId) -> NodeId {
     let mut fx = Fx::new(b, v, x);
-    let (low, high) = if fx.double() { (-746.0, 710.0) } else { (-104.0, 89.0) };
-    let x = fx.at_least(x, low);
-    let x = fx.at_most(x, high);
+    let x = fx.at_least(x, least(&fx));
+    let x = fx.at_most(x, if fx.double() { 710.0 } else { 89.0 });
     let (p, s) = parts(&mut fx, x);
     let part = fx.mul(p, s);
     fx.mul(part, s)
@@ -128,8 +133,7 @@ pub fn logistic(b: &mut Body, v: Variant, x: NodeId) -> NodeId {
     // With e = exp(-|x|) nothing overflows: e / (1 + e) on the left, 1 / (1 + e) on the right.
     let size = fx.b.fabs(x);
     let minus = fx.b.fneg(size);
-    let low = if fx.double() { -746.0 } else { -104.0 };
-    let minus = fx.at_least(minus, low);
+    let minus = fx.at_least(minus, least(&fx));
     let (p, s) = parts(&mut fx, minus);
     let e = fx.mul(p, s);
     let e = fx.mul(e, s);

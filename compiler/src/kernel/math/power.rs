@@ -2,7 +2,7 @@
 
 use super::super::body::{Body, FloatCond, Lane, NodeId, Op, Variant};
 use super::Fx;
-use super::exp::parts;
+use super::exp::{least, parts};
 use super::log::{split, to_float};
 
 /// log2((1 + s) / (1 - s)) / s in powers of s^2, to 37 bits.
@@ -228,7 +228,7 @@ fn pow_double(fx: &mut Fx<'_>, size: NodeId, y: NodeId) -> NodeId {
     let small = fx.b.and(small, usual);
     let t_low = fx.b.select(small, t_low, zero);
     let t = fx.at_most(t, 711.0);
-    let t = fx.at_least(t, -746.0);
+    let t = fx.at_least(t, least(fx));
     let (p, s) = parts(fx, t);
     let p = fx.fma(p, t_low, p);
     let value = fx.mul(p, s);
