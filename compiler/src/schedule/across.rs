@@ -11,7 +11,8 @@
 //! **Algorithm.** The stages run symbolically, element by element, into one body; row buffers and results become nodes. A
 //! parallel axis becomes the vector axis of that body. Rows that fill the registers of a row loop of 128 bits are compared: what
 //! such loops cost for a row ([`of_row`]) against loads and stores of elements that do not lie side by side any more ([`in_memory`]) and
-//! the operations of the body; where the former cost more already, no body is made.
+//! the operations of the body; where the former cost more already, no body is made. Elements of a row that lie side by side cost little:
+//! code generation transposes them in registers.
 
 use super::cost::{UNIT, reads_what_it_writes};
 use crate::kernel::body::{Body, Mem, NodeId, Op};
@@ -113,7 +114,6 @@ fn short_row(nest: &Nest, repeated: bool) -> Option<i64> {
         let lanes = s.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }));
         (s.vector.extent == row || s.vector.extent == 1) && s.sequential.is_empty() && lanes
     });
-    let operations: usize = nest.stages.iter().map(of_element).sum();
     let combined = |s: &Stage| s.accumulators.iter().map(|a| computed(&a.combine)).sum::<usize>();
     let long = match beside {
         true if nest.stages.iter().map(combined).sum::<usize>() >= MANY => LONGEST_BYTES / bytes,
@@ -123,6 +123,7 @@ fn short_row(nest: &Nest, repeated: bool) -> Option<i64> {
     if !(2..=long).contains(&row) || !alike || (row >= SHORT && fills_registers(nest, row) && !beside) {
         return None;
     }
+    let operations: usize = nest.stages.iter().map(of_element).sum();
     let written = |s: &Stage| (of_element(s) + combined(s)).saturating_mul(s.vector.extent as usize);
     let fits = nest.stages.iter().map(written).fold(0, usize::saturating_add) <= MOST_NODES * 4 / bytes as usize;
     (fits && (folds || row < 4 || operations >= WORTH || repeated)).then_some(row)
@@ -149,11 +150,11 @@ fn accesses(stage: &Stage) -> impl Iterator<Item = (Mem, &Ix)> {
 /// Whether what a stage loads and stores of its rows lies side by side.
 fn lies_beside(stage: &Stage, row: i64) -> bool {
     let axis = stage.vector.axis;
-    accesses(stage).filter(|(_, ix)| ix.mentions(axis)).all(|(mem, ix)| is_part(mem, ix, axis, row))
+    accesses(stage).filter(|(_, ix)| ix.mentions(axis)).all(|(mem, ix)| lies_in_parts(mem, ix, axis, row))
 }
 
 /// Whether elements of rows lie side by side, in the form that they have in registers, and are enough for a register of 128 bits.
-fn is_part(mem: Mem, ix: &Ix, axis: Axis, row: i64) -> bool {
+fn lies_in_parts(mem: Mem, ix: &Ix, axis: Axis, row: i64) -> bool {
     !mem.is_extended() && row * mem.bytes() >= PART && ix.stride(axis) == Some(1)
 }
 
@@ -213,12 +214,12 @@ fn in_memory(nest: &Nest, vector: Loop, repeated: bool) -> usize {
             if let Op::Load(buffer, mem, ix) = &node.op
                 && loaded.insert((*buffer, ix))
             {
-                price(ix, if is_part(*mem, ix, axis, row) { TOGETHER } else { LOADED });
+                price(ix, if lies_in_parts(*mem, ix, axis, row) { TOGETHER } else { LOADED });
             }
         }
         for s in stage.stores.iter().filter(|s| stored.insert((s.buffer, &s.index))) {
             let row_behind_row = s.index.stride(vector.axis) == Some(row);
-            let part = row_behind_row && is_part(s.mem, &s.index, axis, row);
+            let part = row_behind_row && lies_in_parts(s.mem, &s.index, axis, row);
             price(&s.index, if part || is_woven(s, stage.vector, vector, most) { WOVEN } else { ALONE });
         }
     }
@@ -303,7 +304,7 @@ impl Symbolic {
     /// What a reduction over the row gives: as [`Place::Lanes`] says, each element in a lane of its own. The identity that a lane starts
     /// from leaves its element as it is.
     fn fold(&mut self, a: &Accumulator, init: Vec<NodeId>, mut values: Vec<Vec<NodeId>>) -> Option<Vec<NodeId>> {
-        if !a.splits || a.identity.is_none() {
+        if !a.in_lanes() {
             return Some(values.into_iter().fold(init, |state, v| self.combine(a, &state, &v)));
         }
         let mut half = values.len().next_power_of_two() / 2;

@@ -15,7 +15,7 @@
 //!
 //! 1. [`factor`]: a loop whose variable index maps divide becomes two.
 //! 2. [`across`]: a vector axis of few elements is written out, and a parallel axis becomes the vector axis.
-//! 3. [`together`]: phases that read the same elements become one.
+//! 3. [`together`]: phases that read the same elements, or store between each other's, become one.
 //! 4. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
 //!    kernel of its own is: one that shares its rows with others must not depend on them.
 //! 5. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.

@@ -5,7 +5,7 @@ use super::elements::Elements;
 use super::{Address, near};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags, vector_type};
-use crate::codegen::rows::{Access, is_together, together};
+use crate::codegen::rows::{Access, fills_part, per_part};
 use crate::codegen::vector::Storing;
 use crate::kernel::body::{Mem, NodeId};
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -38,12 +38,12 @@ impl Elements<'_, '_, '_, '_, '_> {
     /// so many, or the machine has no vectors.
     pub(super) fn store_transposed(&mut self, s: &Storing<'_, Val>, start: Option<Address>) -> Option<usize> {
         let (mem, count) = (s.access.mem, self.row.woven(s.number));
-        if !self.nest.lanes.has_vectors() || !is_together(mem, count as i64) {
+        if !self.nest.lanes.has_vectors() || !fills_part(mem, count as i64) {
             return None;
         }
         let behind = s.behind.get(..count - 1)?.iter().copied();
         let all: Vec<Val> = [Some(*s.value)].into_iter().chain(behind).collect::<Option<_>>()?;
-        let each = together(mem) as usize;
+        let each = per_part(mem) as usize;
         for begin in (0..count).step_by(each).map(|begin| begin.min(count - each)) {
             let start = self.behind(start?, begin as i64 * mem.bytes())?;
             let rows = self.rows_of(all.get(begin..begin + each)?)?;

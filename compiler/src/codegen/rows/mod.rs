@@ -19,7 +19,7 @@ mod tests;
 mod text;
 mod verify;
 
-pub use near::{Near, PART, is_together, together};
+pub use near::{Near, PART, fills_part, per_part};
 pub use text::describe;
 
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
@@ -397,7 +397,7 @@ impl<'k> RowLoop<'k> {
             let woven = self.woven(*number);
             (left, all) = if woven > 1 { (woven, woven as i64) } else { (left, all) };
             let most = |a: &Access| if left > 0 { few(a) } else { 2 };
-            let found = a.as_ref().is_some_and(|a| apart(a, most(a)) && !(left > 0 && is_together(a.mem, all)));
+            let found = a.as_ref().is_some_and(|a| apart(a, most(a)) && !(left > 0 && fills_part(a.mem, all)));
             left = left.saturating_sub(1);
             found
         });

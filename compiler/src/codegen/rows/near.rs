@@ -23,24 +23,24 @@ pub struct Near {
 /// Bytes that elements of a row go by together, of rows of which each lane takes one: a register of 128 bits.
 pub const PART: i64 = 16;
 
-/// Elements of so many bytes.
-pub fn together(mem: Mem) -> i64 {
+/// How many elements that is.
+pub fn per_part(mem: Mem) -> i64 {
     PART / mem.bytes()
 }
 
 /// Whether so many neighbours in a row are enough to go by together.
-pub fn is_together(mem: Mem, neighbours: i64) -> bool {
-    !mem.is_extended() && neighbours >= together(mem)
+pub fn fills_part(mem: Mem, neighbours: i64) -> bool {
+    !mem.is_extended() && neighbours >= per_part(mem)
 }
 
 impl Near {
     /// Where elements that go by together begin among those between each other's, counted from the first one, and which of them this
     /// is; `None` where the loads, with a stride, have too few.
     pub fn part(&self, mem: Mem, stride: i64) -> Option<(i64, usize)> {
-        if stride <= 1 || !is_together(mem, self.span + 1) {
+        if stride <= 1 || !fills_part(mem, self.span + 1) {
             return None;
         }
-        let each = together(mem);
+        let each = per_part(mem);
         let begin = (self.behind / each * each).min(self.span + 1 - each);
         Some((begin, usize::try_from(self.behind - begin).ok()?))
     }

@@ -5,7 +5,7 @@
 use super::Reg;
 use super::select::{Access, Block, Definition, Inst, Pointer, Selector, count, load_code};
 use super::single::Places;
-use crate::codegen::rows::{NEAR, Near, Width, is_together};
+use crate::codegen::rows::{NEAR, Near, Width, fills_part};
 use crate::kernel::body::{Lane, Mem, NodeId};
 use iced_x86::Code;
 
@@ -181,7 +181,7 @@ impl Selector<'_> {
             _ if whole && !own && self.are_words_near(mem, apart) => self.store_in_words(p, mem, block, v)?,
             &[a, b] if whole && own => self.store_interleaved(p, mem, block, [a, b])?,
             // What is stored several times is put in its places at once.
-            _ if is_together(mem, apart) && !(repeated && whole) => self.store_transposed(p, mem, block, v)?,
+            _ if fills_part(mem, apart) && !(repeated && whole) => self.store_transposed(p, mem, block, v)?,
             _ if whole && own && (1..=nearest(mem, self.width)).contains(&apart) => {
                 self.store_woven(p, mem, block, v)?;
             }
