@@ -16,7 +16,7 @@
 
 use super::cost::{UNIT, reads_what_it_writes};
 use crate::kernel::body::{Body, Mem, NodeId, Op};
-use crate::kernel::index::{Axis, Ix};
+use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Stage, Store};
 use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 use crate::kernel::simplify::merge_loops;
@@ -31,8 +31,12 @@ const LONG_BYTES: i64 = 128;
 /// ... than these where they are folded by so many operations, which a row loop does once more for each half of its lanes.
 const LONGEST_BYTES: i64 = 192;
 const MANY: usize = 2;
-/// The most nodes of a body that is made, those of 64 bits twice.
-const MOST_NODES: usize = 1400;
+/// About as many instructions of 512 bits has a body that is made at most, those of 64 bits twice, for code generation takes no more of
+/// them at once: an operation is one, ...
+const MOST: usize = 1900;
+/// ... an element that is transposed with others so many, and one alone so many.
+const TRANSPOSED: usize = 6;
+const SINGLE: usize = 24;
 /// Elements of so many bytes together, beside each other, come and go in one register of 128 bits.
 const PART: i64 = 16;
 /// Words of 32 bits, side by side, that stores are woven of in the widest registers, and for little in any.
@@ -107,25 +111,31 @@ pub fn across(nest: &Nest) -> Option<Nest> {
 /// The extent of the short rows of a nest that is made of such and of single elements, or of rows that are `repeated`.
 fn short_row(nest: &Nest, repeated: bool) -> Option<i64> {
     let row = nest.stages.iter().map(|s| s.vector.extent).max()?;
-    let bytes = nest.stages.iter().flat_map(accesses).map(|(mem, _)| i64::from(mem.lane().bits() / 8)).max()?;
-    let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
-    let beside = folds && nest.stages.iter().all(|s| lies_beside(s, row));
     let alike = nest.stages.iter().all(|s| {
         let lanes = s.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }));
         (s.vector.extent == row || s.vector.extent == 1) && s.sequential.is_empty() && lanes
     });
+    if !(2..=LONG).contains(&row) || !alike {
+        return None;
+    }
+    let accesses = distinct(nest);
+    let bytes = accesses.iter().map(|a| i64::from(a.mem.lane().bits() / 8)).max()?;
+    let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
+    let beside = folds && accesses.iter().all(|a| a.lies_in_parts() || !a.index.mentions(a.row.axis));
     let combined = |s: &Stage| s.accumulators.iter().map(|a| computed(&a.combine)).sum::<usize>();
     let long = match beside {
         true if nest.stages.iter().map(combined).sum::<usize>() >= MANY => LONGEST_BYTES / bytes,
         true => LONG_BYTES / bytes,
         false => LONG,
     };
-    if !(2..=long).contains(&row) || !alike || (row >= SHORT && fills_registers(nest, row) && !beside) {
+    if row > long || (row >= SHORT && fills_registers(nest, row) && !beside) {
         return None;
     }
     let operations: usize = nest.stages.iter().map(of_element).sum();
     let written = |s: &Stage| (of_element(s) + combined(s)).saturating_mul(s.vector.extent as usize);
-    let fits = nest.stages.iter().map(written).fold(0, usize::saturating_add) <= MOST_NODES * 4 / bytes as usize;
+    let moved = accesses.iter().map(|a| a.count() * if a.lies_in_parts() { TRANSPOSED } else { SINGLE });
+    let instructions = nest.stages.iter().map(written).chain(moved).fold(0, usize::saturating_add);
+    let fits = instructions <= MOST * 4 / bytes as usize;
     (fits && (folds || row < 4 || operations >= WORTH || repeated)).then_some(row)
 }
 
@@ -138,24 +148,44 @@ pub fn repeats(nest: &Nest) -> bool {
     alone && last.extent >= SHORT && woven && stage.body.nodes().iter().all(|n| once(&n.op))
 }
 
-/// What a stage loads and stores, and where.
-fn accesses(stage: &Stage) -> impl Iterator<Item = (Mem, &Ix)> {
-    let loads = stage.body.nodes().iter().filter_map(|n| match &n.op {
-        Op::Load(_, mem, ix) => Some((*mem, ix)),
+/// A load or a store of a row.
+struct Access<'n> {
+    mem: Mem,
+    index: &'n Ix,
+    row: Loop,
+    store: Option<&'n Store>,
+}
+
+impl Access<'_> {
+    /// Whether elements of rows lie side by side, in the form that they have in registers, and are enough for a register of 128 bits.
+    fn lies_in_parts(&self) -> bool {
+        let Access { mem, index, row, .. } = self;
+        !mem.is_extended() && row.extent.saturating_mul(mem.bytes()) >= PART && index.stride(row.axis) == Some(1)
+    }
+
+    /// How many of them there are in a row.
+    fn count(&self) -> usize {
+        if self.index.mentions(self.row.axis) { self.row.extent as usize } else { 1 }
+    }
+}
+
+/// What a stage loads and stores.
+fn accesses(stage: &Stage) -> impl Iterator<Item = (u32, Access<'_>)> {
+    let row = stage.vector;
+    let loads = stage.body.nodes().iter().filter_map(move |n| match &n.op {
+        Op::Load(buffer, mem, index) => Some((*buffer, Access { mem: *mem, index, row, store: None })),
         _ => None,
     });
-    loads.chain(stage.stores.iter().map(|s| (s.mem, &s.index)))
+    let stores =
+        stage.stores.iter().map(move |s| (s.buffer, Access { mem: s.mem, index: &s.index, row, store: Some(s) }));
+    loads.chain(stores)
 }
 
-/// Whether what a stage loads and stores of its rows lies side by side.
-fn lies_beside(stage: &Stage, row: i64) -> bool {
-    let axis = stage.vector.axis;
-    accesses(stage).filter(|(_, ix)| ix.mentions(axis)).all(|(mem, ix)| lies_in_parts(mem, ix, axis, row))
-}
-
-/// Whether elements of rows lie side by side, in the form that they have in registers, and are enough for a register of 128 bits.
-fn lies_in_parts(mem: Mem, ix: &Ix, axis: Axis, row: i64) -> bool {
-    !mem.is_extended() && row * mem.bytes() >= PART && ix.stride(axis) == Some(1)
+/// What the stages of a nest load and store, each element once.
+fn distinct(nest: &Nest) -> Vec<Access<'_>> {
+    let mut known = HashSet::new();
+    let all = nest.stages.iter().flat_map(accesses);
+    all.filter(|(buffer, a)| known.insert((*buffer, a.index, a.store.is_some()))).map(|(_, a)| a).collect()
 }
 
 /// Whether what is stored of a row lies side by side, and one row behind the other along another axis, in elements of at most so many
@@ -193,37 +223,25 @@ fn of_row(nest: &Nest) -> usize {
 
 /// What loads and stores of a row, which may be `repeated`, cost for an element of the new vector axis, in the unit of [`of_row`].
 fn in_memory(nest: &Nest, vector: Loop, repeated: bool) -> usize {
-    let (mut loaded, mut stored) = (HashSet::new(), HashSet::new());
-    let mut cost = 0;
     // What is woven of as many registers as there are takes as many instructions for each.
     let most = if repeated { MOST_WOVEN } else { FEW_WOVEN };
-    for stage in &nest.stages {
-        let (axis, row) = (stage.vector.axis, stage.vector.extent);
-        let mut price = |ix: &Ix, apart: usize| {
-            let mut found = false;
-            ix.for_each_value(&mut |_| found = true);
-            let each = match ix.stride(vector.axis) {
-                _ if found => ALONE,
-                Some(0) => BESIDE + LOADED * (SAME / vector.extent) as usize,
-                Some(1) => BESIDE,
-                _ => apart,
-            };
-            cost += each * if ix.mentions(stage.vector.axis) { stage.vector.extent as usize } else { 1 };
+    let price = |a: Access<'_>| {
+        let Access { index, row, store, .. } = a;
+        let mut found = false;
+        index.for_each_value(&mut |_| found = true);
+        let (part, behind) = (a.lies_in_parts(), index.stride(vector.axis) == Some(row.extent));
+        let each = match (index.stride(vector.axis), store) {
+            _ if found => ALONE,
+            (Some(0), _) => BESIDE + LOADED * (SAME / vector.extent) as usize,
+            (Some(1), _) => BESIDE,
+            (_, None) if part => TOGETHER,
+            (_, None) => LOADED,
+            (_, Some(s)) if part && behind || is_woven(s, row, vector, most) => WOVEN,
+            (_, Some(_)) => ALONE,
         };
-        for node in stage.body.nodes() {
-            if let Op::Load(buffer, mem, ix) = &node.op
-                && loaded.insert((*buffer, ix))
-            {
-                price(ix, if lies_in_parts(*mem, ix, axis, row) { TOGETHER } else { LOADED });
-            }
-        }
-        for s in stage.stores.iter().filter(|s| stored.insert((s.buffer, &s.index))) {
-            let row_behind_row = s.index.stride(vector.axis) == Some(row);
-            let part = row_behind_row && lies_in_parts(s.mem, &s.index, axis, row);
-            price(&s.index, if part || is_woven(s, stage.vector, vector, most) { WOVEN } else { ALONE });
-        }
-    }
-    cost
+        each * a.count()
+    };
+    distinct(nest).into_iter().map(price).sum()
 }
 
 /// The operations of a stage for an element, without those that nothing needs.

@@ -5,7 +5,7 @@ use super::elements::Elements;
 use super::{Address, near};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags, vector_type};
-use crate::codegen::rows::{Access, fills_part, per_part};
+use crate::codegen::rows::{Access, fills_part, parts, per_part};
 use crate::codegen::vector::Storing;
 use crate::kernel::body::{Mem, NodeId};
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -43,10 +43,9 @@ impl Elements<'_, '_, '_, '_, '_> {
         }
         let behind = s.behind.get(..count - 1)?.iter().copied();
         let all: Vec<Val> = [Some(*s.value)].into_iter().chain(behind).collect::<Option<_>>()?;
-        let each = per_part(mem) as usize;
-        for begin in (0..count).step_by(each).map(|begin| begin.min(count - each)) {
-            let start = self.behind(start?, begin as i64 * mem.bytes())?;
-            let rows = self.rows_of(all.get(begin..begin + each)?)?;
+        for begin in parts(mem, count as i64) {
+            let start = self.behind(start?, begin * mem.bytes())?;
+            let rows = self.rows_of(all.get(begin as usize..(begin + per_part(mem)) as usize)?)?;
             for (e, r) in (0..).zip(rows) {
                 let place = self.walked(start, mem.bytes() * count as i64, e);
                 self.nest.b().ins().store(flags(), r, place.base, place.offset);

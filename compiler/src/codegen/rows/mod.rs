@@ -19,7 +19,7 @@ mod tests;
 mod text;
 mod verify;
 
-pub use near::{Near, PART, fills_part, per_part};
+pub use near::{Near, PART, fills_part, parts, per_part};
 pub use text::describe;
 
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
@@ -162,6 +162,21 @@ pub struct Access {
     pub walk: Walk,
     /// Where the row's first element lies; of a gathered access, where each does.
     pub start: Ix,
+}
+
+impl Access {
+    /// Whether so many elements, or of narrow ones words, lie between those of a walk.
+    fn is_apart(&self, most: u64) -> bool {
+        self.walk.stride().is_some_and(|stride| match words(self.mem, stride) {
+            Some(apart) => apart.unsigned_abs() > NEAR,
+            None => stride.unsigned_abs() > most,
+        })
+    }
+}
+
+/// From one element to the next, at most: the registers of all between them are loaded, or stored, together.
+fn few(mem: Mem) -> u64 {
+    if mem.bytes() == 4 { NEAR } else { 2 }
 }
 
 /// Words of 32 bits from an element to the next, where elements are narrower and lie whole words apart.
@@ -381,32 +396,36 @@ impl<'k> RowLoop<'k> {
         }
     }
 
-    /// Whether elements are put together one by one, at which a wider register gains nothing, and little is computed of them: between those
-    /// that are stored lies more than one other, between those that are loaded more than a few.
+    /// Whether elements are put together one by one, at which a wider register gains nothing, and little is computed of them.
     fn is_apart(&self) -> bool {
-        let apart = |a: &Access, most: u64| {
-            a.walk.stride().is_some_and(|stride| match words(a.mem, stride) {
-                Some(apart) => apart.unsigned_abs() > NEAR,
-                None => stride.unsigned_abs() > most,
-            })
-        };
-        let few = |a: &Access| if a.mem.bytes() == 4 { NEAR } else { 2 };
-        // The stores from here on that are woven together.
-        let (mut left, mut all) = (0, 0);
-        let stored = self.stores.iter().enumerate().filter(|(number, a)| {
-            let woven = self.woven(*number);
-            (left, all) = if woven > 1 { (woven, woven as i64) } else { (left, all) };
-            let most = |a: &Access| if left > 0 { few(a) } else { 2 };
-            let found = a.as_ref().is_some_and(|a| apart(a, most(a)) && !(left > 0 && fills_part(a.mem, all)));
-            left = left.saturating_sub(1);
-            found
-        });
-        let loaded = self.loads.iter().filter(|(id, a)| {
-            let part = |near: &Near| near.part(a.mem, a.walk.stride()?);
-            apart(a, few(a)) && self.near.get(id).and_then(part).is_none()
-        });
-        let single = (stored.count() + loaded.count()) as i64;
+        let single = (self.single_stores() + self.single_loads()) as i64;
         single > 0 && self.work() < COMPUTED * single
+    }
+
+    /// Loads whose elements come one by one: more than a few lie between them, and too few of those are loaded too.
+    fn single_loads(&self) -> usize {
+        let part = |id, a: &Access| self.near.get(id)?.part(a.mem, a.walk.stride()?);
+        self.loads.iter().filter(|(id, a)| a.is_apart(few(a.mem)) && part(id, a).is_none()).count()
+    }
+
+    /// Stores whose elements go one by one: more than one other lies between them, or more than a few others that are stored with them,
+    /// which fill no part of a register.
+    fn single_stores(&self) -> usize {
+        // How many stores are woven together, and how many of them are left.
+        let (mut woven, mut left) = (1, 0);
+        let mut count = 0;
+        for (number, access) in self.stores.iter().enumerate() {
+            let here = self.woven(number);
+            if here > 1 {
+                (woven, left) = (here, here);
+            }
+            if let Some(a) = access {
+                let together = left > 0 && fills_part(a.mem, woven as i64);
+                count += usize::from(a.is_apart(if left > 0 { few(a.mem) } else { 2 }) && !together);
+            }
+            left = left.saturating_sub(1);
+        }
+        count
     }
 
     /// How many stores, from one on, write side by side: an element of each, then the next one of each. 1 where others write between.

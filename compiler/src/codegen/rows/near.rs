@@ -33,6 +33,12 @@ pub fn fills_part(mem: Mem, neighbours: i64) -> bool {
     !mem.is_extended() && neighbours >= per_part(mem)
 }
 
+/// Where what goes by together begins in rows of so many elements; where they are no multiple of as many, the last begins earlier.
+pub fn parts(mem: Mem, elements: i64) -> impl Iterator<Item = i64> {
+    let each = per_part(mem);
+    (0..elements).step_by(each as usize).map(move |begin| begin.min(elements - each))
+}
+
 impl Near {
     /// Where elements that go by together begin among those between each other's, counted from the first one, and which of them this
     /// is; `None` where the loads, with a stride, have too few.

@@ -9,7 +9,7 @@
 
 use super::Reg;
 use super::select::{Access, Definition, Inst, Pointer, Selector, count};
-use crate::codegen::rows::{PART, Width, per_part};
+use crate::codegen::rows::{PART, Width, parts, per_part};
 use crate::kernel::body::{Lane, Mem, NodeId};
 use iced_x86::Code;
 
@@ -25,7 +25,7 @@ impl Selector<'_> {
         let live = self.live_in(mem.lane(), k);
         let rows = (0..per_part(mem)).map(|j| {
             let mut all = None;
-            for (part, row) in self.parts(mem, j, live) {
+            for (part, row) in self.rows(mem, j, live) {
                 let from = self.walking(Pointer::Load(leader), mem, stride, first + row)?.behind(begin, mem)?;
                 all = Some(match all {
                     None => self.load_at(Code::VEX_Vmovups_xmm_xmmm128, from, true),
@@ -43,7 +43,7 @@ impl Selector<'_> {
     /// Stores blocks side by side: an element of each, then the next one of each.
     pub(super) fn store_transposed(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
         let (stride, each) = (v.len() as i64, per_part(mem));
-        for begin in (0..stride).step_by(each as usize).map(|begin| begin.min(stride - each)) {
+        for begin in parts(mem, stride) {
             for k in 0..count(mem.lane()) {
                 let first = block * self.block + k as i64 * (self.block / count(mem.lane()) as i64);
                 let columns = v.get(begin as usize..(begin + each) as usize)?;
@@ -51,7 +51,7 @@ impl Selector<'_> {
                 let rows = self.transpose(mem.lane(), &columns)?;
                 let live = self.live_in(mem.lane(), k as i64);
                 for (j, r) in (0..).zip(rows) {
-                    for (part, row) in self.parts(mem, j, live) {
+                    for (part, row) in self.rows(mem, j, live) {
                         let to = self.walking(p, mem, stride, first + row)?.behind(begin, mem)?;
                         self.store_part(to, r, part);
                     }
@@ -62,7 +62,7 @@ impl Selector<'_> {
     }
 
     /// The parts of register `j` of those that are transposed together, and the row that each is of, of as many as are `live`.
-    fn parts(&self, mem: Mem, j: i64, live: i64) -> impl Iterator<Item = (u8, i64)> + use<> {
+    fn rows(&self, mem: Mem, j: i64, live: i64) -> impl Iterator<Item = (u8, i64)> + use<> {
         let each = per_part(mem);
         let parts = i64::from(self.width.bytes()) / PART;
         (0..parts as u8).map(move |part| (part, i64::from(part) * each + j)).filter(move |&(_, row)| row < live)
