@@ -45,10 +45,8 @@ const FEW_WOVEN: i64 = 4;
 /// What memory costs for an element of the new vector axis, in the unit of [`of_row`]: one that lies beside its neighbours or is the same
 /// for all, ...
 const BESIDE: usize = 1;
-/// ... one that is loaded together with others of its row, and transposed, ...
-const TOGETHER: usize = 2;
-/// ... one that is stored so, or woven with others, ...
-const WOVEN: usize = 3;
+/// ... one that is transposed or woven with others of its row, ...
+const TOGETHER: usize = 3;
 /// ... one that is loaded alone, which is the unit, ...
 const LOADED: usize = 6;
 /// ... and one that is stored alone, or found by an index.
@@ -236,7 +234,7 @@ fn in_memory(nest: &Nest, vector: Loop, repeated: bool) -> usize {
             (Some(1), _) => BESIDE,
             (_, None) if part => TOGETHER,
             (_, None) => LOADED,
-            (_, Some(s)) if part && behind || is_woven(s, row, vector, most) => WOVEN,
+            (_, Some(s)) if part && behind || is_woven(s, row, vector, most) => TOGETHER,
             (_, Some(_)) => ALONE,
         };
         each * a.count()
