@@ -9,7 +9,7 @@
 use super::eval::apply;
 use super::index::Ix;
 pub use super::index::NodeId;
-pub use super::op::{FloatCond, IntCond, Lane, Mem, Node, Op};
+pub use super::op::{FloatCond, IntCond, Lane, Mem, Node, Op, PART};
 use crate::hlo::InstructionId;
 use brolga_runtime::ElementType;
 use std::collections::HashMap;

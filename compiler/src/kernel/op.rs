@@ -70,6 +70,9 @@ pub enum Mem {
     F64,
 }
 
+/// Bytes of a register of 128 bits, of which wider ones are made.
+pub const PART: i64 = 16;
+
 impl Mem {
     /// How the elements of a row buffer or of scratch lie: those of a lane as they are, masks as integers.
     pub const fn of(lane: Lane) -> Mem {
@@ -99,6 +102,16 @@ impl Mem {
             Mem::F32 => Lane::F32,
             Mem::F64 => Lane::F64,
         }
+    }
+
+    /// Elements in a register of 128 bits, the part of a wider one by which rows of a few elements go to and from memory.
+    pub const fn per_part(self) -> i64 {
+        PART / self.bytes()
+    }
+
+    /// Whether so many neighbours in a row fill such a part, in the form that they have in registers.
+    pub const fn fills_part(self, neighbours: i64) -> bool {
+        !self.is_extended() && neighbours >= self.per_part()
     }
 
     /// Whether an element is extended to its lane by its sign.

@@ -37,8 +37,6 @@ const MOST: usize = 1900;
 /// ... an element that is transposed with others so many, and one alone so many.
 const TRANSPOSED: usize = 6;
 const SINGLE: usize = 24;
-/// Elements of so many bytes together, beside each other, come and go in one register of 128 bits.
-const PART: i64 = 16;
 /// Words of 32 bits, side by side, that stores are woven of in the widest registers, and for little in any.
 const MOST_WOVEN: i64 = 8;
 const FEW_WOVEN: i64 = 4;
@@ -74,14 +72,18 @@ pub fn run(kernel: &mut Kernel) {
 
 /// The nest with its short rows written out, where it has such and that is worth it.
 pub fn across(nest: &Nest) -> Option<Nest> {
-    let repeated = repeats(nest);
-    let row = short_row(nest, repeated)?;
+    let row = row_of(nest)?;
+    let (accesses, repeated) = (distinct(nest), repeats(nest));
+    if !is_short(nest, row, &accesses, repeated) {
+        return None;
+    }
     let number = nest.parallel.iter().rposition(|l| l.extent >= SHORT)?;
     if reads_what_it_writes(nest) {
         return None;
     }
     let vector = nest.parallel[number];
-    let budget = if row >= SHORT { of_row(nest).checked_sub(in_memory(nest, vector, repeated))? } else { usize::MAX };
+    let budget =
+        if row >= SHORT { of_row(nest).checked_sub(in_memory(&accesses, vector, repeated))? } else { usize::MAX };
     let mut run = Symbolic::default();
     for stage in &nest.stages {
         run.stage(stage, row)?;
@@ -106,18 +108,19 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     Some(Nest { parallel, rows: Vec::new(), stages: vec![stage] })
 }
 
-/// The extent of the short rows of a nest that is made of such and of single elements, or of rows that are `repeated`.
-fn short_row(nest: &Nest, repeated: bool) -> Option<i64> {
+/// The extent of the rows of a nest that is made of such, not too long, and of single elements.
+fn row_of(nest: &Nest) -> Option<i64> {
     let row = nest.stages.iter().map(|s| s.vector.extent).max()?;
     let alike = nest.stages.iter().all(|s| {
         let lanes = s.accumulators.iter().all(|a| matches!(a.place, Place::Lanes { .. }));
         (s.vector.extent == row || s.vector.extent == 1) && s.sequential.is_empty() && lanes
     });
-    if !(2..=LONG).contains(&row) || !alike {
-        return None;
-    }
-    let accesses = distinct(nest);
-    let bytes = accesses.iter().map(|a| i64::from(a.mem.lane().bits() / 8)).max()?;
+    ((2..=LONG).contains(&row) && alike).then_some(row)
+}
+
+/// Whether rows with these accesses, which may be `repeated`, are short enough for what is made of them.
+fn is_short(nest: &Nest, row: i64, accesses: &[Access<'_>], repeated: bool) -> bool {
+    let Some(bytes) = accesses.iter().map(|a| i64::from(a.mem.lane().bits() / 8)).max() else { return false };
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
     let beside = folds && accesses.iter().all(|a| a.lies_in_parts() || !a.index.mentions(a.row.axis));
     let combined = |s: &Stage| s.accumulators.iter().map(|a| computed(&a.combine)).sum::<usize>();
@@ -127,14 +130,14 @@ fn short_row(nest: &Nest, repeated: bool) -> Option<i64> {
         false => LONG,
     };
     if row > long || (row >= SHORT && fills_registers(nest, row) && !beside) {
-        return None;
+        return false;
     }
     let operations: usize = nest.stages.iter().map(of_element).sum();
     let written = |s: &Stage| (of_element(s) + combined(s)).saturating_mul(s.vector.extent as usize);
     let moved = accesses.iter().map(|a| a.count() * if a.lies_in_parts() { TRANSPOSED } else { SINGLE });
     let instructions = nest.stages.iter().map(written).chain(moved).fold(0, usize::saturating_add);
     let fits = instructions <= MOST * 4 / bytes as usize;
-    (fits && (folds || row < 4 || operations >= WORTH || repeated)).then_some(row)
+    fits && (folds || row < 4 || operations >= WORTH || repeated)
 }
 
 /// Whether each row of a nest is a few elements that lie side by side, row behind row, of what is loaded once for all of them.
@@ -158,7 +161,7 @@ impl Access<'_> {
     /// Whether elements of rows lie side by side, in the form that they have in registers, and are enough for a register of 128 bits.
     fn lies_in_parts(&self) -> bool {
         let Access { mem, index, row, .. } = self;
-        !mem.is_extended() && row.extent.saturating_mul(mem.bytes()) >= PART && index.stride(row.axis) == Some(1)
+        mem.fills_part(row.extent) && index.stride(row.axis) == Some(1)
     }
 
     /// How many of them there are in a row.
@@ -220,11 +223,11 @@ fn of_row(nest: &Nest) -> usize {
 }
 
 /// What loads and stores of a row, which may be `repeated`, cost for an element of the new vector axis, in the unit of [`of_row`].
-fn in_memory(nest: &Nest, vector: Loop, repeated: bool) -> usize {
+fn in_memory(accesses: &[Access<'_>], vector: Loop, repeated: bool) -> usize {
     // What is woven of as many registers as there are takes as many instructions for each.
     let most = if repeated { MOST_WOVEN } else { FEW_WOVEN };
-    let price = |a: Access<'_>| {
-        let Access { index, row, store, .. } = a;
+    let price = |a: &Access<'_>| {
+        let &Access { index, row, store, .. } = a;
         let mut found = false;
         index.for_each_value(&mut |_| found = true);
         let (part, behind) = (a.lies_in_parts(), index.stride(vector.axis) == Some(row.extent));
@@ -239,7 +242,7 @@ fn in_memory(nest: &Nest, vector: Loop, repeated: bool) -> usize {
         };
         each * a.count()
     };
-    distinct(nest).into_iter().map(price).sum()
+    accesses.iter().map(price).sum()
 }
 
 /// The operations of a stage for an element, without those that nothing needs.

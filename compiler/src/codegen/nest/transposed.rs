@@ -5,7 +5,7 @@ use super::elements::Elements;
 use super::{Address, near};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags, vector_type};
-use crate::codegen::rows::{Access, fills_part, parts, per_part};
+use crate::codegen::rows::{Access, Part, parts};
 use crate::codegen::vector::Storing;
 use crate::kernel::body::{Mem, NodeId};
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -13,14 +13,13 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 impl Elements<'_, '_, '_, '_, '_> {
     /// A block of an element of each row; `None` where that has too few neighbours, or the machine no vectors.
     pub(super) fn load_transposed(&mut self, id: NodeId, access: &Access) -> Option<Val> {
-        let (near_by, stride) = (self.row.near.get(&id)?, access.walk.stride()?);
-        let (begin, column) = near_by.part(access.mem, stride)?;
+        let (Part { leader, begin, column }, stride) = (self.row.part(id)?, access.walk.stride()?);
         if !self.nest.lanes.has_vectors() {
             return None;
         }
-        let key = (near_by.leader, begin);
+        let key = (leader, begin);
         if !self.columns.contains_key(&key) {
-            let start = *self.live.loads.get(&near_by.leader)?;
+            let start = *self.live.loads.get(&leader)?;
             let (mem, ty) = (access.mem, vector_type(access.mem.lane()));
             let start = self.behind(start, begin * mem.bytes())?;
             let loaded = |this: &mut Self, e| {
@@ -38,14 +37,14 @@ impl Elements<'_, '_, '_, '_, '_> {
     /// so many, or the machine has no vectors.
     pub(super) fn store_transposed(&mut self, s: &Storing<'_, Val>, start: Option<Address>) -> Option<usize> {
         let (mem, count) = (s.access.mem, self.row.woven(s.number));
-        if !self.nest.lanes.has_vectors() || !fills_part(mem, count as i64) {
+        if !self.nest.lanes.has_vectors() || !mem.fills_part(count as i64) {
             return None;
         }
         let behind = s.behind.get(..count - 1)?.iter().copied();
         let all: Vec<Val> = [Some(*s.value)].into_iter().chain(behind).collect::<Option<_>>()?;
         for begin in parts(mem, count as i64) {
             let start = self.behind(start?, begin * mem.bytes())?;
-            let rows = self.rows_of(all.get(begin as usize..(begin + per_part(mem)) as usize)?)?;
+            let rows = self.rows_of(all.get(begin as usize..(begin + mem.per_part()) as usize)?)?;
             for (e, r) in (0..).zip(rows) {
                 let place = self.walked(start, mem.bytes() * count as i64, e);
                 self.nest.b().ins().store(flags(), r, place.base, place.offset);

@@ -19,7 +19,7 @@ mod tests;
 mod text;
 mod verify;
 
-pub use near::{Near, PART, fills_part, parts, per_part};
+pub use near::{Near, Part, parts};
 pub use text::describe;
 
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
@@ -404,28 +404,29 @@ impl<'k> RowLoop<'k> {
 
     /// Loads whose elements come one by one: more than a few lie between them, and too few of those are loaded too.
     fn single_loads(&self) -> usize {
-        let part = |id, a: &Access| self.near.get(id)?.part(a.mem, a.walk.stride()?);
-        self.loads.iter().filter(|(id, a)| a.is_apart(few(a.mem)) && part(id, a).is_none()).count()
+        self.loads.iter().filter(|&(&id, a)| a.is_apart(few(a.mem)) && self.part(id).is_none()).count()
     }
 
     /// Stores whose elements go one by one: more than one other lies between them, or more than a few others that are stored with them,
     /// which fill no part of a register.
     fn single_stores(&self) -> usize {
-        // How many stores are woven together, and how many of them are left.
-        let (mut woven, mut left) = (1, 0);
-        let mut count = 0;
-        for (number, access) in self.stores.iter().enumerate() {
-            let here = self.woven(number);
-            if here > 1 {
-                (woven, left) = (here, here);
-            }
-            if let Some(a) = access {
-                let together = left > 0 && fills_part(a.mem, woven as i64);
-                count += usize::from(a.is_apart(if left > 0 { few(a.mem) } else { 2 }) && !together);
-            }
-            left = left.saturating_sub(1);
+        let (mut count, mut number) = (0, 0);
+        while let Some(access) = self.stores.get(number) {
+            let woven = self.woven(number);
+            let single = access.as_ref().is_some_and(|a| match woven {
+                1 => a.is_apart(2),
+                _ => a.is_apart(few(a.mem)) && !a.mem.fills_part(woven as i64),
+            });
+            count += if single { woven } else { 0 };
+            number += woven;
         }
         count
+    }
+
+    /// The part of its row that a load comes in, where that is loaded at once.
+    pub fn part(&self, id: NodeId) -> Option<Part> {
+        let (near, access) = (self.near.get(&id)?, self.loads.get(&id)?);
+        near.part(access.mem, access.walk.stride()?)
     }
 
     /// How many stores, from one on, write side by side: an element of each, then the next one of each. 1 where others write between.

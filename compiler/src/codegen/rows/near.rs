@@ -20,35 +20,32 @@ pub struct Near {
     pub span: i64,
 }
 
-/// Bytes that elements of a row go by together, of rows of which each lane takes one: a register of 128 bits.
-pub const PART: i64 = 16;
-
-/// How many elements that is.
-pub fn per_part(mem: Mem) -> i64 {
-    PART / mem.bytes()
+/// What fills 128 bits of each row.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The load near it that begins first.
+    pub leader: NodeId,
+    /// How many elements behind that it begins.
+    pub begin: i64,
+    /// Which of its elements a load takes.
+    pub column: usize,
 }
 
-/// Whether so many neighbours in a row are enough to go by together.
-pub fn fills_part(mem: Mem, neighbours: i64) -> bool {
-    !mem.is_extended() && neighbours >= per_part(mem)
-}
-
-/// Where what goes by together begins in rows of so many elements; where they are no multiple of as many, the last begins earlier.
+/// Where what fills 128 bits begins in rows of so many elements; where they are no multiple of as many, the last begins earlier.
 pub fn parts(mem: Mem, elements: i64) -> impl Iterator<Item = i64> {
-    let each = per_part(mem);
+    let each = mem.per_part();
     (0..elements).step_by(each as usize).map(move |begin| begin.min(elements - each))
 }
 
 impl Near {
-    /// Where elements that go by together begin among those between each other's, counted from the first one, and which of them this
-    /// is; `None` where the loads, with a stride, have too few.
-    pub fn part(&self, mem: Mem, stride: i64) -> Option<(i64, usize)> {
-        if stride <= 1 || !fills_part(mem, self.span + 1) {
+    /// The part that the load's element comes in; `None` where the loads, with a stride, have too few between each other.
+    pub(super) fn part(&self, mem: Mem, stride: i64) -> Option<Part> {
+        if stride <= 1 || !mem.fills_part(self.span + 1) {
             return None;
         }
-        let each = per_part(mem);
+        let each = mem.per_part();
         let begin = (self.behind / each * each).min(self.span + 1 - each);
-        Some((begin, usize::try_from(self.behind - begin).ok()?))
+        Some(Part { leader: self.leader, begin, column: usize::try_from(self.behind - begin).ok()? })
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) enum Inst {
     Fma { wide: bool, to: Reg, a: Reg, b: Reg, c: Reg },
     /// A load from the row, to a whole register or to the low half; with a mask, zeros where that does not hold.
     Load { code: Code, to: Reg, from: Access, half: bool, mask: Option<Reg> },
-    /// An element of the row, put among those of the low half of a register.
+    /// An element of the row, put among those of the low half of a register; or a part of 128 bits, among those of all of it.
     Insert { code: Code, to: Reg, into: Reg, from: Access, half: bool, imm: Option<u8> },
     /// A store to the row, of a whole register or of the low half; the immediate chooses an element, a mask those that are stored.
     Store { code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>, mask: Option<Reg> },

@@ -9,8 +9,8 @@
 
 use super::Reg;
 use super::select::{Access, Block, Definition, Element, Index, Inst, Pointer, Selector, count, load_code};
-use crate::codegen::rows::{PART, Width};
-use crate::kernel::body::{Lane, Mem};
+use crate::codegen::rows::Width;
+use crate::kernel::body::{Lane, Mem, PART};
 use iced_x86::Code;
 
 /// Where the elements of a block lie.

@@ -5,7 +5,7 @@
 use super::Reg;
 use super::select::{Access, Block, Definition, Inst, Pointer, Selector, count, load_code};
 use super::single::Places;
-use crate::codegen::rows::{NEAR, Near, Width, fills_part};
+use crate::codegen::rows::{NEAR, Near, Width};
 use crate::kernel::body::{Lane, Mem, NodeId};
 use iced_x86::Code;
 
@@ -52,7 +52,7 @@ impl Selector<'_> {
             _ if self.is_whole() && self.lies_in_words(id, mem, stride) => {
                 Some(vec![self.load_of_words(id, mem, first, stride)?])
             }
-            _ if self.row.near.get(&id).is_some_and(|near| near.part(mem, stride).is_some()) => {
+            _ if self.row.part(id).is_some() => {
                 (0..count(mem.lane()) as i64).map(|k| self.load_transposed(id, mem, (first, k), stride)).collect()
             }
             _ if whole && self.is_whole() && (3..=nearest(mem, self.width)).contains(&stride.abs()) => {
@@ -181,7 +181,7 @@ impl Selector<'_> {
             _ if whole && !own && self.are_words_near(mem, apart) => self.store_in_words(p, mem, block, v)?,
             &[a, b] if whole && own => self.store_interleaved(p, mem, block, [a, b])?,
             // What is stored several times is put in its places at once.
-            _ if fills_part(mem, apart) && !(repeated && whole) => self.store_transposed(p, mem, block, v)?,
+            _ if mem.fills_part(apart) && !(repeated && whole) => self.store_transposed(p, mem, block, v)?,
             _ if whole && own && (1..=nearest(mem, self.width)).contains(&apart) => {
                 self.store_woven(p, mem, block, v)?;
             }

@@ -9,21 +9,20 @@
 
 use super::Reg;
 use super::select::{Access, Definition, Inst, Pointer, Selector, count};
-use crate::codegen::rows::{PART, Width, parts, per_part};
-use crate::kernel::body::{Lane, Mem, NodeId};
+use crate::codegen::rows::{Part, Width, parts};
+use crate::kernel::body::{Lane, Mem, NodeId, PART};
 use iced_x86::Code;
 
 impl Selector<'_> {
     /// Register `k` of a block of an element of each row, from `first` of the turn on.
     pub(super) fn load_transposed(&mut self, id: NodeId, mem: Mem, (first, k): (i64, i64), stride: i64) -> Option<Reg> {
-        let near = self.row.near.get(&id)?;
-        let (leader, (begin, column)) = (near.leader, near.part(mem, stride)?);
+        let Part { leader, begin, column } = self.row.part(id)?;
         let first = first + k * (self.block / count(mem.lane()) as i64);
         if let Some(columns) = self.columns.get(&(leader, first, begin)) {
             return columns.get(column).copied();
         }
         let live = self.live_in(mem.lane(), k);
-        let rows = (0..per_part(mem)).map(|j| {
+        let rows = (0..mem.per_part()).map(|j| {
             let mut all = None;
             for (part, row) in self.rows(mem, j, live) {
                 let from = self.walking(Pointer::Load(leader), mem, stride, first + row)?.behind(begin, mem)?;
@@ -42,7 +41,7 @@ impl Selector<'_> {
 
     /// Stores blocks side by side: an element of each, then the next one of each.
     pub(super) fn store_transposed(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
-        let (stride, each) = (v.len() as i64, per_part(mem));
+        let (stride, each) = (v.len() as i64, mem.per_part());
         for begin in parts(mem, stride) {
             for k in 0..count(mem.lane()) {
                 let first = block * self.block + k as i64 * (self.block / count(mem.lane()) as i64);
@@ -63,7 +62,7 @@ impl Selector<'_> {
 
     /// The parts of register `j` of those that are transposed together, and the row that each is of, of as many as are `live`.
     fn rows(&self, mem: Mem, j: i64, live: i64) -> impl Iterator<Item = (u8, i64)> + use<> {
-        let each = per_part(mem);
+        let each = mem.per_part();
         let parts = i64::from(self.width.bytes()) / PART;
         (0..parts as u8).map(move |part| (part, i64::from(part) * each + j)).filter(move |&(_, row)| row < live)
     }

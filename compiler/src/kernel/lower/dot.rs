@@ -182,8 +182,6 @@ impl Lowerer<'_> {
         let inst = self.inst(id);
         let product = Product::of(storage::compute_lane(out));
         let Some(ty) = product.element() else { return Err(internal(inst, "bytes are no elements of a product")) };
-        let steps: Vec<usize> = l.k.iter().filter_map(|k| l.rhs.iter().position(|ix| ix.mentions(k.axis))).collect();
-        let order: Vec<usize> = (0..rhs.rank()).filter(|d| !steps.contains(d)).chain(steps.iter().copied()).collect();
         let along = match l.k.last() {
             Some(last) if rhs.ty == ty => {
                 let (_, offset) = self.through_views((right, 0), l.rhs.clone(), &rhs.dims)?;
@@ -195,6 +193,8 @@ impl Lowerer<'_> {
             let factors = [Factor::Operand(left, lhs.ty), Factor::Operand(right, rhs.ty)];
             return Ok(vec![self.product_rows(id, l, factors, (out, true))?]);
         }
+        let steps: Vec<usize> = l.k.iter().filter_map(|k| l.rhs.iter().position(|ix| ix.mentions(k.axis))).collect();
+        let order: Vec<usize> = (0..rhs.rank()).filter(|d| !steps.contains(d)).chain(steps.iter().copied()).collect();
         let (phase, buffer) = self.converted_operand((id, right), rhs, ty, &order)?;
         let index = linearize(&in_order(&order, &l.rhs), &in_order(&order, &rhs.dims));
         let factors = [Factor::Operand(left, lhs.ty), Factor::Scratch(buffer, index)];
