@@ -186,6 +186,44 @@ fn several_dimensions_views_and_epilogues() {
     }
 }
 
+/// Channels in whole words and not, in one group and several, in orders of dimensions that have them last and not; windows that step,
+/// are spread, reach beyond the base and go backwards.
+#[test]
+fn convolutions() {
+    let cases = [
+        ("[2,9,10,8]", "[3,3,8,16]", "[2,9,10,16]", "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ""),
+        ("[2,12,13,3]", "[3,3,3,10]", "[2,6,7,10]", "size=3x3 pad=1_0x1_1 stride=2x2", "b01f_01io->b01f", ""),
+        ("[2,9,13,6]", "[2,3,6,5]", "[2,7,9,5]", "size=2x3 rhs_dilate=2x2", "b01f_01io->b01f", ""),
+        ("[1,12,12,24]", "[3,3,8,12]", "[1,10,10,12]", "size=3x3", "b01f_01io->b01f", ", feature_group_count=3"),
+        ("[1,12,12,10]", "[3,3,5,8]", "[1,10,10,8]", "size=3x3", "b01f_01io->b01f", ", feature_group_count=2"),
+        ("[2,8,12,12]", "[20,8,3,3]", "[2,20,10,10]", "size=3x3", "bf01_oi01->bf01", ""),
+        ("[1,3,12,12]", "[7,3,3,3]", "[1,7,12,12]", "size=3x3 pad=1_1x1_1", "bf01_oi01->bf01", ""),
+        ("[3,40,16]", "[9,16,33]", "[3,32,33]", "size=9 rhs_reversal=1", "b0f_0io->b0f", ""),
+        ("[1,5,5,8]", "[2,2,8,9]", "[1,10,10,9]", "size=2x2 pad=1_1x1_1 lhs_dilate=2x2", "b01f_01io->b01f", ""),
+        ("[1,30,30,64]", "[3,3,64,40]", "[1,28,28,40]", "size=3x3", "b01f_01io->b01f", ""),
+        ("[4,14,14,2]", "[5,5,2,3]", "[4,10,10,3]", "size=5x5", "b01f_01io->b01f", ""),
+    ];
+    for (l, r) in SIGNS {
+        for (base, kernel, result, window, labels, more) in cases {
+            let source = format!(
+                "HloModule m\n\nENTRY e {{\n  a = {l}{base} parameter(0)\n  b = {r}{kernel} parameter(1)\n  \
+                 ROOT c = s32{result} convolution(a, b), window={{{window}}}, dim_labels={labels}{more}\n}}\n"
+            );
+            check(&source, [Bytes::Any; 2], true);
+            check(&source, [Bytes::Same(0x80), Bytes::Same(0xff)], false);
+        }
+        // A base and a kernel that are views, and a result that wraps.
+        let views = format!(
+            "HloModule v\n\nENTRY e {{\n  a = {l}[2,8,11,13] parameter(0)\n  b = {r}[16,3,3,9] parameter(1)\n  \
+             e = s8[20] parameter(2)\n  t = {l}[2,11,13,8] transpose(a), dimensions={{0,2,3,1}}\n  s = {l}[2,10,13,8] slice(t), slice={{[0:2],[1:11],[0:13],[0:8]}}\n  \
+             u = {r}[3,3,9,16] transpose(b), dimensions={{1,2,3,0}}\n  k = {r}[3,3,8,16] slice(u), slice={{[0:3],[0:3],[1:9],[0:16]}}\n  \
+             c = s8[2,8,11,16] convolution(s, k), window={{size=3x3}}, dim_labels=b01f_01io->b01f\n  \
+             d = s8[16] slice(e), slice={{[0:16]}}\n  w = s8[2,8,11,16] broadcast(d), dimensions={{3}}\n  ROOT o = s8[2,8,11,16] add(c, w)\n}}\n"
+        );
+        check(&views, [Bytes::Any; 2], true);
+    }
+}
+
 #[test]
 fn targets_without_the_instruction_do_not_have_it() {
     let module = parsed(&product(("u8", "s8", "s32"), [0, 40, 40, 40], [false, true]));

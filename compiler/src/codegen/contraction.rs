@@ -160,8 +160,9 @@ impl Plan {
             None => Sums::Scratch,
         };
         let strips = pack_rhs || sums == Sums::Scratch || m < 4 * ROW_BLOCK;
-        // Of one panel, packing is little work: the rows of the left operand are read to their ends before the next ones.
-        let most_rows = if n <= panel { rows } else { ROW_GROUP };
+        // Of one panel whose rows can be walked, packing is little work: the rows of the left operand are read to their ends before the
+        // next ones.
+        let most_rows = if n <= panel && walk.is_some() { rows } else { ROW_GROUP };
         let group = |most_rows: i64| if pack_rhs { cut(m, most_rows, rows) } else { rows };
         let batch: i64 = c.batch.iter().map(|l| l.extent).product();
         let points = parts(m, group(most_rows)).saturating_mul(parts(n, 2 * STRIP)).saturating_mul(batch);

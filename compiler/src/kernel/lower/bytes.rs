@@ -10,18 +10,22 @@
 //! side. A side whose bytes lie side by side along the contracted axis is read where it lies, or in a copy where it is offset or
 //! its words are not aligned; the right side, whose columns the tile wants next to each other, is transposed word by word. Of other
 //! sides four rows are put together. What is written is a phase of its own before the product.
+//!
+//! The steps of a convolution are positions of its window and channels: a word is four channels of a position, the last one of a group
+//! filled up, and base and kernel become arrays of words, whose convolution it is. The base is the side that is offset, for the sums of
+//! the kernel are the same at all positions.
 
-use super::dot::{Fused, Loops, turns};
+use super::dot::{Fused, Loops, in_order, turns};
 use super::{Lowerer, internal};
 use crate::error::Result;
-use crate::hlo::InstructionId;
+use crate::hlo::{ConvolutionDims, InstructionId};
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Contraction, Loop, Nest, Panel, Phase, Product};
 use brolga_runtime::{ArrayShape, ElementType};
 
 /// Bytes of a word.
-const WORD: i64 = 4;
+pub(super) const WORD: i64 = 4;
 /// What is offset by 128, in each byte of a word.
 const OFFSET: u32 = 0x8080_8080;
 
@@ -40,6 +44,29 @@ struct Operand {
     across: Loop,
     /// Whether they are offset by 128.
     offset: bool,
+}
+
+/// A product of words: its sides with their axes, of which the left one runs over `m`.
+struct WordProduct {
+    product: Product,
+    m: Loop,
+    n: Loop,
+    lhs: Panel,
+    rhs: Panel,
+    block: i64,
+    /// The side that is offset by 128, and whether the bytes of both were signed before.
+    offset: Option<(Side, bool)>,
+}
+
+/// An operand of a convolution whose channels become words.
+struct Channels<'s> {
+    operand: InstructionId,
+    shape: &'s ArrayShape,
+    /// The dimension of the channels, of each of so many groups.
+    dimension: usize,
+    groups: i64,
+    /// The order of the dimensions in the array of words.
+    order: Vec<usize>,
 }
 
 /// What is put together for a product.
@@ -86,14 +113,64 @@ impl Lowerer<'_> {
         let mut packing = Packing { id, batch: l.batch.clone(), k, words, phases: Vec::new() };
         let lhs = self.left_words(&mut packing, &left);
         let rhs = self.right_words(&mut packing, &right);
-        let mut epilogue = Body::new();
-        epilogue.set_source(Some(id));
+        let offset = offset.map(|side| (side, left.signed));
+        let block = Contraction::whole_block(words);
+        let product = WordProduct { product, m: left.across, n: right.across, lhs, rhs, block, offset };
+        self.word_product(packing, (l, fused), product)
+    }
+
+    /// A convolution of bytes, as one of words. Its loops are those of arrays of words, four channels of a group in each.
+    pub(super) fn byte_convolution(
+        &mut self,
+        id: InstructionId,
+        (l, labels, groups): (Loops, &ConvolutionDims, i64),
+        [lhs, rhs]: [&ArrayShape; 2],
+    ) -> Result<Vec<Phase>> {
+        let inst = self.inst(id);
+        let &[base, kernel] = inst.operands.as_slice() else { return Err(internal(inst, "no operands")) };
+        let fused = self.fused(&l);
+        let Fused { m, n, k, .. } = fused;
+        let mut packing = Packing { id, batch: l.batch.clone(), k, words: k, phases: Vec::new() };
+        let signed = lhs.ty.is_signed_integer();
+        let both = signed == rhs.ty.is_signed_integer();
+        let product = if signed == both { Product::U8S8 } else { Product::S8U8 };
+        let base = Channels {
+            operand: base,
+            shape: lhs,
+            dimension: labels.input_feature,
+            groups,
+            order: (0..lhs.rank()).collect(),
+        };
+        let feature = labels.kernel_output_feature;
+        let kernel = Channels {
+            operand: kernel,
+            shape: rhs,
+            dimension: labels.kernel_input_feature,
+            groups: 1,
+            order: (0..rhs.rank()).filter(|&d| d != feature).chain([feature]).collect(),
+        };
+        let base = self.channel_words(&mut packing, &base, &l.lhs, both)?;
+        let kernel = self.channel_words(&mut packing, &kernel, &l.rhs, false)?;
+        let block = Contraction::block_of_windows(&fused.of(&base.index), m, k);
+        let [lhs, rhs] = [base, kernel].map(|panel| Panel { index: fused.of(&panel.index), ..panel });
+        let offset = both.then_some((Side::Left, signed));
+        self.word_product(packing, (l, fused), WordProduct { product, m, n, lhs, rhs, block, offset })
+    }
+
+    /// The phases of a product of words, those before it among them.
+    fn word_product(
+        &mut self,
+        mut packing: Packing,
+        (l, fused): (Loops, Fused),
+        WordProduct { product, m, n, lhs, rhs, block, offset }: WordProduct,
+    ) -> Result<Vec<Phase>> {
+        let id = packing.id;
+        let mut epilogue = packing.body();
         let mut sum = epilogue.arg(0, product.mem().lane());
-        if let Some(offset) = offset {
-            let both_signed = left.signed;
+        if let Some((offset, both_signed)) = offset {
             let (other, across) = match offset {
-                Side::Left => (&rhs, right.across),
-                Side::Right => (&lhs, left.across),
+                Side::Left => (&rhs, n),
+                Side::Right => (&lhs, m),
             };
             let sums = self.offset_sums(&mut packing, product, (offset, other, across), both_signed);
             let more = epilogue.push(Op::Load(sums.buffer, Mem::I32, sums.index), &[], Mem::I32.lane());
@@ -103,10 +180,10 @@ impl Lowerer<'_> {
         let contraction = Contraction {
             product,
             batch: l.batch,
-            m: left.across,
-            n: right.across,
-            k: words,
-            block: Contraction::whole_block(words),
+            m,
+            n,
+            k: packing.words,
+            block,
             lhs,
             rhs,
             epilogue,
@@ -116,6 +193,64 @@ impl Lowerer<'_> {
         };
         packing.phases.push(Phase::Contraction(Box::new(contraction)));
         Ok(packing.phases)
+    }
+
+    /// An operand of a convolution as an array of words, at an index of it: where it lies, or a copy.
+    fn channel_words(&mut self, packing: &mut Packing, of: &Channels<'_>, at: &[Ix], offset: bool) -> Result<Panel> {
+        let Channels { operand, shape, dimension, groups, ref order } = *of;
+        let bytes = shape.dims[dimension] / groups;
+        let words = (bytes + WORD - 1) / WORD;
+        let mut dims = shape.dims.to_vec();
+        dims[dimension] = groups * words;
+        let place = |index: &[Ix]| linearize(&in_order(order, index), &in_order(order, &dims));
+        let loops: Vec<Loop> = shape.dims.iter().map(|&d| self.new_loop(d)).collect();
+        let index: Vec<Ix> = loops.iter().map(Loop::ix).collect();
+        let (leaf, there) = self.through_views((operand, 0), index.clone(), &shape.dims)?;
+        let from = self.input(leaf)?;
+        let along = dimension + 1 == shape.rank() && order.is_sorted() && bytes % WORD == 0;
+        let dense = along && there == linearize(&index, &shape.dims);
+        if dense && !offset {
+            return Ok(Panel { buffer: from, index: place(at) });
+        }
+        let buffer = self.scratch_buffer(ElementType::S32, dims.iter().product::<i64>() as usize);
+        if dense {
+            let flat = self.new_loop(dims.iter().product());
+            let mut body = packing.body();
+            let word = body.push(Op::Load(from, Mem::I32, flat.ix()), &[], Mem::I32.lane());
+            let word = offset_word(&mut body, word, OFFSET);
+            packing.store_once((&[], flat), body, (buffer, Mem::I32, flat.ix(), word));
+            return Ok(Panel { buffer, index: place(at) });
+        }
+        for (first, count, bytes_of_word) in [(0, bytes / WORD, WORD), (bytes / WORD, 1, bytes % WORD)] {
+            if count == 0 || bytes_of_word == 0 {
+                continue;
+            }
+            let (group, word) = (self.new_loop(groups), self.new_loop(count));
+            let mut loops: Vec<Loop> =
+                order.iter().flat_map(|&d| if d == dimension { vec![group, word] } else { vec![loops[d]] }).collect();
+            let mut body = packing.body();
+            let mut load = |body: &mut Body, byte: i64| -> Result<NodeId> {
+                let mut index = index.clone();
+                index[dimension] = group.ix().scale(bytes).add(&word.ix().offset(first).scale(WORD)).offset(byte);
+                let (_, at) = self.through_views((operand, 0), index, &shape.dims)?;
+                Ok(body.push(Op::Load(from, Mem::U8, at), &[], Mem::U8.lane()))
+            };
+            let mut all = load(&mut body, 0)?;
+            for byte in 1..bytes_of_word {
+                let one = load(&mut body, byte)?;
+                all = beside(&mut body, all, one, byte);
+            }
+            if offset {
+                // What fills the last word stays zero.
+                all = offset_word(&mut body, all, OFFSET >> (8 * (WORD - bytes_of_word)));
+            }
+            let mut index = index.clone();
+            index[dimension] = group.ix().scale(words).add(&word.ix().offset(first));
+            let vector = loops.iter().rposition(|l| l.extent > 1).unwrap_or(loops.len() - 1);
+            let vector = loops.remove(vector);
+            packing.store_once((&loops, vector), body, (buffer, Mem::I32, place(&index), all));
+        }
+        Ok(Panel { buffer, index: place(at) })
     }
 
     /// The words of the left side, in any order that the tile can walk.
@@ -191,8 +326,7 @@ impl Lowerer<'_> {
             let mut all = load(&mut body, 0);
             for byte in 1..bytes {
                 let one = load(&mut body, byte);
-                let high = body.shl_imm(one, 8 * byte as u8);
-                all = body.or(all, high);
+                all = beside(&mut body, all, one, byte);
             }
             if side.offset {
                 // What fills the last word stays zero.
@@ -304,6 +438,12 @@ impl Packing {
         let stage = ir::Stage { stores, ..ir::Stage::new(Vec::new(), vector, body) };
         self.phases.push(Phase::Nest(Nest { parallel: parallel.to_vec(), rows: Vec::new(), stages: vec![stage] }));
     }
+}
+
+/// The bytes of a word before this one, and it.
+fn beside(body: &mut Body, before: NodeId, byte: NodeId, number: i64) -> NodeId {
+    let high = body.shl_imm(byte, 8 * number as u8);
+    body.or(before, high)
 }
 
 /// Bytes of a word offset by 128, those that `which` names.

@@ -504,7 +504,7 @@ pub(super) fn turns(lhs: &Panel, rhs: &Panel, (m, n, k): (Loop, Loop, Loop)) -> 
 }
 
 /// What there is for each dimension, in an order of these.
-fn in_order<T: Clone>(order: &[usize], all: &[T]) -> Vec<T> {
+pub(super) fn in_order<T: Clone>(order: &[usize], all: &[T]) -> Vec<T> {
     order.iter().filter_map(|&d| all.get(d).cloned()).collect()
 }
 
@@ -532,7 +532,7 @@ pub(super) fn has_few_columns(
 }
 
 /// Whether a product's sums are of products of bytes, and no more of them is wanted than their low 32 bits.
-fn sums_bytes(operands: [ElementType; 2], out: ElementType) -> bool {
+pub(super) fn sums_bytes(operands: [ElementType; 2], out: ElementType) -> bool {
     operands.into_iter().all(|ty| ty.is_integer() && ty.bits() == 8) && out.is_integer() && out.bits() <= 32
 }
 

@@ -4,7 +4,8 @@
 //! Where a window may reach past the operand, or between its elements where the base is dilated, the index is clamped
 //! and the value replaced by the one that changes nothing.
 
-use super::dot::{Loops, MIN_BLOCKED, QUARTER_FILLED, has_few_columns, summed_in};
+use super::bytes::WORD;
+use super::dot::{Loops, MIN_BLOCKED, QUARTER_FILLED, has_few_columns, summed_in, sums_bytes};
 use super::scatter::{both, is_zero};
 use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
 use crate::error::Result;
@@ -94,8 +95,17 @@ impl Lowerer<'_> {
         }
         let depth = (rhs.elements() / rhs.dims[labels.kernel_output_feature] as usize) as i64;
         if batches == 1
+            && self.numerics.byte_products
+            && sums_bytes([lhs.ty, rhs.ty], out.ty)
+            && rhs.dims[labels.kernel_input_feature] > 1
+            && let Some(loops) = self.convolution_product(&labels, &window, (groups, WORD), (&lhs, &rhs, &out))
+            && loops.extents().1 > 1
+        {
+            return self.byte_convolution(id, (loops, &labels, groups), [&lhs, &rhs]);
+        }
+        if batches == 1
             && let Some(product) = summed_in([lhs.ty, rhs.ty], out.ty, depth)
-            && let Some(loops) = self.convolution_product(&labels, &window, groups, (&lhs, &rhs, &out))
+            && let Some(loops) = self.convolution_product(&labels, &window, (groups, 1), (&lhs, &rhs, &out))
         {
             let types = [lhs.ty, rhs.ty];
             if labels.input_feature + 1 == lhs.rank() && has_few_columns(types, out.ty, loops.extents(), QUARTER_FILLED)
@@ -154,12 +164,13 @@ impl Lowerer<'_> {
     }
 
     /// The loops of a convolution that is a matrix product: its rows are the positions of the window, its columns the
-    /// features of a group, what is contracted the elements of the window and the channels of a group.
+    /// features of a group, what is contracted the elements of the window and the channels of a group, of which an element of the arrays
+    /// has some together.
     fn convolution_product(
         &mut self,
         labels: &ConvolutionDims,
         window: &[WindowDimension],
-        groups: i64,
+        (groups, together): (i64, i64),
         (lhs, rhs, out): (&ArrayShape, &ArrayShape, &ArrayShape),
     ) -> Option<Loops> {
         let plain = |w: &WindowDimension| w.padding_low == 0 && w.padding_high == 0 && w.base_dilation == 1;
@@ -167,7 +178,7 @@ impl Lowerer<'_> {
             return None;
         }
         let features = out.dims[labels.output_feature] / groups;
-        let channels = rhs.dims[labels.kernel_input_feature];
+        let channels = (rhs.dims[labels.kernel_input_feature] + together - 1) / together;
         let positions =
             out.dims[labels.output_batch] * labels.output_spatial.iter().map(|&d| out.dims[d]).product::<i64>();
         let depth = channels * window.iter().map(|w| w.size).product::<i64>();
