@@ -12,6 +12,7 @@ use crate::hlo::{Module, tensor_flags};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::Kernel;
 use crate::kernel::lower::Numerics;
+use crate::kernel::lower::words::Filling;
 use crate::kernel::verify;
 use crate::memory;
 use crate::memory::schedule::{Assignment, Definition, LeafPlace, Schedule, ValueId};
@@ -318,8 +319,13 @@ fn translate(
     module.config.num_partitions = Some(grid.partitions as i64);
     let pass_stats = passes::optimize_with(&mut module, &options.passes, observe)?;
     lap("passes");
-    let byte_products = targets.iter().all(|target| target.byte_products().is_some());
-    let numerics = Numerics { variant, strict_rounding: options.strict_rounding, byte_products };
+    // What every level has: 256 bits bring sums of two products.
+    let fills = [
+        (Filling::Bytes, targets.iter().all(|target| target.byte_products().is_some())),
+        (Filling::Halves, targets.iter().all(Target::has_avx2)),
+    ];
+    let words = fills.into_iter().find_map(|(filling, there)| there.then_some(filling));
+    let numerics = Numerics { variant, strict_rounding: options.strict_rounding, words };
     let schedule = memory::build(&module, numerics)?;
     lap("kernels");
     let assignment = memory::assign(&schedule).map_err(|e| at_largest(e, &module, &schedule))?;

@@ -184,6 +184,7 @@ impl<'a> Functions<'a> {
                 fuses.then(|| self.target.has_avx512())
             }
             Product::U8S8 | Product::S8U8 => self.target.byte_products().map(|width| width == Width::W512),
+            Product::S16 => self.target.widest_rows().map(|width| width == Width::W512),
         };
         widest.map(|widest| Form { widest, product })
     }

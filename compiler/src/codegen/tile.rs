@@ -15,7 +15,7 @@ use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::target::Target;
 use crate::kernel::body::Variant;
-use crate::kernel::ir::Product;
+use crate::kernel::ir::{Elements, Product};
 use crate::object::Numbered;
 use cranelift_codegen::ir::{
     AbiParam, Function, InstBuilder, MemFlagsData, Signature, Type, UserFuncName, Value, types,
@@ -42,7 +42,7 @@ fn scalar(product: Product) -> Type {
     match product {
         Product::F32 => types::F32,
         Product::F64 => types::F64,
-        Product::U8S8 | Product::S8U8 => types::I32,
+        Product::U8S8 | Product::S8U8 | Product::S16 => types::I32,
     }
 }
 
@@ -123,20 +123,19 @@ fn rounds<'b>(
 impl Tile<'_> {
     /// The sum after one more step.
     fn step(&self, b: &mut FunctionBuilder<'_>, [x, y, sum]: [Value; 3]) -> Value {
-        let signed = match (self.product, self.target.variant) {
-            (Product::F32 | Product::F64, Variant::Fma) => return b.ins().fma(x, y, sum),
-            (Product::F32 | Product::F64, Variant::NoFma) => {
-                let product = b.ins().fmul(x, y);
-                return b.ins().fadd(product, sum);
+        let Some(Elements { bits, signed }) = self.product.elements() else {
+            if self.target.variant == Variant::Fma {
+                return b.ins().fma(x, y, sum);
             }
-            (Product::U8S8, _) => [false, true],
-            (Product::S8U8, _) => [true, false],
+            let product = b.ins().fmul(x, y);
+            return b.ins().fadd(product, sum);
         };
         let mut total = sum;
-        for spare in [24, 16, 8, 0] {
+        let rest = i64::from(32 - bits);
+        for spare in (0..=rest).rev().step_by(usize::from(bits)) {
             let [x, y] = [(x, signed[0]), (y, signed[1])].map(|(word, signed)| {
                 let high = b.ins().ishl_imm_u(word, spare);
-                if signed { b.ins().sshr_imm_u(high, 24) } else { b.ins().ushr_imm_u(high, 24) }
+                if signed { b.ins().sshr_imm_u(high, rest) } else { b.ins().ushr_imm_u(high, rest) }
             });
             let product = b.ins().imul(x, y);
             total = b.ins().iadd(total, product);
@@ -179,7 +178,7 @@ impl Tile<'_> {
         let zero = match self.product {
             Product::F32 => b.ins().f32const(0.0),
             Product::F64 => b.ins().f64const(0.0),
-            Product::U8S8 | Product::S8U8 => b.ins().iconst(types::I32, 0),
+            Product::U8S8 | Product::S8U8 | Product::S16 => b.ins().iconst(types::I32, 0),
         };
         let zero = if width == 1 { zero } else { b.ins().splat(ty, zero) };
         for &sum in sums.iter().flatten() {
@@ -223,7 +222,7 @@ impl Tile<'_> {
                 let x = b.use_var(sum);
                 let x = match self.product {
                     Product::F32 | Product::F64 => b.ins().fadd(x, before),
-                    Product::U8S8 | Product::S8U8 => b.ins().iadd(x, before),
+                    Product::U8S8 | Product::S8U8 | Product::S16 => b.ins().iadd(x, before),
                 };
                 b.def_var(sum, x);
             }

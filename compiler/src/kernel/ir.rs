@@ -256,19 +256,35 @@ pub enum Product {
     U8S8,
     /// As [`Product::U8S8`], `s8` on the left and `u8` on the right.
     S8U8,
+    /// Two words of two `s16` each: both products, modulo 2^32.
+    S16,
+}
+
+/// The elements of words, on the left and on the right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// The bits of each.
+    pub bits: u8,
+    /// Whether those of either side are signed.
+    pub signed: [bool; 2],
 }
 
 impl Product {
     /// Every product with its name in texts.
-    pub const ALL: [(Product, &str); 4] =
-        [(Product::F32, "f32"), (Product::F64, "f64"), (Product::U8S8, "u8xs8"), (Product::S8U8, "s8xu8")];
+    pub const ALL: [(Product, &str); 5] = [
+        (Product::F32, "f32"),
+        (Product::F64, "f64"),
+        (Product::U8S8, "u8xs8"),
+        (Product::S8U8, "s8xu8"),
+        (Product::S16, "s16xs16"),
+    ];
 
     /// How operands and sums lie in memory.
     pub const fn mem(self) -> Mem {
         match self {
             Product::F32 => Mem::F32,
             Product::F64 => Mem::F64,
-            Product::U8S8 | Product::S8U8 => Mem::I32,
+            Product::U8S8 | Product::S8U8 | Product::S16 => Mem::I32,
         }
     }
 
@@ -277,27 +293,34 @@ impl Product {
         if matches!(lane, Lane::F64) { Product::F64 } else { Product::F32 }
     }
 
-    /// What operands of it are arrays of; `None` of bytes, which are words of four.
+    /// What operands of it are arrays of; `None` of words.
     pub const fn element(self) -> Option<ElementType> {
         match self {
             Product::F32 => Some(ElementType::F32),
             Product::F64 => Some(ElementType::F64),
-            Product::U8S8 | Product::S8U8 => None,
+            Product::U8S8 | Product::S8U8 | Product::S16 => None,
+        }
+    }
+
+    /// What its words have in them; `None` of floats, which are no words.
+    pub const fn elements(self) -> Option<Elements> {
+        match self {
+            Product::F32 | Product::F64 => None,
+            Product::U8S8 => Some(Elements { bits: 8, signed: [false, true] }),
+            Product::S8U8 => Some(Elements { bits: 8, signed: [true, false] }),
+            Product::S16 => Some(Elements { bits: 16, signed: [true, true] }),
         }
     }
 
     /// A step: `sum` and the product of `x`, on the left, and `y`.
     pub fn step(self, body: &mut Body, variant: Variant, [x, y, sum]: [NodeId; 3]) -> NodeId {
-        let signed = match self {
-            Product::F32 | Product::F64 => return body.mul_add(variant, x, y, sum),
-            Product::U8S8 => [false, true],
-            Product::S8U8 => [true, false],
-        };
+        let Some(Elements { bits, signed }) = self.elements() else { return body.mul_add(variant, x, y, sum) };
         let mut total = sum;
-        for spare in [24, 16, 8, 0] {
+        let rest = 32 - bits;
+        for spare in (0..=rest).rev().step_by(usize::from(bits)) {
             let [x, y] = [(x, signed[0]), (y, signed[1])].map(|(word, signed)| {
                 let high = body.shl_imm(word, spare);
-                if signed { body.ashr_imm(high, 24) } else { body.lshr_imm(high, 24) }
+                if signed { body.ashr_imm(high, rest) } else { body.lshr_imm(high, rest) }
             });
             let product = body.imul(x, y);
             total = body.iadd(total, product);
@@ -309,7 +332,7 @@ impl Product {
     pub fn sum(self, body: &mut Body, a: NodeId, b: NodeId) -> NodeId {
         match self {
             Product::F32 | Product::F64 => body.fadd(a, b),
-            Product::U8S8 | Product::S8U8 => body.iadd(a, b),
+            Product::U8S8 | Product::S8U8 | Product::S16 => body.iadd(a, b),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! **Problem.** `c[m, n] (+)= a[m, k] * b[k, n]` at the rate of the multipliers: as many sums in registers as there is room
 //! for, few loads, no decision inside.
 //!
-//! **Invariant.** Every element of `c` is one chain of fused multiply-adds, or of sums of four products of bytes (`vpdpbusd`,
-//! which wraps), in ascending `k` that starts from 0, to which what is there is added at the end, as in CLIF's tile
+//! **Invariant.** Every element of `c` is one chain of fused multiply-adds, or of sums of four products of bytes or two of halves
+//! (`vpdpbusd`, `vpmaddwd`, which wrap), in ascending `k` that starts from 0, to which what is there is added at the end, as in CLIF's tile
 //! ([`crate::codegen::tile`], whose parameters it has): neither the registers nor the cut of rows and columns change a bit of
 //! it.
 //!
@@ -17,7 +17,7 @@ mod form;
 
 use super::asm::{Assembled, Assembler, Label, Refer, indexed, memory, there};
 use crate::error::Result;
-use form::Codes;
+use form::{Codes, Step};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -558,14 +558,22 @@ impl Writer {
         let left_first = self.form.left_first();
         let direct = |v: i64| left_first && rows == 1 && !packs && !(masked && v + 1 == registers);
         let behind = |w: &Self, n: i64| w.vector(rows * registers + n);
+        let multiplied = behind(self, if registers <= 2 { registers } else { rows } + 1);
         let product = |w: &mut Self, r: i64, v: i64, (left, right): (Register, Register)| {
             let s = sum(w, r, v);
             let [first, second] = if left_first { [left, right] } else { [right, left] };
+            let (code, to) = match w.codes.step {
+                Step::Fused(code) => (code, s),
+                Step::Product(code) => (code, multiplied),
+            };
             w.a.put(if direct(v) {
-                Instruction::with3(w.codes.step, s, first, memory(B_NOW, v * width))
+                Instruction::with3(code, to, first, memory(B_NOW, v * width))
             } else {
-                Instruction::with3(w.codes.step, s, first, second)
+                Instruction::with3(code, to, first, second)
             });
+            if to != s {
+                w.a.put(Instruction::with3(w.codes.add, s, s, to));
+            }
         };
         self.steps(micro, &mut |w| {
             if registers <= 2 {
@@ -668,7 +676,8 @@ mod tests {
                         assert!(times == 1 || columns % form.lanes() == 0, "a mask belongs to the last strip");
                         for (rows, _) in form.parts(m, registers) {
                             let masks = if !widest && Writer::mask_stays(registers) { 1 } else { 0 };
-                            let more = if registers <= 2 { registers + 1 } else { rows + 1 };
+                            let products = if form.has_products() { 1 } else { 0 };
+                            let more = if registers <= 2 { registers + 1 } else { rows + 1 } + products;
                             let all = rows * registers + more + masks;
                             assert!(all <= if widest { 32 } else { 16 }, "{form:?} {rows} {registers}");
                         }

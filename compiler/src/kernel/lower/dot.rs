@@ -2,8 +2,8 @@
 //!
 //! Products of floats, and of integers whose sums are exact in a float, become a [`Contraction`] in f32 or f64, which the emitter
 //! blocks and tiles; operands of another type are converted into scratch before, which costs less than a step of the product.
-//! Products of bytes are
-//! summed by fours where the machine does that in one instruction ([`Lowerer::byte_product`]). Other types, and products that are small, have no row, or little to
+//! Products of small integers are
+//! summed by fours or twos where the machine has instructions for it ([`Lowerer::product_of_words`]). Other types, and products that are small, have no row, or little to
 //! compute for what they write, become a reduction in row form: one accumulator for each output column, a multiply-add each.
 
 use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, unsupported};
@@ -133,8 +133,8 @@ impl Lowerer<'_> {
         l.out = l.batch.iter().chain(&l.m).chain(&l.n).map(Loop::ix).collect();
         let (m, n, k) = l.extents();
         let large = m.saturating_mul(n).saturating_mul(k) >= MIN_BLOCKED && m > 1 && n > 1 && k > 0;
-        if large && self.numerics.byte_products && sums_bytes([lhs.ty, rhs.ty], out) {
-            return self.byte_product(id, l, [&lhs, &rhs]);
+        if large && let Some(filling) = self.filling([lhs.ty, rhs.ty], out) {
+            return self.product_of_words(id, (l, filling), [&lhs, &rhs]);
         }
         let by_rows = |contracted: &[usize], rank: usize| contracted.last().is_some_and(|&d| d + 1 == rank);
         // Little is computed for what is written: row by row, each from the whole of a right operand that is short.
@@ -529,11 +529,6 @@ pub(super) fn has_few_columns(
     let columns = n * Mem::of(lane).bytes();
     let several = whole && columns <= few && columns.saturating_mul(k) <= NEAR_COLUMNS && k >= LONG_ROW;
     floats && m >= MANY_ROWS && (several || n == 1 && k >= LONG_COLUMN)
-}
-
-/// Whether a product's sums are of products of bytes, and no more of them is wanted than their low 32 bits.
-pub(super) fn sums_bytes(operands: [ElementType; 2], out: ElementType) -> bool {
-    operands.into_iter().all(|ty| ty.is_integer() && ty.bits() == 8) && out.is_integer() && out.bits() <= 32
 }
 
 /// The product in which the sums of a blocked contraction are kept: `f32` or `f64` for floats, as the result is computed. Sums of small

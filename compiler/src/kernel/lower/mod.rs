@@ -11,7 +11,6 @@
 //! kinds of groups differ only in which loops they set up: [`rows`], [`columns`], [`reduce`], [`dot`], [`movement`].
 
 mod bitcast;
-mod bytes;
 mod call;
 mod columns;
 mod commute;
@@ -26,6 +25,7 @@ mod scan;
 mod scatter;
 mod sort;
 mod window;
+pub mod words;
 
 pub use registers::lower_while;
 
@@ -48,8 +48,8 @@ pub struct Numerics {
     pub variant: Variant,
     /// Round 16-bit and 8-bit floats after every operation rather than when they are stored.
     pub strict_rounding: bool,
-    /// Whether products of bytes are summed by fours ([`Product::U8S8`](super::ir::Product)): the numbers are the same.
-    pub byte_products: bool,
+    /// What words are filled with whose products are added up: the numbers are the same.
+    pub words: Option<words::Filling>,
 }
 
 /// A lowered group.

@@ -4,8 +4,7 @@
 //! Where a window may reach past the operand, or between its elements where the base is dilated, the index is clamped
 //! and the value replaced by the one that changes nothing.
 
-use super::bytes::WORD;
-use super::dot::{Loops, MIN_BLOCKED, QUARTER_FILLED, has_few_columns, summed_in, sums_bytes};
+use super::dot::{Loops, MIN_BLOCKED, QUARTER_FILLED, has_few_columns, summed_in};
 use super::scatter::{both, is_zero};
 use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
 use crate::error::Result;
@@ -94,14 +93,15 @@ impl Lowerer<'_> {
             return Err(internal(inst, "a convolution of nothing was not expanded"));
         }
         let depth = (rhs.elements() / rhs.dims[labels.kernel_output_feature] as usize) as i64;
+        let channels = rhs.dims[labels.kernel_input_feature];
         if batches == 1
-            && self.numerics.byte_products
-            && sums_bytes([lhs.ty, rhs.ty], out.ty)
-            && rhs.dims[labels.kernel_input_feature] > 1
-            && let Some(loops) = self.convolution_product(&labels, &window, (groups, WORD), (&lhs, &rhs, &out))
+            && let Some(filling) = self.filling([lhs.ty, rhs.ty], out.ty)
+            && filling.is_worth(channels)
+            && let Some(loops) =
+                self.convolution_product(&labels, &window, (groups, filling.count()), (&lhs, &rhs, &out))
             && loops.extents().1 > 1
         {
-            return self.byte_convolution(id, (loops, &labels, groups), [&lhs, &rhs]);
+            return self.convolution_of_words(id, (loops, filling), (&labels, groups), [&lhs, &rhs]);
         }
         if batches == 1
             && let Some(product) = summed_in([lhs.ty, rhs.ty], out.ty, depth)

@@ -12,6 +12,15 @@ pub struct Form {
     pub product: Product,
 }
 
+/// A step of a sum.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// One instruction, with the sum in its first operand.
+    Fused(Code),
+    /// A product in a register of its own, which is then added.
+    Product(Code),
+}
+
 /// The instructions of a form.
 pub(super) struct Codes {
     pub load: Code,
@@ -21,7 +30,7 @@ pub(super) struct Codes {
     pub spread: Code,
     /// Of a register's first element.
     pub store_one: Code,
-    pub step: Code,
+    pub step: Step,
     pub add: Code,
     pub zero: Code,
 }
@@ -51,10 +60,17 @@ impl Form {
             (..=2, true) => 12,
             (3..=4, true) => 6,
             (_, true) => 2,
+            (..=2, false) if self.has_products() => 5,
+            (3..=4, false) if self.has_products() => 2,
             (..=2, false) => 6,
             (3..=4, false) => 3,
             (_, false) => 1,
         }
+    }
+
+    /// Whether a step needs a register of its own.
+    pub(super) fn has_products(self) -> bool {
+        self.product == Product::S16
     }
 
     pub(super) fn codes(self) -> Codes {
@@ -67,7 +83,7 @@ impl Form {
                 masked_store: VEX_Vmaskmovps_m256_ymm_ymm,
                 spread: VEX_Vbroadcastss_ymm_m32,
                 store_one: VEX_Vmovss_m32_xmm,
-                step: VEX_Vfmadd231ps_ymm_ymm_ymmm256,
+                step: Step::Fused(VEX_Vfmadd231ps_ymm_ymm_ymmm256),
                 add: VEX_Vaddps_ymm_ymm_ymmm256,
                 zero: VEX_Vxorps_ymm_ymm_ymmm256,
             },
@@ -78,7 +94,7 @@ impl Form {
                 masked_store: VEX_Vmaskmovpd_m256_ymm_ymm,
                 spread: VEX_Vbroadcastsd_ymm_m64,
                 store_one: VEX_Vmovsd_m64_xmm,
-                step: VEX_Vfmadd231pd_ymm_ymm_ymmm256,
+                step: Step::Fused(VEX_Vfmadd231pd_ymm_ymm_ymmm256),
                 add: VEX_Vaddpd_ymm_ymm_ymmm256,
                 zero: VEX_Vxorps_ymm_ymm_ymmm256,
             },
@@ -89,7 +105,7 @@ impl Form {
                 masked_store: EVEX_Vmovups_zmmm512_k1z_zmm,
                 spread: EVEX_Vbroadcastss_zmm_k1z_xmmm32,
                 store_one: EVEX_Vmovss_m32_k1_xmm,
-                step: EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
+                step: Step::Fused(EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er),
                 add: EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
             },
@@ -100,21 +116,21 @@ impl Form {
                 masked_store: EVEX_Vmovupd_zmmm512_k1z_zmm,
                 spread: EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
                 store_one: EVEX_Vmovsd_m64_k1_xmm,
-                step: EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
+                step: Step::Fused(EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er),
                 add: EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
             },
             // Words are moved as floats are.
-            (_, Product::U8S8 | Product::S8U8) => {
+            (_, Product::U8S8 | Product::S8U8 | Product::S16) => {
                 let moves = Form { product: Product::F32, ..self }.codes();
-                match self.widest {
-                    false => Codes { step: VEX_Vpdpbusd_ymm_ymm_ymmm256, add: VEX_Vpaddd_ymm_ymm_ymmm256, ..moves },
-                    true => Codes {
-                        step: EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32,
-                        add: EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
-                        ..moves
-                    },
-                }
+                let step = match (self.has_products(), self.widest) {
+                    (false, false) => Step::Fused(VEX_Vpdpbusd_ymm_ymm_ymmm256),
+                    (false, true) => Step::Fused(EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32),
+                    (true, false) => Step::Product(VEX_Vpmaddwd_ymm_ymm_ymmm256),
+                    (true, true) => Step::Product(EVEX_Vpmaddwd_zmm_k1z_zmm_zmmm512),
+                };
+                let add = if self.widest { EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32 } else { VEX_Vpaddd_ymm_ymm_ymmm256 };
+                Codes { step, add, ..moves }
             }
         }
     }
@@ -123,7 +139,7 @@ impl Form {
     /// first.
     pub(super) fn left_first(self) -> bool {
         match self.product {
-            Product::F32 | Product::F64 | Product::U8S8 => true,
+            Product::F32 | Product::F64 | Product::U8S8 | Product::S16 => true,
             Product::S8U8 => false,
         }
     }

@@ -1,5 +1,5 @@
-//! Products of bytes, summed by fours: the sums are those of the interpreter for all pairs of signs, orders of dimensions and
-//! lengths, modulo 2^32, on every target that this machine can run which has an instruction for them.
+//! Products of small integers, summed by fours and by twos: the sums are those of the interpreter for all pairs of signs, orders of
+//! dimensions and lengths, modulo 2^32, on every target that this machine can run which has an instruction for them.
 #![allow(clippy::unwrap_used)]
 #![cfg(target_arch = "x86_64")]
 
@@ -13,27 +13,37 @@ use brolga_runtime::{ArrayLiteral, Literal, Program};
 use brolga_tests::widths::WIDEST;
 
 const SIGNS: [(&str, &str); 4] = [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8", "u8")];
-const INSTRUCTION: &str = "vpdpbusd";
+/// What sums by fours, and by twos.
+const FOURS: &str = "vpdpbusd";
+const TWOS: &str = "vpmaddwd";
 
 fn target(cpu: &str, features: &[&str]) -> TargetOptions {
     let features = features.iter().map(|f| (*f).to_owned()).collect();
     TargetOptions { cpu: Some(cpu.to_owned()), features, ..TargetOptions::default() }
 }
 
-/// Targets with the instruction, of those that this machine can run: the widths that it has it in, and the machine itself.
-fn targets() -> Vec<TargetOptions> {
+/// Targets with an instruction for products of bytes, of those that this machine can run, and which: the widths that it has, and the
+/// machine itself.
+fn targets() -> Vec<(TargetOptions, &'static str)> {
     let there = IsaFeatures::detect();
     let mut targets = Vec::new();
     if there.contains(IsaFeatures::AVXVNNI.union(IsaFeatures::AVX2)) {
-        targets.push(target("x86-64-v3", &["+avxvnni"]));
+        targets.push((target("x86-64-v3", &["+avxvnni"]), FOURS));
     }
     if there.contains(IsaFeatures::AVX512VNNI.union(IsaFeatures::AVX512VL).union(WIDEST)) {
-        targets.push(target("x86-64-v4", &["+avx512vnni"]));
+        targets.push((target("x86-64-v4", &["+avx512vnni"]), FOURS));
     }
     if targets.is_empty() {
         eprintln!("SKIPPED: this machine has neither avxvnni nor avx512vnni");
     } else {
-        targets.push(TargetOptions::native());
+        targets.push((TargetOptions::native(), FOURS));
+    }
+    for (level, features) in [("x86-64-v3", IsaFeatures::AVX2), ("x86-64-v4", WIDEST)] {
+        if there.contains(features) {
+            targets.push((target(level, &[]), TWOS));
+        } else {
+            eprintln!("SKIPPED: this machine cannot run {level}");
+        }
     }
     targets
 }
@@ -51,8 +61,13 @@ enum Bytes {
     Any,
 }
 
-/// Runs a program of byte parameters on every target; with `kernels` its kernels are interpreted too.
+/// Runs a program of integer parameters on every target; with `kernels` its kernels are interpreted too.
 fn check(source: &str, bytes: [Bytes; 2], kernels: bool) {
+    check_on(&targets(), source, bytes, kernels);
+}
+
+/// As [`check`], on these targets.
+fn check_on(targets: &[(TargetOptions, &str)], source: &str, bytes: [Bytes; 2], kernels: bool) {
     let module = parsed(source);
     let entry = module.entry();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -71,10 +86,10 @@ fn check(source: &str, bytes: [Bytes; 2], kernels: bool) {
     let arguments: Vec<Literal> = inputs.iter().cloned().map(Literal::Array).collect();
     let want = interp::run(&module, &arguments, &interp::Options::default()).unwrap();
     let want = want.arrays();
-    for target in targets() {
+    for (target, instruction) in targets {
         let options = CompileOptions { target: target.clone(), keep_texts: true, ..CompileOptions::default() };
         let artifact = compile(&module, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        assert!(artifact.asm.contains(INSTRUCTION), "{target:?}\n{source}");
+        assert!(artifact.asm.contains(instruction), "{target:?}\n{source}");
         let program = Program::from_object(&artifact.object).unwrap();
         let got = program.run(&inputs.iter().collect::<Vec<_>>()).unwrap();
         for (got, want) in got.iter().zip(&want) {
@@ -186,31 +201,32 @@ fn several_dimensions_views_and_epilogues() {
     }
 }
 
-/// Channels in whole words and not, in one group and several, in orders of dimensions that have them last and not; windows that step,
+/// Channels in whole words and not (few and odd, they are not worth words of halves), in one group and several, in orders of dimensions that have them last and not; windows that step,
 /// are spread, reach beyond the base and go backwards.
 #[test]
 fn convolutions() {
     let cases = [
-        ("[2,9,10,8]", "[3,3,8,16]", "[2,9,10,16]", "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ""),
-        ("[2,12,13,3]", "[3,3,3,10]", "[2,6,7,10]", "size=3x3 pad=1_0x1_1 stride=2x2", "b01f_01io->b01f", ""),
-        ("[2,9,13,6]", "[2,3,6,5]", "[2,7,9,5]", "size=2x3 rhs_dilate=2x2", "b01f_01io->b01f", ""),
-        ("[1,12,12,24]", "[3,3,8,12]", "[1,10,10,12]", "size=3x3", "b01f_01io->b01f", ", feature_group_count=3"),
-        ("[1,12,12,10]", "[3,3,5,8]", "[1,10,10,8]", "size=3x3", "b01f_01io->b01f", ", feature_group_count=2"),
-        ("[2,8,12,12]", "[20,8,3,3]", "[2,20,10,10]", "size=3x3", "bf01_oi01->bf01", ""),
-        ("[1,3,12,12]", "[7,3,3,3]", "[1,7,12,12]", "size=3x3 pad=1_1x1_1", "bf01_oi01->bf01", ""),
-        ("[3,40,16]", "[9,16,33]", "[3,32,33]", "size=9 rhs_reversal=1", "b0f_0io->b0f", ""),
-        ("[1,5,5,8]", "[2,2,8,9]", "[1,10,10,9]", "size=2x2 pad=1_1x1_1 lhs_dilate=2x2", "b01f_01io->b01f", ""),
-        ("[1,30,30,64]", "[3,3,64,40]", "[1,28,28,40]", "size=3x3", "b01f_01io->b01f", ""),
-        ("[4,14,14,2]", "[5,5,2,3]", "[4,10,10,3]", "size=5x5", "b01f_01io->b01f", ""),
+        ("[2,9,10,8]", "[3,3,8,16]", "[2,9,10,16]", "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", "", true),
+        ("[2,12,13,3]", "[3,3,3,10]", "[2,6,7,10]", "size=3x3 pad=1_0x1_1 stride=2x2", "b01f_01io->b01f", "", false),
+        ("[2,9,13,6]", "[2,3,6,5]", "[2,7,9,5]", "size=2x3 rhs_dilate=2x2", "b01f_01io->b01f", "", true),
+        ("[1,12,12,24]", "[3,3,8,12]", "[1,10,10,12]", "size=3x3", "b01f_01io->b01f", ", feature_group_count=3", true),
+        ("[1,12,12,10]", "[3,3,5,8]", "[1,10,10,8]", "size=3x3", "b01f_01io->b01f", ", feature_group_count=2", false),
+        ("[2,8,12,12]", "[20,8,3,3]", "[2,20,10,10]", "size=3x3", "bf01_oi01->bf01", "", true),
+        ("[1,3,12,12]", "[7,3,3,3]", "[1,7,12,12]", "size=3x3 pad=1_1x1_1", "bf01_oi01->bf01", "", false),
+        ("[3,40,16]", "[9,16,33]", "[3,32,33]", "size=9 rhs_reversal=1", "b0f_0io->b0f", "", true),
+        ("[1,5,5,8]", "[2,2,8,9]", "[1,10,10,9]", "size=2x2 pad=1_1x1_1 lhs_dilate=2x2", "b01f_01io->b01f", "", true),
+        ("[1,14,14,64]", "[3,3,64,40]", "[1,12,12,40]", "size=3x3", "b01f_01io->b01f", "", true),
+        ("[4,14,14,2]", "[5,5,2,3]", "[4,10,10,3]", "size=5x5", "b01f_01io->b01f", "", true),
     ];
     for (l, r) in SIGNS {
-        for (base, kernel, result, window, labels, more) in cases {
+        for (base, kernel, result, window, labels, more, twos) in cases {
             let source = format!(
                 "HloModule m\n\nENTRY e {{\n  a = {l}{base} parameter(0)\n  b = {r}{kernel} parameter(1)\n  \
                  ROOT c = s32{result} convolution(a, b), window={{{window}}}, dim_labels={labels}{more}\n}}\n"
             );
-            check(&source, [Bytes::Any; 2], true);
-            check(&source, [Bytes::Same(0x80), Bytes::Same(0xff)], false);
+            let targets: Vec<_> = targets().into_iter().filter(|&(_, name)| twos || name == FOURS).collect();
+            check_on(&targets, &source, [Bytes::Any; 2], true);
+            check_on(&targets, &source, [Bytes::Same(0x80), Bytes::Same(0xff)], false);
         }
         // A base and a kernel that are views, and a result that wraps.
         let views = format!(
@@ -221,6 +237,47 @@ fn convolutions() {
              d = s8[16] slice(e), slice={{[0:16]}}\n  w = s8[2,8,11,16] broadcast(d), dimensions={{3}}\n  ROOT o = s8[2,8,11,16] add(c, w)\n}}\n"
         );
         check(&views, [Bytes::Any; 2], true);
+    }
+}
+
+/// Halves that are there already, next to each other and to bytes; sums of the least of them wrap.
+#[test]
+fn halves() {
+    let all: Vec<_> = targets().into_iter().map(|(target, _)| (target, TWOS)).collect();
+    for (l, r) in [("s16", "s16"), ("s16", "u8"), ("s8", "s16")] {
+        for first in [[false, true], [true, false], [true, true], [false, false]] {
+            for [m, n, k] in [[33, 40, 64], [29, 31, 5], [40, 17, 131], [3, 50, 70], [50, 2, 66]] {
+                check_on(&all, &product((l, r, "s32"), [0, m, n, k], first), [Bytes::Any; 2], true);
+            }
+            check_on(&all, &product((l, r, "s16"), [2, 19, 34, 21], first), [Bytes::Any; 2], true);
+            // All elements 0x8080, or 0xffff.
+            for byte in [0x80, 0xff] {
+                let bytes = [Bytes::Same(byte); 2];
+                check_on(&all, &product((l, r, "s32"), [0, 20, 21, 600], first), bytes, false);
+            }
+        }
+        for (base, kernel, result) in
+            [("[2,9,10,8]", "[3,3,8,16]", "[2,7,8,16]"), ("[1,12,12,17]", "[3,3,17,5]", "[1,10,10,5]")]
+        {
+            let source = format!(
+                "HloModule m\n\nENTRY e {{\n  a = {l}{base} parameter(0)\n  b = {r}{kernel} parameter(1)\n  \
+                 ROOT c = s32{result} convolution(a, b), window={{size=3x3}}, dim_labels=b01f_01io->b01f\n}}\n"
+            );
+            check_on(&all, &source, [Bytes::Any; 2], true);
+        }
+    }
+}
+
+/// Elements of fewer bits lie in bytes, and are multiplied as those.
+#[test]
+fn elements_of_fewer_bits() {
+    for (l, r) in [("s4", "s8"), ("u8", "u4"), ("s4", "u4")] {
+        let source = format!(
+            "HloModule m\n\nENTRY e {{\n  p = u8[30,50] parameter(0)\n  q = u8[50,40] parameter(1)\n  \
+             a = {l}[30,50] convert(p)\n  b = {r}[50,40] convert(q)\n  \
+             ROOT c = s32[30,40] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n}}\n"
+        );
+        check(&source, [Bytes::Any; 2], true);
     }
 }
 
@@ -237,13 +294,13 @@ fn targets_without_the_instruction_do_not_have_it() {
     let narrow = target("x86-64-v3", &["+avx512vnni"]);
     let plain = [TargetOptions::default(), target("x86-64-v3", &[]), target("x86-64-v4", &[]), partly, narrow];
     for target in plain {
-        assert!(!asm(target.clone()).contains(INSTRUCTION), "{target:?}");
+        assert!(!asm(target.clone()).contains(FOURS), "{target:?}");
     }
     let with = asm(target("x86-64-v3", &["+avxvnni"]));
-    assert!(with.contains(INSTRUCTION) && !with.contains("zmm"));
+    assert!(with.contains(FOURS) && !with.contains("zmm"));
     let widest = asm(target("x86-64-v4", &["+avx512vnni"]));
-    assert!(widest.lines().any(|line| line.contains(INSTRUCTION) && line.contains("zmm")));
+    assert!(widest.lines().any(|line| line.contains(FOURS) && line.contains("zmm")));
     let both = asm(target("x86-64-v3,x86-64-v4", &["+avx512vnni", "+avxvnni"]));
-    assert!(both.lines().any(|line| line.contains(INSTRUCTION) && line.contains("zmm")));
-    assert!(both.lines().any(|line| line.contains(INSTRUCTION) && line.contains("ymm")));
+    assert!(both.lines().any(|line| line.contains(FOURS) && line.contains("zmm")));
+    assert!(both.lines().any(|line| line.contains(FOURS) && line.contains("ymm")));
 }

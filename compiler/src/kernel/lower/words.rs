@@ -1,17 +1,19 @@
-//! Products of bytes, summed by fours.
+//! Products of small integers, summed by fours and by twos.
 //!
-//! **Problem.** Machines add four products of bytes to a word in one instruction, which wants the four bytes side by side, and those
-//! of one side unsigned, those of the other signed. Operands have any signs, and their bytes lie in any order.
+//! **Problem.** Machines multiply the elements of two words and add the products, four bytes or two halves of 16 bits, in an
+//! instruction or two. These want them side by side, and bytes of one side unsigned, those of the other signed. Operands have any
+//! signs, and their elements lie in any order.
 //!
-//! **Invariant.** A sum is right modulo 2^32 for any number of steps; bytes that fill a last word are zeros and add nothing.
+//! **Invariant.** A sum is right modulo 2^32 for any number of steps; elements that fill a last word are zeros and add nothing.
 //!
-//! **Algorithm.** Bytes of one sign on both sides: those of the side with fewer are offset by 128, which changes the sign of their
+//! **Algorithm.** Bytes become halves where the machine has no more, with their signs. Bytes of one sign on both sides: those of the
+//! side with fewer are offset by 128, which changes the sign of their
 //! type and is one exclusive or, and 128 times the sums of the other side make up for it: the same product, with ones for the offset
-//! side. A side whose bytes lie side by side along the contracted axis is read where it lies, or in a copy where it is offset or
-//! its words are not aligned; the right side, whose columns the tile wants next to each other, is transposed word by word. Of other
-//! sides four rows are put together. What is written is a phase of its own before the product.
+//! side. A side whose elements lie side by side along the contracted axis is read where it lies, or in a copy where it is offset or
+//! widened, or its words are not aligned; the right side, whose columns the tile wants next to each other, is transposed word by word.
+//! Of other sides several rows are put together. What is written is a phase of its own before the product.
 //!
-//! The steps of a convolution are positions of its window and channels: a word is four channels of a position, the last one of a group
+//! The steps of a convolution are positions of its window and channels: a word is channels of one position, the last one of a group
 //! filled up, and base and kernel become arrays of words, whose convolution it is. The base is the side that is offset, for the sums of
 //! the kernel are the same at all positions.
 
@@ -22,10 +24,92 @@ use crate::hlo::{ConvolutionDims, InstructionId};
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Contraction, Loop, Nest, Panel, Phase, Product};
+use crate::kernel::storage;
 use brolga_runtime::{ArrayShape, ElementType};
 
-/// Bytes of a word.
-pub(super) const WORD: i64 = 4;
+/// What a word is filled with, of the instructions that add up its products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// Four bytes ([`Product::U8S8`]); who has that can add halves too.
+    Bytes,
+    /// Two signed halves ([`Product::S16`]).
+    Halves,
+}
+
+impl Filling {
+    /// Elements of a word.
+    pub(super) const fn count(self) -> i64 {
+        match self {
+            Filling::Bytes => 4,
+            Filling::Halves => 2,
+        }
+    }
+
+    /// An element of a word.
+    const fn mem(self) -> Mem {
+        match self {
+            Filling::Bytes => Mem::U8,
+            Filling::Halves => Mem::S16,
+        }
+    }
+
+    /// An element of an operand, which has at most as many bits. Bytes stay as they are, halves are extended.
+    fn of(self, ty: ElementType) -> Option<Mem> {
+        match self {
+            Filling::Bytes => Some(Mem::U8),
+            Filling::Halves => storage::mem_of(ty),
+        }
+    }
+
+    /// Whether so many channels are worth words: a step of halves takes two instructions.
+    pub(super) const fn is_worth(self, channels: i64) -> bool {
+        match self {
+            Filling::Bytes => channels > 1,
+            Filling::Halves => channels % 2 == 0 || channels > MANY_CHANNELS,
+        }
+    }
+
+    /// The words of so many elements.
+    pub(super) const fn words(self, elements: i64) -> i64 {
+        (elements + self.count() - 1) / self.count()
+    }
+
+    /// A word of its first elements, which `load` gives by number; the others are zero.
+    fn word(
+        self,
+        body: &mut Body,
+        elements: i64,
+        load: &mut dyn FnMut(&mut Body, i64) -> Result<NodeId>,
+    ) -> Result<NodeId> {
+        let mut all = load(body, 0)?;
+        if self == Filling::Halves {
+            let low = body.i32(0xffff);
+            all = body.and(all, low);
+        }
+        let bits = (8 * self.mem().bytes()) as u8;
+        for element in 1..elements {
+            let one = load(body, element)?;
+            let high = body.shl_imm(one, bits * element as u8);
+            all = body.or(all, high);
+        }
+        Ok(all)
+    }
+
+    /// The product of sides with these signs; of bytes that have one sign, `offset` is the side that is offset.
+    fn product(self, [left, right]: [bool; 2], offset: Side) -> (Product, Option<Side>) {
+        if self == Filling::Halves {
+            return (Product::S16, None);
+        }
+        let offset = (left == right).then_some(offset);
+        // An offset turns the sign of its side.
+        let product = if left == (offset == Some(Side::Left)) { Product::U8S8 } else { Product::S8U8 };
+        (product, offset)
+    }
+}
+
+/// Of more channels than this, a half that stays empty costs little.
+const MANY_CHANNELS: i64 = 16;
+
 /// What is offset by 128, in each byte of a word.
 const OFFSET: u32 = 0x8080_8080;
 
@@ -36,9 +120,10 @@ enum Side {
     Right,
 }
 
-/// The bytes of a side.
+/// The elements of a side.
 struct Operand {
-    bytes: Panel,
+    elements: Panel,
+    mem: Mem,
     signed: bool,
     /// Its rows or columns.
     across: Loop,
@@ -73,18 +158,32 @@ struct Channels<'s> {
 struct Packing {
     id: InstructionId,
     batch: Vec<Loop>,
-    /// The contracted axis, in bytes and in words.
+    filling: Filling,
+    /// The contracted axis, in elements and in words.
     k: Loop,
     words: Loop,
     phases: Vec<Phase>,
 }
 
 impl Lowerer<'_> {
-    /// A product of bytes, as one of words.
-    pub(super) fn byte_product(
+    /// What words of the operands are filled with, where sums of their products are wanted modulo 2^32 at most, and every machine that
+    /// the program is for adds such up.
+    pub(super) fn filling(&self, operands: [ElementType; 2], out: ElementType) -> Option<Filling> {
+        let most = self.numerics.words?;
+        let bytes = |ty: ElementType| ty.is_integer() && ty.bits() <= 8;
+        let filling = match most {
+            Filling::Bytes if operands.into_iter().all(bytes) => Filling::Bytes,
+            _ => Filling::Halves,
+        };
+        let fits = |ty: ElementType| bytes(ty) || filling == Filling::Halves && ty == ElementType::S16;
+        (operands.into_iter().all(fits) && out.is_integer() && out.bits() <= 32).then_some(filling)
+    }
+
+    /// A product of small integers, as one of words.
+    pub(super) fn product_of_words(
         &mut self,
         id: InstructionId,
-        l: Loops,
+        (l, filling): (Loops, Filling),
         operands: [&ArrayShape; 2],
     ) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
@@ -93,47 +192,44 @@ impl Lowerer<'_> {
         let mut side = |number: usize, index: &[Ix], across: Loop| -> Result<Operand> {
             let operand = inst.operands.get(number).ok_or_else(|| internal(inst, "no operands"))?;
             let (leaf, offset) = self.through_views((*operand, 0), index.to_vec(), &operands[number].dims)?;
-            let bytes = Panel { buffer: self.input(leaf)?, index: fused.of(&offset) };
-            Ok(Operand { bytes, signed: operands[number].ty.is_signed_integer(), across, offset: false })
+            let elements = Panel { buffer: self.input(leaf)?, index: fused.of(&offset) };
+            let ty = operands[number].ty;
+            let mem = filling.of(ty).ok_or_else(|| internal(inst, "no integers"))?;
+            Ok(Operand { elements, mem, signed: ty.is_signed_integer(), across, offset: false })
         };
         let (mut left, mut right) = (side(0, &l.lhs, m)?, side(1, &l.rhs, n)?);
-        if turns(&left.bytes, &right.bytes, (m, n, k)) {
+        if turns(&left.elements, &right.elements, (m, n, k)) {
             std::mem::swap(&mut left, &mut right);
         }
-        let offset = (left.signed == right.signed).then_some(if left.across.extent <= right.across.extent {
-            Side::Left
-        } else {
-            Side::Right
-        });
+        let fewer = if left.across.extent <= right.across.extent { Side::Left } else { Side::Right };
+        let (product, offset) = filling.product([left.signed, right.signed], fewer);
         left.offset = offset == Some(Side::Left);
         right.offset = offset == Some(Side::Right);
-        // An offset turns the sign of its side.
-        let product = if left.signed == left.offset { Product::U8S8 } else { Product::S8U8 };
-        let words = self.new_loop((k.extent + WORD - 1) / WORD);
-        let mut packing = Packing { id, batch: l.batch.clone(), k, words, phases: Vec::new() };
-        let lhs = self.left_words(&mut packing, &left);
-        let rhs = self.right_words(&mut packing, &right);
+        let words = self.new_loop(filling.words(k.extent));
+        let mut packing = Packing { id, batch: l.batch.clone(), filling, k, words, phases: Vec::new() };
+        let lhs = self.left_words(&mut packing, &left)?;
+        let rhs = self.right_words(&mut packing, &right)?;
         let offset = offset.map(|side| (side, left.signed));
         let block = Contraction::whole_block(words);
         let product = WordProduct { product, m: left.across, n: right.across, lhs, rhs, block, offset };
         self.word_product(packing, (l, fused), product)
     }
 
-    /// A convolution of bytes, as one of words. Its loops are those of arrays of words, four channels of a group in each.
-    pub(super) fn byte_convolution(
+    /// A convolution of small integers, as one of words. Its loops are those of arrays of words, of channels of one group each.
+    pub(super) fn convolution_of_words(
         &mut self,
         id: InstructionId,
-        (l, labels, groups): (Loops, &ConvolutionDims, i64),
+        (l, filling): (Loops, Filling),
+        (labels, groups): (&ConvolutionDims, i64),
         [lhs, rhs]: [&ArrayShape; 2],
     ) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
         let &[base, kernel] = inst.operands.as_slice() else { return Err(internal(inst, "no operands")) };
         let fused = self.fused(&l);
         let Fused { m, n, k, .. } = fused;
-        let mut packing = Packing { id, batch: l.batch.clone(), k, words: k, phases: Vec::new() };
-        let signed = lhs.ty.is_signed_integer();
-        let both = signed == rhs.ty.is_signed_integer();
-        let product = if signed == both { Product::U8S8 } else { Product::S8U8 };
+        let mut packing = Packing { id, batch: l.batch.clone(), filling, k, words: k, phases: Vec::new() };
+        let signed = [lhs, rhs].map(|shape| shape.ty.is_signed_integer());
+        let (product, offset) = filling.product(signed, Side::Left);
         let base = Channels {
             operand: base,
             shape: lhs,
@@ -149,11 +245,11 @@ impl Lowerer<'_> {
             groups: 1,
             order: (0..rhs.rank()).filter(|&d| d != feature).chain([feature]).collect(),
         };
-        let base = self.channel_words(&mut packing, &base, &l.lhs, both)?;
+        let base = self.channel_words(&mut packing, &base, &l.lhs, offset.is_some())?;
         let kernel = self.channel_words(&mut packing, &kernel, &l.rhs, false)?;
         let block = Contraction::block_of_windows(&fused.of(&base.index), m, k);
         let [lhs, rhs] = [base, kernel].map(|panel| Panel { index: fused.of(&panel.index), ..panel });
-        let offset = both.then_some((Side::Left, signed));
+        let offset = offset.map(|side| (side, signed[0]));
         self.word_product(packing, (l, fused), WordProduct { product, m, n, lhs, rhs, block, offset })
     }
 
@@ -198,8 +294,10 @@ impl Lowerer<'_> {
     /// An operand of a convolution as an array of words, at an index of it: where it lies, or a copy.
     fn channel_words(&mut self, packing: &mut Packing, of: &Channels<'_>, at: &[Ix], offset: bool) -> Result<Panel> {
         let Channels { operand, shape, dimension, groups, ref order } = *of;
-        let bytes = shape.dims[dimension] / groups;
-        let words = (bytes + WORD - 1) / WORD;
+        let filling = packing.filling;
+        let mem = filling.of(shape.ty).ok_or_else(|| internal(self.inst(operand), "no integers"))?;
+        let (channels, count) = (shape.dims[dimension] / groups, filling.count());
+        let words = filling.words(channels);
         let mut dims = shape.dims.to_vec();
         dims[dimension] = groups * words;
         let place = |index: &[Ix]| linearize(&in_order(order, index), &in_order(order, &dims));
@@ -207,64 +305,62 @@ impl Lowerer<'_> {
         let index: Vec<Ix> = loops.iter().map(Loop::ix).collect();
         let (leaf, there) = self.through_views((operand, 0), index.clone(), &shape.dims)?;
         let from = self.input(leaf)?;
-        let along = dimension + 1 == shape.rank() && order.is_sorted() && bytes % WORD == 0;
+        let along = dimension + 1 == shape.rank() && order.is_sorted() && channels % count == 0;
         let dense = along && there == linearize(&index, &shape.dims);
-        if dense && !offset {
+        if dense && !offset && mem.bytes() == filling.mem().bytes() {
             return Ok(Panel { buffer: from, index: place(at) });
         }
         let buffer = self.scratch_buffer(ElementType::S32, dims.iter().product::<i64>() as usize);
         if dense {
-            let flat = self.new_loop(dims.iter().product());
             let mut body = packing.body();
-            let word = body.push(Op::Load(from, Mem::I32, flat.ix()), &[], Mem::I32.lane());
-            let word = offset_word(&mut body, word, OFFSET);
-            packing.store_once((&[], flat), body, (buffer, Mem::I32, flat.ix(), word));
+            let (mem, to) = if offset { (Mem::I32, Mem::I32) } else { (mem, filling.mem()) };
+            let flat = self.new_loop(shape.elements() as i64 * filling.mem().bytes() / to.bytes());
+            let mut value = body.push(Op::Load(from, mem, flat.ix()), &[], mem.lane());
+            if offset {
+                value = offset_word(&mut body, value, OFFSET);
+            }
+            packing.store_once((&[], flat), body, (buffer, to, flat.ix(), value));
             return Ok(Panel { buffer, index: place(at) });
         }
-        for (first, count, bytes_of_word) in [(0, bytes / WORD, WORD), (bytes / WORD, 1, bytes % WORD)] {
-            if count == 0 || bytes_of_word == 0 {
+        for (first, all, elements) in [(0, channels / count, count), (channels / count, 1, channels % count)] {
+            if all == 0 || elements == 0 {
                 continue;
             }
-            let (group, word) = (self.new_loop(groups), self.new_loop(count));
+            let (group, word) = (self.new_loop(groups), self.new_loop(all));
             let mut loops: Vec<Loop> =
                 order.iter().flat_map(|&d| if d == dimension { vec![group, word] } else { vec![loops[d]] }).collect();
             let mut body = packing.body();
-            let mut load = |body: &mut Body, byte: i64| -> Result<NodeId> {
+            let mut value = filling.word(&mut body, elements, &mut |body, element| {
                 let mut index = index.clone();
-                index[dimension] = group.ix().scale(bytes).add(&word.ix().offset(first).scale(WORD)).offset(byte);
+                index[dimension] =
+                    group.ix().scale(channels).add(&word.ix().offset(first).scale(count)).offset(element);
                 let (_, at) = self.through_views((operand, 0), index, &shape.dims)?;
-                Ok(body.push(Op::Load(from, Mem::U8, at), &[], Mem::U8.lane()))
-            };
-            let mut all = load(&mut body, 0)?;
-            for byte in 1..bytes_of_word {
-                let one = load(&mut body, byte)?;
-                all = beside(&mut body, all, one, byte);
-            }
+                Ok(body.push(Op::Load(from, mem, at), &[], mem.lane()))
+            })?;
             if offset {
-                // What fills the last word stays zero.
-                all = offset_word(&mut body, all, OFFSET >> (8 * (WORD - bytes_of_word)));
+                value = offset_word(&mut body, value, offset_of_first(elements));
             }
             let mut index = index.clone();
             index[dimension] = group.ix().scale(words).add(&word.ix().offset(first));
             let vector = loops.iter().rposition(|l| l.extent > 1).unwrap_or(loops.len() - 1);
             let vector = loops.remove(vector);
-            packing.store_once((&loops, vector), body, (buffer, Mem::I32, place(&index), all));
+            packing.store_once((&loops, vector), body, (buffer, Mem::I32, place(&index), value));
         }
         Ok(Panel { buffer, index: place(at) })
     }
 
     /// The words of the left side, in any order that the tile can walk.
-    fn left_words(&mut self, packing: &mut Packing, left: &Operand) -> Panel {
-        if packing.is_along(&left.bytes) {
-            self.words_along(packing, left, left.offset)
+    fn left_words(&mut self, packing: &mut Packing, left: &Operand) -> Result<Panel> {
+        if packing.is_along(&left.elements) {
+            Ok(self.words_along(packing, left, left.offset))
         } else {
             self.words_of_rows(packing, left)
         }
     }
 
     /// The words of the right side, its columns next to each other.
-    fn right_words(&mut self, packing: &mut Packing, right: &Operand) -> Panel {
-        if !packing.is_along(&right.bytes) {
+    fn right_words(&mut self, packing: &mut Packing, right: &Operand) -> Result<Panel> {
+        if !packing.is_along(&right.elements) {
             return self.words_of_rows(packing, right);
         }
         let from = self.words_along(packing, right, false);
@@ -275,16 +371,18 @@ impl Lowerer<'_> {
             word = offset_word(&mut body, word, OFFSET);
         }
         packing.store((&[packing.words], right.across), body, (buffer, Mem::I32, index.clone(), word));
-        Panel { buffer, index }
+        Ok(Panel { buffer, index })
     }
 
-    /// Words of bytes that lie side by side along the contracted axis: where they are, or a copy.
+    /// Words of elements that lie side by side along the contracted axis: where they are, or a copy.
     fn words_along(&mut self, packing: &mut Packing, side: &Operand, offset: bool) -> Panel {
-        let Panel { buffer, index } = side.bytes.clone();
-        let at = packing.at_byte(&index, &packing.words.ix().scale(WORD));
-        let here = at.div(WORD);
-        let aligned = packing.k.extent % WORD == 0
-            && at.rem(WORD).as_constant() == Some(0)
+        let Panel { buffer, index } = side.elements.clone();
+        let (count, element) = (packing.filling.count(), packing.filling.mem());
+        let at = packing.at_step(&index, &packing.words.ix().scale(count));
+        let here = at.div(count);
+        let aligned = side.mem.bytes() == element.bytes()
+            && packing.k.extent % count == 0
+            && at.rem(count).as_constant() == Some(0)
             && here.stride(packing.words.axis) == Some(1);
         if aligned && !offset {
             return Panel { buffer, index: here };
@@ -297,56 +395,51 @@ impl Lowerer<'_> {
             packing.store((&[side.across], packing.words), body, (to, Mem::I32, words.clone(), word));
             return Panel { buffer: to, index: words };
         }
-        let first = words.substitute(&|axis| (axis == packing.words.axis).then(Ix::default)).scale(WORD);
-        let mut byte = body.push(Op::Load(buffer, Mem::U8, index), &[], Mem::U8.lane());
+        let first = words.substitute(&|axis| (axis == packing.words.axis).then(Ix::default)).scale(count);
+        let mut value = body.push(Op::Load(buffer, side.mem, index), &[], side.mem.lane());
         if offset {
-            byte = offset_word(&mut body, byte, 0x80);
+            value = offset_word(&mut body, value, offset_of_first(1));
         }
-        packing.store((&[side.across], packing.k), body, (to, Mem::U8, first.add(&packing.k.ix()), byte));
-        let filling = packing.words.extent * WORD - packing.k.extent;
+        packing.store((&[side.across], packing.k), body, (to, element, first.add(&packing.k.ix()), value));
+        let filling = packing.words.extent * count - packing.k.extent;
         if filling > 0 {
             let (rest, mut body) = (self.new_loop(filling), packing.body());
             let zero = body.i32(0);
             let place = first.offset(packing.k.extent).add(&rest.ix());
-            packing.store((&[side.across], rest), body, (to, Mem::U8, place, zero));
+            packing.store((&[side.across], rest), body, (to, element, place, zero));
         }
         Panel { buffer: to, index: words }
     }
 
-    /// Words of bytes that lie otherwise: of four rows.
-    fn words_of_rows(&mut self, packing: &mut Packing, side: &Operand) -> Panel {
+    /// Words of elements that lie otherwise: of several rows.
+    fn words_of_rows(&mut self, packing: &mut Packing, side: &Operand) -> Result<Panel> {
         let (buffer, index) = self.room_for_words(packing, &[packing.words, side.across]);
-        let (whole, rest) = (packing.k.extent / WORD, packing.k.extent % WORD);
-        let together = |packing: &Packing, word: &Ix, bytes: i64| {
+        let count = packing.filling.count();
+        let (whole, rest) = (packing.k.extent / count, packing.k.extent % count);
+        let together = |packing: &Packing, word: &Ix, elements: i64| {
             let mut body = packing.body();
-            let load = |body: &mut Body, byte: i64| {
-                let at = packing.at_byte(&side.bytes.index, &word.scale(WORD).offset(byte));
-                body.push(Op::Load(side.bytes.buffer, Mem::U8, at), &[], Mem::U8.lane())
-            };
-            let mut all = load(&mut body, 0);
-            for byte in 1..bytes {
-                let one = load(&mut body, byte);
-                all = beside(&mut body, all, one, byte);
-            }
+            let mut value = packing.filling.word(&mut body, elements, &mut |body, element| {
+                let at = packing.at_step(&side.elements.index, &word.scale(count).offset(element));
+                Ok(body.push(Op::Load(side.elements.buffer, side.mem, at), &[], side.mem.lane()))
+            })?;
             if side.offset {
-                // What fills the last word stays zero.
-                all = offset_word(&mut body, all, OFFSET >> (8 * (WORD - bytes)));
+                value = offset_word(&mut body, value, offset_of_first(elements));
             }
-            (body, all)
+            Ok((body, value))
         };
         if whole > 0 {
             let words = if rest == 0 { packing.words } else { self.new_loop(whole) };
             let place = index.substitute(&|axis| (axis == packing.words.axis).then(|| words.ix()));
-            let (body, word) = together(packing, &words.ix(), WORD);
+            let (body, word) = together(packing, &words.ix(), count)?;
             packing.store((&[words], side.across), body, (buffer, Mem::I32, place, word));
         }
         if rest > 0 {
             let last = Ix::constant(whole);
             let place = index.substitute(&|axis| (axis == packing.words.axis).then(|| last.clone()));
-            let (body, word) = together(packing, &last, rest);
+            let (body, word) = together(packing, &last, rest)?;
             packing.store((&[], side.across), body, (buffer, Mem::I32, place, word));
         }
-        Panel { buffer, index }
+        Ok(Panel { buffer, index })
     }
 
     /// 128 times the sums of the bytes of the side that is not offset, with the sign that makes up for the offset.
@@ -404,13 +497,13 @@ impl Lowerer<'_> {
 }
 
 impl Packing {
-    /// Whether bytes lie side by side along the contracted axis.
-    fn is_along(&self, bytes: &Panel) -> bool {
-        bytes.index.stride(self.k.axis) == Some(1)
+    /// Whether elements lie side by side along the contracted axis.
+    fn is_along(&self, elements: &Panel) -> bool {
+        elements.index.stride(self.k.axis) == Some(1)
     }
 
-    /// The index of a byte at another step.
-    fn at_byte(&self, index: &Ix, step: &Ix) -> Ix {
+    /// The index of an element at another step.
+    fn at_step(&self, index: &Ix, step: &Ix) -> Ix {
         index.substitute(&|axis| (axis == self.k.axis).then(|| step.clone()))
     }
 
@@ -440,10 +533,9 @@ impl Packing {
     }
 }
 
-/// The bytes of a word before this one, and it.
-fn beside(body: &mut Body, before: NodeId, byte: NodeId, number: i64) -> NodeId {
-    let high = body.shl_imm(byte, 8 * number as u8);
-    body.or(before, high)
+/// What is offset in a word of its first bytes; the others stay zero.
+const fn offset_of_first(bytes: i64) -> u32 {
+    OFFSET >> (8 * (Filling::Bytes.count() - bytes))
 }
 
 /// Bytes of a word offset by 128, those that `which` names.
