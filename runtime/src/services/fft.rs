@@ -57,16 +57,23 @@ macro_rules! real {
 }
 real!(f32, f64);
 
-fn reals<T: Real>(bytes: &[u8]) -> Vec<T> {
-    bytes.chunks_exact(size_of::<T>()).map(T::load).collect()
+fn load_reals<T: Real>(to: &mut [T], bytes: &[u8]) {
+    to.iter_mut().zip(bytes.chunks_exact(size_of::<T>())).for_each(|(to, b)| *to = T::load(b));
 }
 
-fn complexes<T: Real>(bytes: &[u8]) -> Vec<Complex<T>> {
-    let halves = |b: &[u8]| {
-        let (re, im) = b.split_at(size_of::<T>());
+fn each_complex<T: Real>(bytes: &[u8]) -> impl Iterator<Item = Complex<T>> + '_ {
+    bytes.chunks_exact(2 * size_of::<T>()).map(|both| {
+        let (re, im) = both.split_at(size_of::<T>());
         Complex::new(T::load(re), T::load(im))
-    };
-    bytes.chunks_exact(2 * size_of::<T>()).map(halves).collect()
+    })
+}
+
+fn load_complexes<T: Real>(to: &mut [Complex<T>], bytes: &[u8]) {
+    to.iter_mut().zip(each_complex(bytes)).for_each(|(to, v)| *to = v);
+}
+
+fn zeros<T: Real>(count: usize) -> Vec<Complex<T>> {
+    vec![Complex::new(T::zero(), T::zero()); count]
 }
 
 fn put_reals<T: Real>(bytes: &mut [u8], values: &[T]) {
@@ -85,16 +92,6 @@ fn direction(inverse: bool) -> FftDirection {
     if inverse { FftDirection::Inverse } else { FftDirection::Forward }
 }
 
-/// Transforms every row of `length` elements, unscaled.
-fn rows<T: Real>(plans: &mut Plans<T>, data: &mut [Complex<T>], length: usize, inverse: bool) {
-    if length < 2 {
-        return;
-    }
-    let plan = plans.complex.plan_fft(length, direction(inverse));
-    let mut scratch = vec![Complex::new(T::zero(), T::zero()); plan.get_inplace_scratch_len()];
-    data.chunks_exact_mut(length).for_each(|row| plan.process_with_scratch(row, &mut scratch));
-}
-
 /// Transforms along an axis of `length` elements that are `inner` apart, unscaled.
 fn axis<T: Real>(plans: &mut Plans<T>, data: &mut [Complex<T>], length: usize, inner: usize, inverse: bool) {
     let block = length.saturating_mul(inner);
@@ -102,9 +99,8 @@ fn axis<T: Real>(plans: &mut Plans<T>, data: &mut [Complex<T>], length: usize, i
         return;
     }
     let plan = plans.complex.plan_fft(length, direction(inverse));
-    let zero = Complex::new(T::zero(), T::zero());
-    let mut scratch = vec![zero; plan.get_inplace_scratch_len()];
-    let mut lines = vec![zero; length * TOGETHER.min(inner)];
+    let mut scratch = zeros(plan.get_inplace_scratch_len());
+    let mut lines = zeros(length * TOGETHER.min(inner));
     for block in data.chunks_exact_mut(block) {
         for first in (0..inner).step_by(TOGETHER) {
             let count = TOGETHER.min(inner - first);
@@ -172,52 +168,85 @@ impl Transform {
         T::reciprocal(self.lengths.iter().map(|&n| n as f64).product())
     }
 
+    /// A row at a time along the innermost axis; what other axes are transformed of lies in an array between.
     fn run<T: Real>(&self, plans: &mut Plans<T>, from: &[u8], to: &mut [u8]) -> Result<(), Failure> {
         let last = self.lengths.last().copied().unwrap_or(0);
-        let zero = Complex::new(T::zero(), T::zero());
+        let (real, complex) = (size_of::<T>(), 2 * size_of::<T>());
+        let several = self.lengths.len() > 1;
         match self.kind {
             2 => {
-                let input = reals::<T>(from);
-                let mut data = vec![zero; input.len() / last.max(1) * self.written];
                 let plan = plans.real.plan_fft_forward(last);
                 let (mut scratch, mut row) = (plan.make_scratch_vec(), plan.make_input_vec());
-                for (from, to) in input.chunks_exact(last).zip(data.chunks_exact_mut(self.written)) {
-                    row.copy_from_slice(from);
-                    plan.process_with_scratch(&mut row, to, &mut scratch).map_err(|e| Failure::new(e.to_string()))?;
+                let mut spectrum = plan.make_output_vec();
+                let mut between = zeros(if several { to.len() / complex } else { 0 });
+                let places = to.chunks_exact_mut(complex * self.written);
+                for (number, (from, to)) in from.chunks_exact(real * last).zip(places).enumerate() {
+                    load_reals(&mut row, from);
+                    plan.process_with_scratch(&mut row, &mut spectrum, &mut scratch)
+                        .map_err(|e| Failure::new(e.to_string()))?;
+                    // To the array between, where there is one, else to where the result lies.
+                    match between.get_mut(number * self.written..(number + 1) * self.written) {
+                        Some(there) => there.copy_from_slice(&spectrum),
+                        None => put_complexes(to, &spectrum),
+                    }
                 }
-                self.outer_axes(plans, &mut data, self.written);
-                put_complexes(to, &data);
+                if several {
+                    self.outer_axes(plans, &mut between, self.written);
+                    put_complexes(to, &between);
+                }
             }
             3 => {
-                let mut data = complexes::<T>(from);
-                self.outer_axes(plans, &mut data, self.read);
+                let mut between: Vec<Complex<T>> = if several { each_complex(from).collect() } else { Vec::new() };
+                self.outer_axes(plans, &mut between, self.read);
                 let plan = plans.real.plan_fft_inverse(last);
-                let mut scratch = plan.make_scratch_vec();
-                let mut out = vec![T::zero(); data.len() / self.read.max(1) * last];
-                let factor = self.scale::<T>();
-                for (from, to) in data.chunks_exact_mut(self.read).zip(out.chunks_exact_mut(last)) {
-                    if let Some(v) = from.first_mut() {
+                let (mut scratch, mut spectrum) = (plan.make_scratch_vec(), plan.make_input_vec());
+                let (mut row, factor) = (plan.make_output_vec(), self.scale::<T>());
+                let sources = from.chunks_exact(complex * self.read);
+                for (number, (from, to)) in sources.zip(to.chunks_exact_mut(real * last)).enumerate() {
+                    match between.get(number * self.read..(number + 1) * self.read) {
+                        Some(there) => spectrum.copy_from_slice(there),
+                        None => load_complexes(&mut spectrum, from),
+                    }
+                    if let Some(v) = spectrum.first_mut() {
                         v.im = T::zero();
                     }
                     if last % 2 == 0
-                        && let Some(v) = from.last_mut()
+                        && let Some(v) = spectrum.last_mut()
                     {
                         v.im = T::zero();
                     }
-                    plan.process_with_scratch(from, to, &mut scratch).map_err(|e| Failure::new(e.to_string()))?;
-                    to.iter_mut().for_each(|v| *v = *v * factor);
+                    plan.process_with_scratch(&mut spectrum, &mut row, &mut scratch)
+                        .map_err(|e| Failure::new(e.to_string()))?;
+                    row.iter_mut().for_each(|v| *v = *v * factor);
+                    put_reals(to, &row);
                 }
-                put_reals(to, &out);
             }
             kind => {
-                let mut data = complexes::<T>(from);
-                rows(plans, &mut data, last, kind == 1);
-                self.outer_axes(plans, &mut data, last);
-                if kind == 1 {
-                    let factor = self.scale::<T>();
-                    data.iter_mut().for_each(|v| *v = *v * factor);
+                let inverse = kind == 1;
+                let plan = plans.complex.plan_fft(last, direction(inverse));
+                let mut scratch = zeros(plan.get_inplace_scratch_len());
+                let factor = self.scale::<T>();
+                let scale = |values: &mut [Complex<T>]| {
+                    if inverse {
+                        values.iter_mut().for_each(|v| *v = *v * factor);
+                    }
+                };
+                let bytes = complex * last;
+                if several {
+                    let mut between: Vec<Complex<T>> = each_complex(from).collect();
+                    between.chunks_exact_mut(last).for_each(|row| plan.process_with_scratch(row, &mut scratch));
+                    self.outer_axes(plans, &mut between, last);
+                    scale(&mut between);
+                    put_complexes(to, &between);
+                } else {
+                    let mut row = zeros(last);
+                    for (from, to) in from.chunks_exact(bytes).zip(to.chunks_exact_mut(bytes)) {
+                        load_complexes(&mut row, from);
+                        plan.process_with_scratch(&mut row, &mut scratch);
+                        scale(&mut row);
+                        put_complexes(to, &row);
+                    }
                 }
-                put_complexes(to, &data);
             }
         }
         Ok(())
