@@ -122,6 +122,28 @@ fn strided_rows_end_where_their_arrays_do() {
     }
 }
 
+/// Bytes and halfwords a few apart, several of each row, and alone where there are others behind the last: what shares 16 bytes does.
+#[test]
+fn narrow_elements_a_few_apart() {
+    for ty in ["u8", "s8", "u16", "bf16"] {
+        for stride in 2..=6 {
+            for rows in [16, 33, 301] {
+                let array = format!("HloModule m\nENTRY e {{\n  a = {ty}[{rows},{stride}] parameter(0)\n");
+                let one = |k: i64| format!("  s{k} = {ty}[{rows},1] slice(a), slice={{[0:{rows}],[{k}:{}]}}\n", k + 1);
+                let alone = format!("{array}{}  ROOT r = {ty}[{rows},1] add(s0, s0)\n}}\n", one(0));
+                check(&alone, 0.0);
+                let mut several = array + &one(0);
+                for k in 1..stride {
+                    let before = if k == 1 { "s0".to_owned() } else { format!("m{}", k - 1) };
+                    several += &one(k);
+                    several += &format!("  m{k} = {ty}[{rows},1] maximum({before}, s{k})\n");
+                }
+                check(&format!("{several}  ROOT r = {ty}[{rows},1] subtract(m{}, s0)\n}}\n", stride - 1), 0.0);
+            }
+        }
+    }
+}
+
 /// Some components of wider rows, with what lies between them.
 #[test]
 fn components_that_are_transposed() {

@@ -436,6 +436,16 @@ fn loads_a_constant_apart_share_a_pointer() {
     }
 }
 
+/// Four pixels of three bytes lie in 16: a shuffle takes a colour out of them.
+#[test]
+fn colours_are_shuffled() {
+    let source = "HloModule m\n\nENTRY e {\n  a = u8[5000,3] parameter(0)\n  b = u8[5000,1] slice(a), slice={[0:5000],[1:2]}\n  \
+                  ROOT c = f32[5000,1] convert(b)\n}\n";
+    for listing in listings(source) {
+        assert!(listing.contains("vpshufb"), "{listing}");
+    }
+}
+
 #[test]
 fn machines_without_avx2_have_no_wide_code() {
     let source = "HloModule m\n\nENTRY e {\n  x = f32[256] parameter(0)\n  ROOT r = f32[256] exponential(x)\n}\n";

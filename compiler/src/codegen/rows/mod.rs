@@ -19,7 +19,7 @@ mod tests;
 mod text;
 mod verify;
 
-pub use near::{Near, Part, parts};
+pub use near::{Near, Part, lies_in_part, parts};
 pub use text::describe;
 
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
@@ -404,7 +404,9 @@ impl<'k> RowLoop<'k> {
 
     /// Loads whose elements come one by one: more than a few lie between them, and too few of those are loaded too.
     fn single_loads(&self) -> usize {
-        self.loads.iter().filter(|&(&id, a)| a.is_apart(few(a.mem)) && self.part(id).is_none()).count()
+        let together = |a: &Access| a.walk.stride().is_some_and(|stride| lies_in_part(a.mem, stride, 0));
+        let single = |id, a: &Access| a.is_apart(few(a.mem)) && !together(a) && self.part(id).is_none();
+        self.loads.iter().filter(|&(&id, a)| single(id, a)).count()
     }
 
     /// Stores whose elements go one by one: more than one other lies between them, or more than a few others that are stored with them,

@@ -1,8 +1,8 @@
 //! Which loads of a row lie near each other, so that one pointer serves them: rows of one array, some elements behind each other, and
 //! what lies between each other's elements, as the components of points and the colours of pixels do, and comes out of the same registers.
 
-use super::RowLoop;
-use crate::kernel::body::{Mem, NodeId};
+use super::{BLOCK, RowLoop};
+use crate::kernel::body::{Mem, NodeId, PART};
 use crate::kernel::index::Ix;
 use std::collections::HashMap;
 
@@ -35,6 +35,12 @@ pub struct Part {
 pub fn parts(mem: Mem, elements: i64) -> impl Iterator<Item = i64> {
     let each = mem.per_part();
     (0..elements).step_by(each as usize).map(move |begin| begin.min(elements - each))
+}
+
+/// Whether four narrow elements of a stride, and what lies up to `span` elements behind each, fit into 128 bits.
+pub fn lies_in_part(mem: Mem, stride: i64, span: i64) -> bool {
+    let elements = stride.checked_mul(BLOCK - 1).and_then(|n| n.checked_add(span + 1));
+    mem.is_extended() && stride > 1 && elements.is_some_and(|n| n <= PART / mem.bytes())
 }
 
 impl Near {

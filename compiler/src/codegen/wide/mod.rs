@@ -31,6 +31,7 @@ mod gathered;
 mod masked;
 mod operations;
 mod select;
+mod shuffled;
 mod single;
 mod strided;
 mod table;

@@ -313,6 +313,8 @@ pub(super) struct Selector<'k> {
     pointers: HashMap<Pointer, u32>,
     /// The registers that loads share, by their leader, from one of the turn's elements on.
     pub(super) read: HashMap<(NodeId, i64), Vec<Reg>>,
+    /// Parts of 128 bits with narrow elements, by the load that begins first and where.
+    pub(super) shuffled: HashMap<(NodeId, i64), Reg>,
     /// Words of narrow elements, by their leader, the first element and their number in it.
     pub(super) words: HashMap<(NodeId, i64, i64), Reg>,
     /// Columns of rows that are transposed, by their leader, the first row and the first of them.
@@ -365,6 +367,7 @@ impl<'k> Selector<'k> {
             homes: HashMap::new(),
             pointers: HashMap::new(),
             read: HashMap::new(),
+            shuffled: HashMap::new(),
             words: HashMap::new(),
             columns: HashMap::new(),
             steps: Vec::new(),
@@ -384,6 +387,7 @@ impl<'k> Selector<'k> {
         self.nan_tests.clear();
         self.narrow.clear();
         self.read.clear();
+        self.shuffled.clear();
         self.words.clear();
         self.columns.clear();
         self.start_accumulators()

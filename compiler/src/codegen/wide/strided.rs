@@ -58,7 +58,13 @@ impl Selector<'_> {
             _ if whole && self.is_whole() && (3..=nearest(mem, self.width)).contains(&stride.abs()) => {
                 Some(vec![self.load_near(id, mem, first, stride)?])
             }
-            _ => self.load_single(mem, &Places::Walk { pointer: p, stride, first }),
+            _ => {
+                let whole = if self.is_whole() { self.load_shuffled(id, mem, first, stride) } else { None };
+                match whole {
+                    Some(r) => Some(vec![r]),
+                    None => self.load_single(mem, &Places::Walk { pointer: p, stride, first }),
+                }
+            }
         }
     }
 

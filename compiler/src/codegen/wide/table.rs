@@ -126,6 +126,7 @@ pub(super) fn widened(code: Code) -> Option<Code> {
         VEX_Vpand_ymm_ymm_ymmm256 => EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32,
         VEX_Vpor_ymm_ymm_ymmm256 => EVEX_Vpord_zmm_k1z_zmm_zmmm512b32,
         VEX_Vpxor_ymm_ymm_ymmm256 => EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
+        VEX_Vpshufb_ymm_ymm_ymmm256 => EVEX_Vpshufb_zmm_k1z_zmm_zmmm512,
         VEX_Vpermd_ymm_ymm_ymmm256 => EVEX_Vpermd_zmm_k1z_zmm_zmmm512b32,
         VEX_Vshufps_ymm_ymm_ymmm256_imm8 => EVEX_Vshufps_zmm_k1z_zmm_zmmm512b32_imm8,
         VEX_Vshufpd_ymm_ymm_ymmm256_imm8 => EVEX_Vshufpd_zmm_k1z_zmm_zmmm512b64_imm8,

@@ -85,7 +85,7 @@ impl Selector<'_> {
     }
 
     /// A register with a part that comes from memory.
-    fn insert_part(&mut self, into: Reg, from: Access, part: u8) -> Reg {
+    pub(super) fn insert_part(&mut self, into: Reg, from: Access, part: u8) -> Reg {
         let code = match self.width {
             Width::W256 => Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8,
             Width::W512 => Code::EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8,
