@@ -533,7 +533,7 @@ impl Writer {
     }
 
     /// The sums of a part lie in the first registers, row by row. Behind them come those of `b` and one of `a`, where there
-    /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`.
+    /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`; then that of a product, where a step has one.
     fn micro(&mut self, micro: Micro) {
         let Micro { rows, registers, masked, packs, left: lies, .. } = micro;
         let sum = |w: &Self, r: i64, v: i64| w.vector(r * registers + v);
@@ -558,13 +558,13 @@ impl Writer {
         let left_first = self.form.left_first();
         let direct = |v: i64| left_first && rows == 1 && !packs && !(masked && v + 1 == registers);
         let behind = |w: &Self, n: i64| w.vector(rows * registers + n);
-        let multiplied = behind(self, if registers <= 2 { registers } else { rows } + 1);
+        let multiplied = if registers <= 2 { registers } else { rows } + 1;
         let product = |w: &mut Self, r: i64, v: i64, (left, right): (Register, Register)| {
             let s = sum(w, r, v);
             let [first, second] = if left_first { [left, right] } else { [right, left] };
             let (code, to) = match w.codes.step {
                 Step::Fused(code) => (code, s),
-                Step::Product(code) => (code, multiplied),
+                Step::Product(code) => (code, behind(w, multiplied)),
             };
             w.a.put(if direct(v) {
                 Instruction::with3(code, to, first, memory(B_NOW, v * width))

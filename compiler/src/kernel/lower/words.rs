@@ -7,11 +7,11 @@
 //! **Invariant.** A sum is right modulo 2^32 for any number of steps; elements that fill a last word are zeros and add nothing.
 //!
 //! **Algorithm.** Bytes become halves where the machine has no more, with their signs. Bytes of one sign on both sides: those of the
-//! side with fewer are offset by 128, which changes the sign of their
-//! type and is one exclusive or, and 128 times the sums of the other side make up for it: the same product, with ones for the offset
-//! side. A side whose elements lie side by side along the contracted axis is read where it lies, or in a copy where it is offset or
-//! widened, or its words are not aligned; the right side, whose columns the tile wants next to each other, is transposed word by word.
-//! Of other sides several rows are put together. What is written is a phase of its own before the product.
+//! side with fewer are offset by 128, which changes the sign of their type and is one exclusive or, and 128 times the sums of the other
+//! side make up for it: the same product, with ones for the offset side. A side whose elements lie side by side along the contracted
+//! axis is read where it lies, or in a copy where it is offset or widened, or its words are not aligned; the right side, whose columns
+//! the tile wants next to each other, is transposed word by word. Of other sides several rows are put together. What is written is a
+//! phase of its own before the product.
 //!
 //! The steps of a convolution are positions of its window and channels: a word is channels of one position, the last one of a group
 //! filled up, and base and kernel become arrays of words, whose convolution it is. The base is the side that is offset, for the sums of
@@ -72,6 +72,13 @@ impl Filling {
     /// The words of so many elements.
     pub(super) const fn words(self, elements: i64) -> i64 {
         (elements + self.count() - 1) / self.count()
+    }
+
+    /// The words of so many elements, the whole ones and the last one that is not: the first of them, how many, and the elements of each.
+    fn runs(self, elements: i64) -> impl Iterator<Item = (i64, i64, i64)> {
+        let (whole, rest) = (elements / self.count(), elements % self.count());
+        let runs = [(0, whole, self.count()), (whole, i64::from(rest > 0), rest)];
+        runs.into_iter().filter(|&(_, words, _)| words > 0)
     }
 
     /// A word of its first elements, which `load` gives by number; the others are zero.
@@ -322,10 +329,7 @@ impl Lowerer<'_> {
             packing.store_once((&[], flat), body, (buffer, to, flat.ix(), value));
             return Ok(Panel { buffer, index: place(at) });
         }
-        for (first, all, elements) in [(0, channels / count, count), (channels / count, 1, channels % count)] {
-            if all == 0 || elements == 0 {
-                continue;
-            }
+        for (first, all, elements) in filling.runs(channels) {
             let (group, word) = (self.new_loop(groups), self.new_loop(all));
             let mut loops: Vec<Loop> =
                 order.iter().flat_map(|&d| if d == dimension { vec![group, word] } else { vec![loops[d]] }).collect();
@@ -415,8 +419,9 @@ impl Lowerer<'_> {
     fn words_of_rows(&mut self, packing: &mut Packing, side: &Operand) -> Result<Panel> {
         let (buffer, index) = self.room_for_words(packing, &[packing.words, side.across]);
         let count = packing.filling.count();
-        let (whole, rest) = (packing.k.extent / count, packing.k.extent % count);
-        let together = |packing: &Packing, word: &Ix, elements: i64| {
+        for (first, all, elements) in packing.filling.runs(packing.k.extent) {
+            let words = self.new_loop(all);
+            let word = words.ix().offset(first);
             let mut body = packing.body();
             let mut value = packing.filling.word(&mut body, elements, &mut |body, element| {
                 let at = packing.at_step(&side.elements.index, &word.scale(count).offset(element));
@@ -425,19 +430,8 @@ impl Lowerer<'_> {
             if side.offset {
                 value = offset_word(&mut body, value, offset_of_first(elements));
             }
-            Ok((body, value))
-        };
-        if whole > 0 {
-            let words = if rest == 0 { packing.words } else { self.new_loop(whole) };
-            let place = index.substitute(&|axis| (axis == packing.words.axis).then(|| words.ix()));
-            let (body, word) = together(packing, &words.ix(), count)?;
-            packing.store((&[words], side.across), body, (buffer, Mem::I32, place, word));
-        }
-        if rest > 0 {
-            let last = Ix::constant(whole);
-            let place = index.substitute(&|axis| (axis == packing.words.axis).then(|| last.clone()));
-            let (body, word) = together(packing, &last, rest)?;
-            packing.store((&[], side.across), body, (buffer, Mem::I32, place, word));
+            let place = index.substitute(&|axis| (axis == packing.words.axis).then(|| word.clone()));
+            packing.store((&[words], side.across), body, (buffer, Mem::I32, place, value));
         }
         Ok(Panel { buffer, index })
     }
