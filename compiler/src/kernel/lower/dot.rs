@@ -2,9 +2,9 @@
 //!
 //! Products of floats, and of integers whose sums are exact in a float, become a [`Contraction`] in f32 or f64, which the emitter
 //! blocks and tiles; operands of another type are converted into scratch before, which costs less than a step of the product.
-//! Products of small integers are
-//! summed by fours or twos where the machine has instructions for it ([`Lowerer::product_of_words`]). Other types, and products that are small, have no row, or little to
-//! compute for what they write, become a reduction in row form: one accumulator for each output column, a multiply-add each.
+//! Products of small integers are summed by fours or twos where the machine has instructions for it ([`Lowerer::product_of_words`]).
+//! Other types, and products that are small, have no row, or little to compute for what they write, become a reduction in row form: one
+//! accumulator for each output column, a multiply-add each.
 
 use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, unsupported};
 use crate::error::Result;
@@ -16,8 +16,14 @@ use crate::kernel::ir::{self, Accumulator, Contraction, Loop, Nest, Panel, Phase
 use crate::kernel::storage;
 use brolga_runtime::{ArrayShape, ElementType};
 
-/// Products of fewer multiply-adds than this are not worth blocking.
+/// Convolutions of fewer multiply-adds than this are not worth blocking, ...
 pub(super) const MIN_BLOCKED: i64 = 4096;
+/// ... nor products of fewer than this, ...
+const LEAST: i64 = 1024;
+/// ... but as few as these in a batch ...
+const LEAST_OF_BATCH: i64 = 512;
+/// ... that has so many together.
+const LARGE_BATCH: i64 = 1 << 16;
 
 /// A product of so few steps, in rows that lie pages apart and so in one set of the first cache, ...
 const FEW_STEPS: i64 = 8;
@@ -132,7 +138,10 @@ impl Lowerer<'_> {
         }
         l.out = l.batch.iter().chain(&l.m).chain(&l.n).map(Loop::ix).collect();
         let (m, n, k) = l.extents();
-        let large = m.saturating_mul(n).saturating_mul(k) >= MIN_BLOCKED && m > 1 && n > 1 && k > 0;
+        let each = m.saturating_mul(n).saturating_mul(k);
+        let all = l.batch.iter().map(|l| l.extent).fold(each, i64::saturating_mul);
+        let worth = each >= LEAST || each >= LEAST_OF_BATCH && all >= LARGE_BATCH;
+        let large = worth && m > 1 && n > 1 && k > 0;
         if large && let Some(filling) = self.filling([lhs.ty, rhs.ty], out) {
             return self.product_of_words(id, (l, filling), [&lhs, &rhs]);
         }
