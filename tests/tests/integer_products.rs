@@ -201,8 +201,8 @@ fn several_dimensions_views_and_epilogues() {
     }
 }
 
-/// Channels in whole words and not (few and odd, they are not worth words of halves), in one group and several, in orders of dimensions that have them last and not; windows that step,
-/// are spread, reach beyond the base and go backwards.
+/// Channels in whole words and not (few and odd, they are not worth words of halves), in one group and several, in orders of dimensions
+/// that have them last and not; windows that step, are spread, reach beyond the base and go backwards.
 #[test]
 fn convolutions() {
     let cases = [

@@ -2,7 +2,7 @@
 //! what lies between each other's elements, as the components of points and the colours of pixels do, and comes out of the same registers.
 
 use super::{BLOCK, RowLoop};
-use crate::kernel::body::{Mem, NodeId, PART};
+use crate::kernel::body::{Mem, NodeId};
 use crate::kernel::index::Ix;
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ pub fn parts(mem: Mem, elements: i64) -> impl Iterator<Item = i64> {
 /// Whether four narrow elements of a stride, and what lies up to `span` elements behind each, fit into 128 bits.
 pub fn lies_in_part(mem: Mem, stride: i64, span: i64) -> bool {
     let elements = stride.checked_mul(BLOCK - 1).and_then(|n| n.checked_add(span + 1));
-    mem.is_extended() && stride > 1 && elements.is_some_and(|n| n <= PART / mem.bytes())
+    mem.is_extended() && stride > 1 && elements.is_some_and(|n| n <= mem.per_part())
 }
 
 impl Near {

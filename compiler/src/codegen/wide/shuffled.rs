@@ -11,7 +11,7 @@
 use super::Reg;
 use super::select::{Pointer, Selector};
 use crate::codegen::rows::{BLOCK, lies_in_part};
-use crate::kernel::body::{Mem, NodeId, PART};
+use crate::kernel::body::{Mem, NodeId};
 use iced_x86::Code;
 
 /// A byte that becomes zero.
@@ -22,7 +22,7 @@ impl Selector<'_> {
     pub(super) fn load_shuffled(&mut self, id: NodeId, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
         let near = self.row.near.get(&id).filter(|near| lies_in_part(mem, stride, near.span));
         let (leader, behind, span) = near.map_or((id, 0, 0), |near| (near.leader, near.behind, near.span));
-        let (bytes, part) = (mem.bytes(), PART / mem.bytes());
+        let (bytes, part) = (mem.bytes(), mem.per_part());
         let end = (self.block - 1) * stride + span + 1;
         if !lies_in_part(mem, stride, span) || end < part {
             return None;

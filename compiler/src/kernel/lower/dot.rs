@@ -88,6 +88,17 @@ pub(super) struct Fused {
     parts: Vec<(Loop, Ix)>,
 }
 
+/// A product that is blocked: its sides, the left one with the rows, and how many steps a block has.
+pub(super) struct Tiled {
+    pub product: Product,
+    pub m: Loop,
+    pub n: Loop,
+    pub k: Loop,
+    pub block: i64,
+    pub lhs: Panel,
+    pub rhs: Panel,
+}
+
 impl Fused {
     /// An index in the loops of the contraction, in these.
     pub(super) fn of(&self, index: &Ix) -> Ix {
@@ -365,7 +376,6 @@ impl Lowerer<'_> {
         };
         let mut epilogue = Body::new();
         let sum = epilogue.arg(0, product.mem().lane());
-        let (epilogue, stores) = self.epilogue_of(id, (&l, &fused), (epilogue, sum))?;
         // What the operand alone says, not where fusion found it: sums do not depend on that.
         let block = match inst.opcode {
             Opcode::Convolution => {
@@ -374,7 +384,20 @@ impl Lowerer<'_> {
             }
             _ => Contraction::whole_block(k),
         };
-        let contraction = Contraction {
+        phases.push(self.contraction(id, (l, fused), Tiled { product, m, n, k, block, lhs, rhs }, (epilogue, sum))?);
+        Ok(phases)
+    }
+
+    /// A blocked product, with what happens to its finished sums, of which `sum` is one in the epilogue so far.
+    pub(super) fn contraction(
+        &mut self,
+        id: InstructionId,
+        (l, fused): (Loops, Fused),
+        Tiled { product, m, n, k, block, lhs, rhs }: Tiled,
+        sums: (Body, NodeId),
+    ) -> Result<Phase> {
+        let (epilogue, stores) = self.epilogue_of(id, (&l, &fused), sums)?;
+        Ok(Phase::Contraction(Box::new(Contraction {
             product,
             batch: l.batch,
             m,
@@ -387,9 +410,7 @@ impl Lowerer<'_> {
             stores,
             partial: None,
             source: Some(id),
-        };
-        phases.push(Phase::Contraction(Box::new(contraction)));
-        Ok(phases)
+        })))
     }
 
     /// One axis each for rows, columns and the contracted dimension.
@@ -409,7 +430,7 @@ impl Lowerer<'_> {
     }
 
     /// What happens to finished sums, of which `sum` is one in the epilogue so far, and where they are stored.
-    pub(super) fn epilogue_of(
+    fn epilogue_of(
         &mut self,
         id: InstructionId,
         (l, fused): (&Loops, &Fused),

@@ -17,7 +17,7 @@
 //! filled up, and base and kernel become arrays of words, whose convolution it is. The base is the side that is offset, for the sums of
 //! the kernel are the same at all positions.
 
-use super::dot::{Fused, Loops, in_order, turns};
+use super::dot::{Fused, Loops, Tiled, in_order, turns};
 use super::{Lowerer, internal};
 use crate::error::Result;
 use crate::hlo::{ConvolutionDims, InstructionId};
@@ -138,18 +138,6 @@ struct Operand {
     offset: bool,
 }
 
-/// A product of words: its sides with their axes, of which the left one runs over `m`.
-struct WordProduct {
-    product: Product,
-    m: Loop,
-    n: Loop,
-    lhs: Panel,
-    rhs: Panel,
-    block: i64,
-    /// The side that is offset by 128, and whether the bytes of both were signed before.
-    offset: Option<(Side, bool)>,
-}
-
 /// An operand of a convolution whose channels become words.
 struct Channels<'s> {
     operand: InstructionId,
@@ -218,8 +206,8 @@ impl Lowerer<'_> {
         let rhs = self.right_words(&mut packing, &right)?;
         let offset = offset.map(|side| (side, left.signed));
         let block = Contraction::whole_block(words);
-        let product = WordProduct { product, m: left.across, n: right.across, lhs, rhs, block, offset };
-        self.word_product(packing, (l, fused), product)
+        let tiled = Tiled { product, m: left.across, n: right.across, k: words, block, lhs, rhs };
+        self.word_product(packing, (l, fused), tiled, offset)
     }
 
     /// A convolution of small integers, as one of words. Its loops are those of arrays of words, of channels of one group each.
@@ -257,44 +245,31 @@ impl Lowerer<'_> {
         let block = Contraction::block_of_windows(&fused.of(&base.index), m, k);
         let [lhs, rhs] = [base, kernel].map(|panel| Panel { index: fused.of(&panel.index), ..panel });
         let offset = offset.map(|side| (side, signed[0]));
-        self.word_product(packing, (l, fused), WordProduct { product, m, n, lhs, rhs, block, offset })
+        self.word_product(packing, (l, fused), Tiled { product, m, n, k, block, lhs, rhs }, offset)
     }
 
-    /// The phases of a product of words, those before it among them.
+    /// The phases of a product of words, those before it among them. `offset` is the side that is offset by 128, and whether the bytes
+    /// of both were signed before.
     fn word_product(
         &mut self,
         mut packing: Packing,
-        (l, fused): (Loops, Fused),
-        WordProduct { product, m, n, lhs, rhs, block, offset }: WordProduct,
+        loops: (Loops, Fused),
+        tiled: Tiled,
+        offset: Option<(Side, bool)>,
     ) -> Result<Vec<Phase>> {
-        let id = packing.id;
         let mut epilogue = packing.body();
-        let mut sum = epilogue.arg(0, product.mem().lane());
+        let mut sum = epilogue.arg(0, tiled.product.mem().lane());
         if let Some((offset, both_signed)) = offset {
             let (other, across) = match offset {
-                Side::Left => (&rhs, n),
-                Side::Right => (&lhs, m),
+                Side::Left => (&tiled.rhs, tiled.n),
+                Side::Right => (&tiled.lhs, tiled.m),
             };
-            let sums = self.offset_sums(&mut packing, product, (offset, other, across), both_signed);
+            let sums = self.offset_sums(&mut packing, tiled.product, (offset, other, across), both_signed);
             let more = epilogue.push(Op::Load(sums.buffer, Mem::I32, sums.index), &[], Mem::I32.lane());
             sum = epilogue.iadd(sum, more);
         }
-        let (epilogue, stores) = self.epilogue_of(id, (&l, &fused), (epilogue, sum))?;
-        let contraction = Contraction {
-            product,
-            batch: l.batch,
-            m,
-            n,
-            k: packing.words,
-            block,
-            lhs,
-            rhs,
-            epilogue,
-            stores,
-            partial: None,
-            source: Some(id),
-        };
-        packing.phases.push(Phase::Contraction(Box::new(contraction)));
+        let contraction = self.contraction(packing.id, loops, tiled, (epilogue, sum))?;
+        packing.phases.push(contraction);
         Ok(packing.phases)
     }
 
