@@ -10,7 +10,7 @@ type Binary = fn(&Builder, Op, Op) -> Op;
 
 /// How far a function of a published bound may be off, as a part of the result: some units in the last place, and for
 /// narrow types the rounding of each engine.
-fn function_rel(ty: E) -> f64 {
+pub(super) fn function_rel(ty: E) -> f64 {
     let compute = if ty == E::F64 { roundoff(E::F64) } else { roundoff(E::F32) };
     24.0 * compute + if is_narrow(ty) { 2.0 * roundoff(ty) } else { 0.0 }
 }

@@ -17,6 +17,7 @@ mod control;
 mod elementwise;
 mod fold;
 mod forms;
+mod functions;
 mod layouts;
 mod movement;
 mod note;

@@ -68,7 +68,7 @@ fn comparator(types: &[E], opcode: fn(&Builder, Op, Op) -> Op, branches: bool) -
 
 impl Generator {
     pub(super) fn wide(&mut self) -> Option<usize> {
-        match self.rng.below(25) {
+        match self.rng.below(28) {
             0 | 1 => self.dynamic_slice(),
             2 => self.dynamic_update_slice(),
             3 | 4 => self.gather(),
@@ -84,6 +84,8 @@ impl Generator {
             19 => self.dynamic_size(),
             20 => self.bit_patterns(),
             21..=23 => self.forms(),
+            24 | 25 => self.functions(),
+            26 => self.batch_norm(),
             _ => self.regions(),
         }
     }
