@@ -64,6 +64,12 @@ impl NestEmitter<'_, '_, '_, '_> {
                 self.lanes.faults.report(what);
                 return None;
             }
+            let components = lane_variables(running).filter(|lanes| lanes.first).count();
+            if !matches!(function.frame.ends.len(), n if n == 0 || n == components) {
+                let what = format!("{} ends of {components} components", function.frame.ends.len());
+                self.lanes.faults.report(what);
+                return None;
+            }
             return self.push_wide(function);
         }
         None
@@ -89,13 +95,16 @@ impl NestEmitter<'_, '_, '_, '_> {
         // What is left behind whole turns, the function does by itself.
         let whole = (segment.end - segment.begin) / segment.turn * segment.turn;
         self.call_wide(*id, at, segment.begin, segment.begin + whole);
-        for (place, lanes) in places.iter().filter(|(_, lanes)| lanes.first || !frame.folded) {
+        let firsts = places.iter().filter(|(_, lanes)| lanes.first);
+        let ends = firsts.zip(&frame.ends).map(|((_, lanes), &end)| (end as i32, lanes));
+        let all = places.iter().filter(|_| frame.ends.is_empty()).map(|(place, lanes)| (*place, lanes));
+        for (place, lanes) in ends.chain(all) {
             let old = self.b().use_var(lanes.variable);
             let ty = self.b().func.dfg.value_type(old);
-            let v = self.b().ins().load(ty, flags(), at, *place);
+            let v = self.b().ins().load(ty, flags(), at, place);
             self.b().def_var(lanes.variable, v);
         }
-        if frame.folded {
+        if !frame.ends.is_empty() {
             running.iter_mut().for_each(Running::set_folded);
         }
     }

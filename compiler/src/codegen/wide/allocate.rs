@@ -78,7 +78,9 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     for (k, start) in turn.starts.iter().enumerate() {
         let (register, home) = (whole(k as u8), Operand::Frame(frame.accumulator(k as u32)));
         before.push(Step::Plain(load, vec![register, start.map_or(home, Operand::Pool)]));
-        after.push(Step::Plain(store, vec![home, register]));
+        if frame.keeps_accumulator(k as u32) {
+            after.push(Step::Plain(store, vec![home, register]));
+        }
     }
     before.extend(kept);
     Allocated { before, body, origins, after }

@@ -80,7 +80,11 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
             return Err(format!("register {k} ends the turn with {:?}, not with {want:?}", s.registers[k]));
         }
     }
-    let after = (0..turn.accumulators.len()).map(|k| {
+    let left = |k: u32| {
+        let register = k * turn.width.bytes()..(k + 1) * turn.width.bytes();
+        frame.ends.is_empty() || frame.ends.iter().any(|end| register.contains(end))
+    };
+    let after = (0..turn.accumulators.len()).filter(|&k| left(k as u32)).map(|k| {
         let home = Operand::Frame(frame.accumulator(k as u32));
         (store, vec![home, Operand::Register { number: k as u8, half: false }])
     });

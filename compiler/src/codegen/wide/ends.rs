@@ -1,18 +1,29 @@
 //! The end of reductions: a turn behind all others, in which the lanes of each accumulator become one.
 //!
 //! Lanes are folded by halves, as the loop of 128 bits folds them: each of the lower half with the one of the same number in the upper
-//! half, the lower one first. What the lanes above give meanwhile, nobody reads.
+//! half, the lower one first. What the lanes above give meanwhile, nobody reads. Reductions of one form, as those of several rows that are
+//! read in one turn, share a register as soon as half of its lanes would be idle: each ends in a part of 128 bits.
 
 use super::Reg;
 use super::select::{Block, Selector, Turn, count};
 use crate::codegen::rows::Width;
 use crate::codegen::vector::combine;
 use crate::kernel::body::{Lane, Op};
-use crate::kernel::ir::{Place, Stage};
+use crate::kernel::ir::{Accumulator, Place, Stage};
 use iced_x86::Code;
 
 /// So many reductions are folded side by side, and none waits for another.
 const SEVERAL: usize = 3;
+/// Bytes of a part of a register.
+const PART: u32 = 16;
+
+/// Whether the lanes of two reductions may be folded in one register: by the same operations, on lanes that are as wide.
+fn go_together(a: &Accumulator, b: &Accumulator) -> bool {
+    let bits = a.lanes().next().map(Lane::bits);
+    let alike = a.lanes().all(|lane| Some(lane.bits()) == bits && !lane.is_mask());
+    let lanes = |a: &Accumulator| matches!(a.place, Place::Lanes { .. });
+    alike && lanes(a) && lanes(b) && a.combine.nodes() == b.combine.nodes() && a.roots == b.roots
+}
 
 impl Selector<'_> {
     /// Whether lanes are folded in registers. Fewer instructions do that, but in those of 512 bits one reduction alone has its result
@@ -29,7 +40,8 @@ impl Selector<'_> {
         self.width == Width::W256 || results().count() >= SEVERAL || !self.nest.stages.iter().any(awaits)
     }
 
-    /// The turn that leaves what each accumulator's lanes are together in the first of them; `None` where a combiner has no form.
+    /// The turn that leaves what each accumulator's lanes are together where [`Frame::ends`](super::Frame) says; `None` where a combiner
+    /// has no form.
     ///
     /// # Errors
     /// What the traversal of a combiner misses, a fault of ours.
@@ -38,45 +50,107 @@ impl Selector<'_> {
             return Ok(None);
         }
         (self.now, self.live) = (0, self.block);
-        let stage = self.row.stage;
-        for (number, a) in stage.accumulators.iter().enumerate() {
-            let lanes: Vec<Lane> = a.lanes().collect();
-            // One row of components for each block of lanes that is left.
-            let mut blocks: Vec<Vec<Block>> = Vec::new();
-            for (component, &lane) in self.accumulators[number].clone().iter().zip(&lanes) {
-                blocks.resize(component.len(), Vec::new());
-                for (all, block) in blocks.iter_mut().zip(component) {
-                    all.push(block.iter().map(|&r| self.as_mask(lane, r)).collect());
+        let folded = self.fold_all();
+        match (self.fault.take(), folded) {
+            (Some(fault), _) => Err(fault),
+            (None, None) => Ok(None),
+            (None, Some(ends)) => {
+                self.frame.ends = ends;
+                Ok(self.end())
+            }
+        }
+    }
+
+    /// Folds all accumulators, and says where in the frame each component then lies.
+    fn fold_all(&mut self) -> Option<Vec<u32>> {
+        let accumulators = &self.row.stage.accumulators;
+        let parts = self.width.bytes() / PART;
+        let (mut ends, mut number, mut register) = (Vec::new(), 0, 0);
+        while let Some(a) = accumulators.get(number) {
+            let behind = accumulators[number..].iter().take(parts as usize);
+            let together = behind.take_while(|other| go_together(a, other)).count().max(1);
+            // Where the components of the first of them lie.
+            let mut places = Vec::new();
+            for of in number..number + together {
+                for component in &self.accumulators[of] {
+                    places.extend((of == number).then_some(register));
+                    register += component.iter().map(|block| block.len() as u32).sum::<u32>();
                 }
             }
-            while blocks.len() > 1 {
-                let upper = blocks.split_off(blocks.len() / 2);
-                for (lower, upper) in blocks.iter_mut().zip(upper) {
-                    let Some(both) = combine(self, (), a, lower.iter().cloned().chain(upper).collect()) else {
-                        return Ok(None);
-                    };
-                    *lower = both;
-                }
+            let mut items = Vec::new();
+            for of in number..number + together {
+                items.extend(self.one_block(of, a)?);
             }
-            let Some(mut folded) = blocks.pop() else { continue };
-            let mut half = self.block / 2;
+            let (mut half, alone) = (self.block / 2, together == 1);
             while half >= 1 {
-                let upper = folded.iter().zip(&lanes).map(|(v, &lane)| self.lanes_from(lane, v, half));
-                let Some(upper) = upper.collect::<Option<Vec<Block>>>() else { return Ok(None) };
-                let Some(both) = combine(self, (), a, folded.into_iter().chain(upper).collect()) else {
-                    return Ok(None);
-                };
-                (folded, half) = (both, half / 2);
+                items = if alone { self.each_halved(a, items, half) } else { self.all_halved(a, items, half) }?;
+                half /= 2;
             }
-            for ((component, v), &lane) in folded.iter().enumerate().zip(&lanes) {
-                let Some(&first) = v.first() else { return Ok(None) };
-                self.accumulators[number][component][0][0] = self.as_register(lane, first);
+            for ((component, v), lane) in items.into_iter().flatten().enumerate().zip(a.lanes()) {
+                self.accumulators[number][component][0][0] = self.as_register(lane, *v.first()?);
+            }
+            for item in 0..together as u32 {
+                ends.extend(places.iter().map(|&k| self.frame.accumulator(k) + item * PART));
+            }
+            number += together;
+        }
+        Some(ends)
+    }
+
+    /// What the blocks of an accumulator are together, a block for each component; nothing where it has no lanes.
+    fn one_block(&mut self, number: usize, a: &Accumulator) -> Option<Option<Vec<Block>>> {
+        let mut blocks: Vec<Vec<Block>> = Vec::new();
+        for (component, lane) in self.accumulators[number].clone().iter().zip(a.lanes()) {
+            blocks.resize(component.len(), Vec::new());
+            for (all, block) in blocks.iter_mut().zip(component) {
+                all.push(block.iter().map(|&r| self.as_mask(lane, r)).collect());
             }
         }
-        match self.fault.take() {
-            Some(fault) => Err(fault),
-            None => Ok(self.end()),
+        while blocks.len() > 1 {
+            let upper = blocks.split_off(blocks.len() / 2);
+            for (lower, upper) in blocks.iter_mut().zip(upper) {
+                *lower = combine(self, (), a, lower.iter().cloned().chain(upper).collect())?;
+            }
         }
+        Some(blocks.pop())
+    }
+
+    /// The lower half of the lanes of each item, combined with the upper one.
+    fn each_halved(&mut self, a: &Accumulator, items: Vec<Vec<Block>>, half: i64) -> Option<Vec<Vec<Block>>> {
+        let mut out = Vec::new();
+        for folded in items {
+            let upper = folded.iter().zip(a.lanes()).map(|(v, lane)| self.lanes_from(lane, v, half));
+            let upper = upper.collect::<Option<Vec<Block>>>()?;
+            out.push(combine(self, (), a, folded.into_iter().chain(upper).collect())?);
+        }
+        Some(out)
+    }
+
+    /// The same, where the halves of two items, or of one twice, that are whole parts of a register become one: the first keeps the parts
+    /// before those of the second.
+    fn all_halved(&mut self, a: &Accumulator, items: Vec<Vec<Block>>, half: i64) -> Option<Vec<Vec<Block>>> {
+        let bytes = a.lanes().next().map_or(0, |lane| half as u32 * lane.bits() / 8);
+        if bytes < PART || bytes >= self.width.bytes() {
+            return self.each_halved(a, items, half);
+        }
+        let (code, [lower, upper]) = match (self.width, bytes) {
+            (Width::W256, _) => (Code::VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, [0x20, 0x31]),
+            (Width::W512, PART) => (Code::EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8, [0b10_00_10_00, 0b11_01_11_01]),
+            (Width::W512, _) => (Code::EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8, [0b01_00_01_00, 0b11_10_11_10]),
+        };
+        let mut out = Vec::new();
+        for two in items.chunks(2) {
+            let (first, second) = (two.first()?, two.last()?);
+            let mut args = Vec::new();
+            for imm in [lower, upper] {
+                for (x, y) in first.iter().zip(second) {
+                    let r = self.with_imm(code, &[*x.first()?, *y.first()?], imm);
+                    args.push(vec![r; x.len()]);
+                }
+            }
+            out.push(combine(self, (), a, args)?);
+        }
+        Some(out)
     }
 
     /// A block whose lanes begin with lane `first` of another, the half of it, the quarter and so on.

@@ -140,8 +140,9 @@ pub struct Frame {
     pub accumulators: u32,
     /// Whether accumulators start from their identities, and the frame has them at the end alone.
     pub identities: bool,
-    /// Whether at the end the first lane of each accumulator is what all of its lanes are together.
-    pub folded: bool,
+    /// Where at the end each component of each accumulator lies, what all of its lanes are together in the first lane of 128 bits; nothing
+    /// where lanes are left to the caller.
+    pub ends: Vec<u32>,
     /// Values that are the same along the row, each in every element of a register.
     pub uniforms: Vec<Uniform>,
     /// Pointers to element 0 of the row.
@@ -169,13 +170,20 @@ impl Frame {
     /// A frame of nothing.
     fn new(width: Width) -> Frame {
         let (uniforms, pointers, anchors) = (Vec::new(), Vec::new(), Vec::new());
-        let (identities, folded, divides) = (false, false, false);
-        Frame { width, accumulators: 0, identities, folded, uniforms, pointers, anchors, spills: 0, divides }
+        let (identities, divides) = (false, false);
+        let ends = Vec::new();
+        Frame { width, accumulators: 0, identities, ends, uniforms, pointers, anchors, spills: 0, divides }
     }
 
     /// Offset of a register of the accumulators.
     pub fn accumulator(&self, k: u32) -> u32 {
         k * self.width.bytes()
+    }
+
+    /// Whether something is left in a register of the accumulators at the end.
+    fn keeps_accumulator(&self, k: u32) -> bool {
+        let held = self.accumulator(k)..self.accumulator(k + 1);
+        self.ends.is_empty() || self.ends.iter().any(|end| held.contains(end))
     }
 
     /// Offset of a spread value.

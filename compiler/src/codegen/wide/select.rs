@@ -299,7 +299,7 @@ pub(super) struct Selector<'k> {
     /// ... the number of the block at hand, and how many of its elements there are.
     pub(super) now: i64,
     pub(super) live: i64,
-    frame: Frame,
+    pub(super) frame: Frame,
     /// Accumulators as they are now: accumulator, component, block of its own lanes, register.
     pub(super) accumulators: Vec<Vec<Vec<Block>>>,
     /// What the traversal missed.
@@ -429,7 +429,9 @@ impl<'k> Selector<'k> {
 
     /// The turns of a function.
     pub(super) fn finish(mut self, whole: Option<Turn>, rest: Option<Turn>, end: Option<Turn>) -> Selected {
-        self.frame.folded = end.is_some();
+        if end.is_none() {
+            self.frame.ends.clear();
+        }
         Some((Turns { whole, rest, end, steps: self.steps }, self.frame))
     }
 
