@@ -39,6 +39,8 @@ const MAX_COLUMNS_WHOLE: i64 = 1 << 17;
 /// So many columns, side by side, are worth a kernel that goes on over their elements.
 const LEAST_COLUMNS: i64 = 8;
 
+/// Uses of a value that are followed to see whether they meet.
+const MAX_WAYS: usize = 16;
 /// A concatenation of more parts than this is computed before what follows from it, whose code each part would repeat.
 const MAX_PARTS: usize = 8;
 /// As many operations are computed of each part at most.
@@ -192,7 +194,7 @@ impl<'a> Grower<'a> {
             return true;
         }
         let users = &self.a.users[id];
-        if users.len() > 1 && cost > CHEAP {
+        if users.len() > 1 && cost > CHEAP && !self.meets_in_one_loop(id) {
             return true;
         }
         if cost > CHEAP && users.iter().any(|&u| self.a.epoch[u] != self.a.epoch[id]) {
@@ -210,6 +212,34 @@ impl<'a> Grower<'a> {
                 let user = self.inst(u);
                 user.opcode == Opcode::Broadcast && elements(user) > n && !is_prefix_broadcast(user)
             })
+    }
+
+    /// Whether all that is computed of a value is in one group, which goes by its elements once, or will be inlined there: then nothing
+    /// computes it twice, and a store would only be read back. Such a value comes behind the group's seed in the text.
+    fn meets_in_one_loop(&self, id: InstructionId) -> bool {
+        let (mut found, mut steps, mut ways) = (None, 0, vec![id]);
+        while let Some(of) = ways.pop() {
+            let users = &self.a.users[of];
+            steps += users.len();
+            if users.is_empty() || steps > MAX_WAYS || self.a.escapes[of] || self.a.operand_of_dot[of] {
+                return false;
+            }
+            for &user in users {
+                let inst = self.inst(user);
+                if !is_aligned_elementwise(inst, self.inst(of)) || self.a.epoch[user] != self.a.epoch[id] {
+                    return false;
+                }
+                match self.order.group_of(user) {
+                    Some(group) if found.is_none_or(|other| other == group) => found = Some(group),
+                    None if self.a.class[user] == Some(Class::Inline) => ways.push(user),
+                    Some(_) | None => return false,
+                }
+            }
+        }
+        let folds = |&m: &InstructionId| self.a.class[m] != Some(Class::Inline);
+        found
+            .and_then(|group| self.groups.get(group as usize))
+            .is_some_and(|group| matches!(group.kind, GroupKind::Rows { .. }) && !group.members.iter().any(folds))
     }
 
     /// Whether an element of the result is several of the operand, or the other way round: in a chain of such, inlined,
