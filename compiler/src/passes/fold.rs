@@ -138,7 +138,8 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usiz
     let limit = limit.min(*work);
     let instruction = rw.instruction(id);
     let (mut stored, mut elements) = (0usize, 0usize);
-    let mut operands: Vec<Arc<Literal>> = Vec::with_capacity(instruction.operands.len());
+    // What is known of each operand; no array is made before all are known.
+    let mut known: Vec<Known> = Vec::with_capacity(instruction.operands.len());
     for &operand in &instruction.operands {
         let source = rw.instruction(operand);
         let shape = source.shape.as_array()?;
@@ -146,12 +147,13 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usiz
         if elements > limit {
             return None;
         }
-        if let Some(literal) = (source.opcode == Opcode::Constant).then(|| source.literal()).flatten() {
-            stored += shape.byte_size();
-            operands.push(literal.clone());
-        } else {
-            operands.push(Arc::new(Literal::Array(repeated(rw, operand, shape)?)));
-        }
+        known.push(match (source.opcode == Opcode::Constant).then(|| source.literal()).flatten() {
+            Some(literal) => {
+                stored += shape.byte_size();
+                Known::Whole(literal.clone())
+            }
+            None => Known::Repeated(value::splat(rw.computation(), operand)?.literal()?, shape),
+        });
     }
     let bytes = instruction.shape.leaves().iter().try_fold(0usize, |sum, leaf| {
         let array = leaf.as_array()?;
@@ -162,6 +164,7 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usiz
         return None;
     }
     *work -= elements;
+    let operands: Vec<Arc<Literal>> = known.into_iter().map(Known::array).collect::<Option<_>>()?;
     let operands: Vec<&Literal> = operands.iter().map(|o| &**o).collect();
     let result = evaluate(rw.module, instruction, &operands)?;
     match result {
@@ -174,10 +177,24 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usiz
     }
 }
 
-/// The array that repeats one known element.
-fn repeated(rw: &Rewriter<'_>, id: InstructionId, shape: &ArrayShape) -> Option<ArrayLiteral> {
-    let element = value::splat(rw.computation(), id)?.literal()?;
-    ArrayLiteral::from_bytes(shape, &element.bytes().repeat(shape.checked_elements()?))
+/// An operand that is known.
+enum Known<'a> {
+    /// All its elements.
+    Whole(Arc<Literal>),
+    /// The one that an array repeats.
+    Repeated(ArrayLiteral, &'a ArrayShape),
+}
+
+impl Known<'_> {
+    fn array(self) -> Option<Arc<Literal>> {
+        match self {
+            Known::Whole(literal) => Some(literal),
+            Known::Repeated(element, shape) => {
+                let bytes = element.bytes().repeat(shape.checked_elements()?);
+                Some(Arc::new(Literal::Array(ArrayLiteral::from_bytes(shape, &bytes)?)))
+            }
+        }
+    }
 }
 
 /// Asks the interpreter. Where it has no answer, or one of another shape, the instruction simply stays: if there is
