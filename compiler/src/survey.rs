@@ -236,6 +236,19 @@ mod tests {
     }
 
     #[test]
+    fn a_running_sum_ends_before_what_costs_much() {
+        let survey = of("add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[8,300] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[8,300] reduce-window(x, zero), window={size=1x300 pad=0_0x299_0}, to_apply=add
+  ROOT r = f32[8,300] exponential(s)
+}");
+        let reason = "it costs too much for a kernel that takes one element after another";
+        assert_eq!(survey.kernels[0].endings, [format!("s is stored for r (exponential): {reason}")]);
+    }
+
+    #[test]
     fn kernels_name_what_they_compute_and_why_they_end() {
         let survey = of("ENTRY e {
   x = f32[8,16] parameter(0)

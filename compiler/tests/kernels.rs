@@ -327,3 +327,64 @@ fn top_k_by_either_name() {
     assert_eq!(only(&by_name).to_string(), called);
     insta::assert_snapshot!(by_name);
 }
+
+/// What is computed before and behind a running sum along a row, and how often the result is stored.
+fn running(before: &str, behind: &str) -> Schedule {
+    with(
+        ADD,
+        &format!(
+            "x = f32[20,300] parameter(0)
+             zero = f32[] constant(0)
+             {before}
+             sums = f32[20,300] reduce-window(y, zero), window={{size=1x300 pad=0_0x299_0}}, to_apply=add
+             {behind}"
+        ),
+    )
+}
+
+#[test]
+fn running_sums_take_cheap_neighbours_alone() {
+    let cheap = running("y = f32[20,300] multiply(x, x)", "ROOT r = f32[20,300] subtract(sums, x)");
+    only(&cheap);
+    let costly = running("y = f32[20,300] exponential(x)", "ROOT r = f32[20,300] logistic(sums)");
+    assert_eq!(costly.kernels.len(), 3, "functions one element after another in\n{costly}");
+    // Along columns a row of sums fills registers, whatever is computed with it.
+    let columns = with(
+        ADD,
+        "x = f32[300,20] parameter(0)
+         zero = f32[] constant(0)
+         y = f32[300,20] exponential(x)
+         sums = f32[300,20] reduce-window(y, zero), window={size=300x1 pad=299_0x0_0}, to_apply=add
+         ROOT r = f32[300,20] logistic(sums)",
+    );
+    only(&columns);
+}
+
+/// Both users of the quotient are behind a remainder, whose group has grown before.
+#[test]
+fn a_value_whose_uses_meet_in_one_loop() {
+    let floor = |last: &str| {
+        entry(&format!(
+            "x = s32[1000] parameter(0)
+             y = s32[1000] parameter(1)
+             rest = s32[1000] remainder(x, y)
+             zero = s32[] constant(0)
+             zeros = s32[1000] broadcast(zero), dimensions={{}}
+             one = s32[] constant(1)
+             ones = s32[1000] broadcast(one), dimensions={{}}
+             below = pred[1000] compare(rest, zeros), direction=LT
+             odd = pred[1000] compare(rest, ones), direction=EQ
+             round = pred[1000] or(below, odd)
+             quotient = s32[1000] divide(x, y)
+             less = s32[1000] subtract(quotient, ones)
+             {last}"
+        ))
+    };
+    only(&floor("ROOT r = s32[1000] select(round, less, quotient)"));
+    let also = floor(
+        "r = s32[1000] select(round, less, quotient)
+         turned = s32[1000] reverse(quotient), dimensions={0}
+         ROOT t = (s32[1000], s32[1000]) tuple(r, turned)",
+    );
+    assert!(also.kernels.len() > 1, "a quotient that is needed elsewhere too in\n{also}");
+}

@@ -29,6 +29,8 @@ pub fn plan(module: &Module, id: ComputationId) -> Result<ComputationPlan> {
 pub(super) const MAX_MEMBERS: usize = 256;
 /// Values whose inlined cost is at most this are computed again for each user.
 const CHEAP: u32 = 2;
+/// What costs more than this is not computed one element after another with a running fold.
+const SERIAL: u32 = 8;
 /// A group's rows are at most this long where there is only one row: longer ones are better split over threads.
 const MAX_SINGLE_ROW: i64 = 1 << 16;
 /// Columns are at most this long where the kernel that folds them goes on over their elements: a strip of a page's width of longer
@@ -200,6 +202,9 @@ impl<'a> Grower<'a> {
         if cost > CHEAP && users.iter().any(|&u| self.a.epoch[u] != self.a.epoch[id]) {
             return true;
         }
+        if cost > SERIAL && users.iter().any(|&u| self.a.serial[u]) {
+            return true;
+        }
         // A sort reads an element for its record, and again for its place in the sorted row.
         if cost > CHEAP && users.iter().any(|&u| matches!(self.inst(u).opcode, Opcode::Sort | Opcode::TopK)) {
             return true;
@@ -304,8 +309,12 @@ impl<'a> Grower<'a> {
             GroupKind::Reduce(_) | GroupKind::Dot(_) | GroupKind::ReduceWindow(_) | GroupKind::Convolution(_)
         );
         if folds && array(inst).is_some() {
-            let mut last = id;
+            let (mut last, mut cost) = (id, 0);
             while let Some(next) = self.epilogue_after(last) {
+                cost += own_cost(self.inst(next));
+                if self.a.serial[id] && cost > SERIAL {
+                    break;
+                }
                 members.push(next);
                 last = next;
                 if members.len() >= MAX_MEMBERS {

@@ -183,6 +183,18 @@ pub(crate) fn own_cost(inst: &Instruction) -> u32 {
     }
 }
 
+/// Whether elements along a dimension of an operand lie side by side, in rows too long to be written out and computed across.
+fn is_long_row(computation: &Computation, inst: &Instruction, axis: usize) -> bool {
+    let operand = inst.operands.first().and_then(|&o| computation.instructions[o].shape.as_array());
+    operand.is_some_and(|a| {
+        let Some(([.., n], behind)) = a.dims.split_at_checked(axis + 1) else { return false };
+        n.saturating_mul(a.ty.byte_size() as i64) > WRITTEN_OUT && behind.iter().all(|&d| d == 1)
+    })
+}
+
+/// Rows of more bytes are not written out.
+const WRITTEN_OUT: i64 = 192;
+
 /// Inlining past this many instructions stops: it bounds the size of a body and the depth of its construction.
 pub(super) const INLINE_LIMIT: u32 = 400;
 
@@ -194,6 +206,8 @@ pub(super) struct Analysis<'a> {
     pub escapes: SecondaryMap<InstructionId, bool>,
     /// Must have a buffer because a contraction reads it or an update changes it.
     pub operand_of_dot: SecondaryMap<InstructionId, bool>,
+    /// Carries a value from one element of a long row to the next: nothing that is computed with it fills registers.
+    pub serial: SecondaryMap<InstructionId, bool>,
     /// Does something besides computing its results: it runs exactly once, in the order of the text.
     pub effects: SecondaryMap<InstructionId, bool>,
     /// How many exchanges have ended before it. What stands between the start and the end of one is computed there: it joins
@@ -209,6 +223,7 @@ impl<'a> Analysis<'a> {
             class: SecondaryMap::new(),
             escapes: SecondaryMap::new(),
             operand_of_dot: SecondaryMap::new(),
+            serial: SecondaryMap::new(),
             effects: SecondaryMap::new(),
             epoch: SecondaryMap::new(),
         };
@@ -242,11 +257,13 @@ impl<'a> Analysis<'a> {
                 let operands = inst.operands.len().saturating_sub(1) / 2;
                 inst.operands[..operands].iter().for_each(|&o| a.operand_of_dot[o] = true);
             }
-            let slides = match inst.opcode {
-                Opcode::ReduceWindow => cumulative_window(module, computation, id).is_none(),
-                op => op == Opcode::Convolution,
+            let running = match inst.opcode {
+                Opcode::ReduceWindow => cumulative_window(module, computation, id).map(|w| w.axis),
+                Opcode::Scan => inst.attrs.dimension_numbers(AttrKey::Dimensions).first().copied(),
+                _ => None,
             };
-            if slides {
+            a.serial[id] = running.is_some_and(|axis| is_long_row(computation, inst, axis));
+            if matches!(inst.opcode, Opcode::ReduceWindow | Opcode::Convolution) && running.is_none() {
                 // Each element is read by many windows.
                 inst.operands.iter().for_each(|&o| a.mark_dot_operand(o));
             }

@@ -30,6 +30,8 @@ pub enum Reason {
     Full,
     /// Several instructions use the result of a kernel that has room for one at each step.
     Several,
+    /// The kernel goes from element to element, and the user costs more than is computed that way.
+    OneByOne,
     /// The user needs something else that is not finished while the kernel runs.
     Order,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Reason {
             Reason::OtherElements => "it runs over another number of elements",
             Reason::Full => "the kernel has as many members as one may have",
             Reason::Several => "it is one of several users, and such a kernel goes on with one alone",
+            Reason::OneByOne => "it costs too much for a kernel that takes one element after another",
             Reason::Order => "it needs something that is not finished while the kernel runs",
         })
     }
@@ -119,6 +122,7 @@ fn reason(a: &Analysis<'_>, group: &Group, stored: InstructionId, user: Instruct
         _ if group.members.len() >= MAX_MEMBERS => Reason::Full,
         _ if folds && a.users[stored].iter().any(|&u| u != user) => Reason::Several,
         Some(Class::Reduce) => Reason::Begins,
+        _ if matches!(group.kind, GroupKind::ReduceWindow(id) if a.serial[id]) => Reason::OneByOne,
         _ => Reason::Order,
     }
 }
