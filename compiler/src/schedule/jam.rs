@@ -21,10 +21,12 @@ use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 const STREAMS: i64 = 4;
 /// The most points that are written out whole.
 const FEW: i64 = 8;
-/// Rows of whole units from here on are worth it, and any from [`LONG`] on.
+/// Rows of whole registers from here on are worth it, and any from [`LONG`] on.
 const ROW: i64 = 2 * UNIT;
-/// Of shorter rows, what is left of whole turns would count.
+/// Of shorter rows, what is left of the narrowest register of wide code would count.
 const LONG: i64 = 8 * UNIT;
+/// Elements of that register.
+const REGISTER: i64 = 8;
 /// The most accumulators of a point: those of one point must fit the registers of every width.
 const COMPONENTS: usize = 2;
 /// The most operations of a body that is made: of longer ones the time goes into computing.
@@ -77,7 +79,7 @@ fn fits(stage: &Stage) -> bool {
     });
     let components: usize = stage.accumulators.iter().map(|a| a.roots.len()).sum();
     let n = stage.vector.extent;
-    let long = n >= LONG || n >= ROW && n % UNIT == 0;
+    let long = n >= LONG || n >= ROW && n % REGISTER == 0;
     let row = (1..=COMPONENTS).contains(&components) && long && stage.stores.is_empty() && walks;
     let point = stage.accumulators.is_empty() && stage.vector.extent == 1;
     (row || point) && stage.row_stores.is_empty() && stage.accumulators.iter().all(lanes)

@@ -28,7 +28,7 @@ use super::wide::row_function;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Place, Stage, Store};
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 use cranelift_frontend::FunctionBuilder;
 use elements::Elements;
 use fold::Running;
@@ -147,7 +147,29 @@ impl NestEmitter<'_, '_, '_, '_> {
         if groups.len() < 2 {
             return self.pass(stage);
         }
-        groups.into_iter().for_each(|group| self.pass(&of(group)));
+        for group in groups {
+            let stage = of(group);
+            self.pass(&stage);
+            // What wide code has folded, it has left in its frame.
+            if self.wide.is_none() {
+                self.settle(&stage);
+            }
+        }
+    }
+
+    /// Has the results of a pass computed before the next begins. Cranelift computes a value where it is first used, behind the last pass:
+    /// the lanes of all passes would be kept until then, in memory. A store is done where it stands.
+    fn settle(&mut self, stage: &Stage) {
+        for a in &stage.accumulators {
+            let Place::Lanes { results } = &a.place else { continue };
+            for result in results {
+                let Some(&value) = self.results.get(result) else { continue };
+                let bytes = self.b().func.dfg.value_type(value).bytes();
+                let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, bytes, 3);
+                let slot = self.b().create_sized_stack_slot(slot);
+                self.b().ins().stack_store(types::I64, value, slot, 0);
+            }
+        }
     }
 
     /// A stage whose reductions fit the registers.

@@ -33,7 +33,7 @@ pub const BLOCK: i64 = 4;
 
 /// So few elements from one to the next, 32-bit elements are taken out of whole registers of 512 bits.
 pub const NEAR: u64 = 6;
-/// Turns of a row below which what is left over counts.
+/// Turns of a row below which a wider register is worth its start.
 const SHORT_ROW: i64 = 8;
 /// So many operations for each element that is put together or taken apart are worth a wider register.
 const COMPUTED: i64 = 20;
@@ -64,9 +64,12 @@ impl Width {
         (self.bits() / 32) as i64
     }
 
-    /// Whether elements of a register can be left out, so that a last turn has only those that there are.
-    pub const fn masks(self) -> bool {
-        matches!(self, Width::W512)
+    /// What a last turn has a multiple of: whole registers, or any elements where those of a register can be left out.
+    pub const fn least(self) -> i64 {
+        match self {
+            Width::W256 => self.block(),
+            Width::W512 => 1,
+        }
     }
 
     /// The most registers of accumulators that a turn keeps: half of those that there are.
@@ -217,8 +220,7 @@ impl Mode {
 /// What a turn of a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Registers of more than 128 bits, where a function for them is called. Where they are [masked](Width::masks), the last turn may
-    /// be cut short.
+    /// Registers of more than 128 bits, where a function for them is called. The last turn may be cut [short](Width::least).
     Wide(Width),
     /// Blocks of [`BLOCK`] elements.
     Blocks,
@@ -360,31 +362,20 @@ impl<'k> RowLoop<'k> {
         self.modes.iter().any(|m| matches!(m, Mode::Few | Mode::Chain))
     }
 
-    /// Elements of a turn of wide code: all lanes of a reduction once, or as many blocks as hide the loop's own work; fewer in a
-    /// short row that would leave some of them over.
+    /// Elements of a turn of wide code: all lanes of a reduction once, or as many blocks as hide the loop's own work.
     pub fn wide_turn(&self, width: Width) -> i64 {
         let lanes = self.stage.lane_count();
         if lanes > 0 {
             return lanes;
         }
-        let (n, block) = (self.stage.vector.extent, width.block());
-        if width.masks() {
-            return self.unrolled() * block;
-        }
-        let wasteful = |blocks: i64| n / (blocks * block) < SHORT_ROW && n % (blocks * block) >= block;
-        let mut blocks = self.unrolled();
-        while blocks > 1 && wasteful(blocks) {
-            blocks /= 2;
-        }
-        blocks * block
+        self.unrolled() * width.block()
     }
 
     /// The widths that the row may go by in, up to that given, the one that promises most first.
     pub fn widths(&self, widest: Width) -> &'static [Width] {
         let blocks = |width: Width| {
-            let turn = self.wide_turn(width);
             let n = self.stage.vector.extent;
-            let wide = if width.masks() { n } else { n / turn * turn };
+            let wide = n / width.least() * width.least();
             wide / width.block() + i64::from(wide % width.block() != 0) + (n - wide) / BLOCK + (n - wide) % BLOCK
         };
         match widest {
@@ -502,12 +493,12 @@ impl<'k> RowLoop<'k> {
             row.list.iter_mut().for_each(|s| (s.end, s.starts) = (s.begin + s.turn, true));
         }
         if let Some(width) = wide {
-            let turn = self.wide_turn(width);
+            let (turn, begin) = (self.wide_turn(width), row.done());
+            let end = begin + (n - begin) / width.least() * width.least();
             // Of a row that is shorter than its lanes, some lanes would be none of the row's.
-            if width.masks() && n > row.done() && !(in_lanes && n < turn) {
-                row.list.push(Segment { begin: row.done(), end: n, turn, form: Form::Wide(width), starts: false });
+            if end > begin && !(in_lanes && n < turn) {
+                row.list.push(Segment { begin, end, turn, form: Form::Wide(width), starts: false });
             }
-            row.push(n, turn, Form::Wide(width));
         }
         if wide.is_none() || in_lanes {
             row.push(n, turn, Form::Blocks);

@@ -142,7 +142,7 @@ fn broken_plans_are_refused() {
         assert_eq!(row.check_segments(&plan, Some(Width::W256)), Ok(()));
         refused("end at", &|s| s.truncate(2));
         refused("does not follow", &|s| s[1].begin -= 32);
-        refused("whole turns", &|s| s[1].turn = 24);
+        refused("whole turns", &|s| s[1].turn = 36);
         refused("other lanes", &|s| s[1].turn = 16);
         refused("cuts a register", &|s| s[2].turn = 2);
         refused("start 32 lanes", &|s| s[0].starts = false);

@@ -64,8 +64,11 @@ impl RowLoop<'_> {
             if s.begin != done || s.end <= s.begin || s.end > n {
                 return fault("does not follow what is before it");
             }
-            let masked = matches!(s.form, Form::Wide(width) if width.masks());
-            if s.turn <= 0 || ((s.end - s.begin) % s.turn != 0 && !masked) {
+            let whole = |left: i64| match s.form {
+                Form::Wide(width) => left % width.least() == 0,
+                Form::Blocks | Form::Singles => left == 0,
+            };
+            if s.turn <= 0 || !whole((s.end - s.begin) % s.turn) {
                 return fault("is not made of whole turns");
             }
             let register = match s.form {

@@ -263,7 +263,7 @@ pub(super) fn select(
     s.frame.identities = row.starts_from_identities(segment);
     let elements = segment.end - segment.begin;
     let rest = elements % segment.turn;
-    if rest != 0 && !width.masks() {
+    if rest % width.least() != 0 {
         return Err(format!("{rest} elements are left of a segment in {} bits", width.bits()));
     }
     let (mut whole, mut last) = (None, None);
