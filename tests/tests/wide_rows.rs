@@ -233,6 +233,43 @@ ENTRY e {{\n  x = {ty}[{shape}] parameter(0)\n  i = {ty}[] constant({init})
     }
 }
 
+/// Rows that fold four at a time, whose lanes share registers at the end: each result is of its own row. 1101 rows are four stretches
+/// and one more; of 68 elements four are left behind the registers of 256 bits.
+#[test]
+fn rows_that_fold_several_at_a_time() {
+    for n in [64, 68, 72, 136, 200, 260] {
+        for (ty, op, init) in [
+            ("f32", "add", "0"),
+            ("f32", "maximum", "-inf"),
+            ("f64", "add", "0"),
+            ("s32", "add", "7"),
+            ("s64", "multiply", "1"),
+            ("bf16", "maximum", "-inf"),
+            ("c64", "add", "(0, 0)"),
+            ("pred", "or", "false"),
+        ] {
+            let source = format!(
+                "HloModule m
+f {{ a = {ty}[] parameter(0)
+  b = {ty}[] parameter(1)
+  ROOT c = {ty}[] {op}(a, b)
+}}
+ENTRY e {{
+  x = {ty}[1101,{n}] parameter(0)
+  y = {ty}[{n}] parameter(1)
+  z = {ty}[] constant({init})
+  w = {ty}[1101,{n}] broadcast(y), dimensions={{1}}
+  p = {ty}[1101,{n}] {op}(x, w)
+  ROOT r = {ty}[1101] reduce(p, z), dimensions={{1}}, to_apply=f
+}}
+"
+            );
+            let found = wide(&source, &[]);
+            assert!(found.some || ty == "pred", "{source}");
+        }
+    }
+}
+
 #[test]
 fn rows_of_a_normalization_and_of_an_arg_max() {
     let softmax = "HloModule m\n

@@ -139,7 +139,7 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usiz
     let instruction = rw.instruction(id);
     let (mut stored, mut elements) = (0usize, 0usize);
     // What is known of each operand; no array is made before all are known.
-    let mut known: Vec<Known> = Vec::with_capacity(instruction.operands.len());
+    let mut known: Vec<Option<Arc<Literal>>> = Vec::with_capacity(instruction.operands.len());
     for &operand in &instruction.operands {
         let source = rw.instruction(operand);
         let shape = source.shape.as_array()?;
@@ -147,13 +147,12 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usiz
         if elements > limit {
             return None;
         }
-        known.push(match (source.opcode == Opcode::Constant).then(|| source.literal()).flatten() {
-            Some(literal) => {
-                stored += shape.byte_size();
-                Known::Whole(literal.clone())
-            }
-            None => Known::Repeated(value::splat(rw.computation(), operand)?.literal()?, shape),
-        });
+        let literal = (source.opcode == Opcode::Constant).then(|| source.literal()).flatten();
+        match literal {
+            Some(_) => stored += shape.byte_size(),
+            None => drop(value::splat(rw.computation(), operand)?),
+        }
+        known.push(literal.cloned());
     }
     let bytes = instruction.shape.leaves().iter().try_fold(0usize, |sum, leaf| {
         let array = leaf.as_array()?;
@@ -164,7 +163,8 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usiz
         return None;
     }
     *work -= elements;
-    let operands: Vec<Arc<Literal>> = known.into_iter().map(Known::array).collect::<Option<_>>()?;
+    let made = |(literal, &id): (Option<_>, _)| literal.or_else(|| Some(Arc::new(Literal::Array(repeated(rw, id)?))));
+    let operands: Vec<Arc<Literal>> = known.into_iter().zip(&instruction.operands).map(made).collect::<Option<_>>()?;
     let operands: Vec<&Literal> = operands.iter().map(|o| &**o).collect();
     let result = evaluate(rw.module, instruction, &operands)?;
     match result {
@@ -177,24 +177,11 @@ fn whole(rw: &mut Rewriter<'_>, id: InstructionId, limit: usize, work: &mut usiz
     }
 }
 
-/// An operand that is known.
-enum Known<'a> {
-    /// All its elements.
-    Whole(Arc<Literal>),
-    /// The one that an array repeats.
-    Repeated(ArrayLiteral, &'a ArrayShape),
-}
-
-impl Known<'_> {
-    fn array(self) -> Option<Arc<Literal>> {
-        match self {
-            Known::Whole(literal) => Some(literal),
-            Known::Repeated(element, shape) => {
-                let bytes = element.bytes().repeat(shape.checked_elements()?);
-                Some(Arc::new(Literal::Array(ArrayLiteral::from_bytes(shape, &bytes)?)))
-            }
-        }
-    }
+/// The array that repeats one known element.
+fn repeated(rw: &Rewriter<'_>, id: InstructionId) -> Option<ArrayLiteral> {
+    let element = value::splat(rw.computation(), id)?.literal()?;
+    let shape = rw.array(id)?;
+    ArrayLiteral::from_bytes(shape, &element.bytes().repeat(shape.checked_elements()?))
 }
 
 /// Asks the interpreter. Where it has no answer, or one of another shape, the instruction simply stays: if there is

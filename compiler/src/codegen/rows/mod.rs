@@ -471,7 +471,7 @@ impl<'k> RowLoop<'k> {
     }
 
     /// The segments of the row, one behind another; `wide` where turns of [`wide_turn`](RowLoop::wide_turn) elements are given
-    /// to code of that width: whole ones, or all that there are.
+    /// to code of that width, the last of which may be cut short.
     pub fn segments(&self, wide: Option<Width>) -> Vec<Segment> {
         let n = self.stage.vector.extent;
         let mut row = Segments { end: n, list: Vec::new() };
