@@ -23,5 +23,5 @@ mod why;
 
 pub use grow::plan;
 pub use plan::{ComputationPlan, Group, GroupKind, Step};
-pub(crate) use plan::{CumulativeWindow, cumulative_window, is_splat, own_cost, reduced_dims, written};
+pub(crate) use plan::{CumulativeWindow, WRITTEN_OUT, cumulative_window, is_splat, own_cost, reduced_dims, written};
 pub use why::{Ending, Reason, endings};

@@ -192,8 +192,8 @@ fn is_long_row(computation: &Computation, inst: &Instruction, axis: usize) -> bo
     })
 }
 
-/// Rows of more bytes are not written out.
-const WRITTEN_OUT: i64 = 192;
+/// Rows of more bytes are not written out, however many operations fold them.
+pub(crate) const WRITTEN_OUT: i64 = 192;
 
 /// Inlining past this many instructions stops: it bounds the size of a body and the depth of its construction.
 pub(super) const INLINE_LIMIT: u32 = 400;

@@ -15,6 +15,7 @@
 //! code generation transposes them in registers.
 
 use super::cost::{UNIT, reads_what_it_writes};
+use crate::fusion::WRITTEN_OUT;
 use crate::kernel::body::{Body, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Stage, Store};
@@ -26,10 +27,9 @@ use std::collections::{HashMap, HashSet};
 const SHORT: i64 = UNIT / 4;
 /// ... and one of no more than these where that costs less.
 const LONG: i64 = 2 * UNIT;
-/// Rows that lie side by side have no more than so many bytes, or ...
+/// Rows that lie side by side have no more than so many bytes, or than [`WRITTEN_OUT`] where they are folded ...
 const LONG_BYTES: i64 = 128;
-/// ... than these where they are folded by so many operations, which a row loop does once more for each half of its lanes.
-const LONGEST_BYTES: i64 = 192;
+/// ... by so many operations, which a row loop does once more for each half of its lanes.
 const MANY: usize = 2;
 /// About as many instructions of 512 bits has a body that is made at most, those of 64 bits twice, for code generation takes no more of
 /// them at once: an operation is one, ...
@@ -125,7 +125,7 @@ fn is_short(nest: &Nest, row: i64, accesses: &[Access<'_>], repeated: bool) -> b
     let beside = folds && accesses.iter().all(|a| a.lies_in_parts() || !a.index.mentions(a.row.axis));
     let combined = |s: &Stage| s.accumulators.iter().map(|a| computed(&a.combine)).sum::<usize>();
     let long = match beside {
-        true if nest.stages.iter().map(combined).sum::<usize>() >= MANY => LONGEST_BYTES / bytes,
+        true if nest.stages.iter().map(combined).sum::<usize>() >= MANY => WRITTEN_OUT / bytes,
         true => LONG_BYTES / bytes,
         false => LONG,
     };

@@ -374,6 +374,9 @@ impl<'t> Allocator<'t> {
                 self.steps.push((Step::Plain(*code, vec![whole(number), otherwise, then, mask]), Some(at)));
             }
             Inst::Fma { wide, to, a, b, c } => self.multiply_add(at, *wide, *to, [*a, *b, *c]),
+            Inst::Permute { to, order, low, high } => {
+                self.over(at, *to, Code::EVEX_Vpermt2d_zmm_k1z_zmm_zmmm512b32, [*low, *order, *high]);
+            }
             Inst::Load { code, to, from, half, mask } => {
                 let mask = mask.map(|mask| Operand::Zeroing(self.register(mask)));
                 self.done(at, &regs);
@@ -447,7 +450,6 @@ impl<'t> Allocator<'t> {
                 (EVEX_Vfmadd213pd_zmm_k1z_zmm_zmmm512b64_er, EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er)
             }
         };
-        let regs = [a, b, c];
         let distinct = |x: Reg, others: [Reg; 2]| others[0] != x && others[1] != x;
         let (code, tied, second, third) = if self.given(c, at, to) && distinct(c, [a, b]) {
             (form_231, c, a, b)
@@ -463,6 +465,12 @@ impl<'t> Allocator<'t> {
         // The last operand may lie in memory; of two factors, that one.
         let (second, third) =
             if code == form_231 && self.place[second.0 as usize].is_none() { (third, second) } else { (second, third) };
+        self.over(at, to, code, [tied, second, third]);
+    }
+
+    /// An instruction whose result takes the place of its first operand, or of a copy; the last operand may lie in memory.
+    fn over(&mut self, at: u32, to: Reg, code: Code, regs: [Reg; 3]) {
+        let [tied, second, third] = regs;
         let second = whole(self.register(second));
         let third = self.anywhere(third);
         let from = self.anywhere(tied);

@@ -258,6 +258,16 @@ impl State<'_> {
                 }
                 (result(tied, false)?, *to)
             }
+            (
+                Inst::Permute { to, order, low, high },
+                Step::Plain(Code::EVEX_Vpermt2d_zmm_k1z_zmm_zmmm512b32, operands),
+            ) if self.turn.width == Width::W512 => {
+                let [tied, second, third] = operands.as_slice() else { return None };
+                for (operand, wanted) in [(tied, low), (second, order), (third, high)] {
+                    is(operand, *wanted, false)?;
+                }
+                (result(tied, false)?, *to)
+            }
             (Inst::Load { code, to, from, half, mask }, Step::Plain(found, operands)) if code == found => {
                 let [first, Operand::Row(access), rest @ ..] = operands.as_slice() else { return None };
                 let chosen = match (mask, rest) {
@@ -389,7 +399,12 @@ mod tests {
                 let (mask, then, otherwise) = (masks[39 - k], products[k], constant);
                 turn.insts.push(Inst::Blend { code, to, mask, then, otherwise });
             }
-            addends = chosen;
+            // Of two registers, the first of which is needed again or not.
+            for (k, (&to, &low)) in inserted.iter().zip(&chosen).enumerate() {
+                turn.insts.push(Inst::Permute { to, order: constant, low, high: loads[39 - k] });
+            }
+            addends =
+                inserted.iter().zip(&chosen).enumerate().map(|(k, (&i, &c))| if k % 3 == 0 { c } else { i }).collect();
         }
         let mut sum = start;
         for (&to, &addend) in sums.iter().zip(&addends) {

@@ -133,22 +133,19 @@ impl Selector<'_> {
         if bytes < PART || bytes >= self.width.bytes() {
             return self.each_halved(a, items, half);
         }
-        let (code, [lower, upper]) = match (self.width, bytes) {
-            (Width::W256, _) => (Code::VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, [0x20, 0x31]),
-            (Width::W512, PART) => (Code::EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8, [0b10_00_10_00, 0b11_01_11_01]),
-            (Width::W512, _) => (Code::EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8, [0b01_00_01_00, 0b11_10_11_10]),
-        };
         let mut out = Vec::new();
         for two in items.chunks(2) {
             let (first, second) = (two.first()?, two.last()?);
-            let mut args = Vec::new();
-            for imm in [lower, upper] {
-                for (x, y) in first.iter().zip(second) {
-                    let r = self.with_imm(code, &[*x.first()?, *y.first()?], imm);
-                    args.push(vec![r; x.len()]);
+            let (mut lower, mut upper) = (Vec::new(), Vec::new());
+            for (x, y) in first.iter().zip(second) {
+                let of = [*x.first()?, *y.first()?];
+                let halves = if bytes == PART { self.parts_by_turns(of) } else { self.lower_and_upper(of) };
+                for (all, r) in [&mut lower, &mut upper].into_iter().zip(halves) {
+                    all.push(vec![r; x.len()]);
                 }
             }
-            out.push(combine(self, (), a, args)?);
+            lower.append(&mut upper);
+            out.push(combine(self, (), a, lower)?);
         }
         Some(out)
     }

@@ -11,7 +11,7 @@
 //! registers, asked by the traversal that CLIF follows too ([`elements`]), operation by operation ([`operations`], and [`composed`] where
 //! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`transposed`] rows of a few of
 //! them, [`words`] how narrow elements lie in wider ones, [`gathered`] elements that each have an index, [`single`] how such go one
-//! by one, [`tile`] a square that is turned, [`ends`] what the lanes of a reduction become. It names
+//! by one, [`parts`] registers in parts of 128 bits, [`tile`] a square that is turned, [`ends`] what the lanes of a reduction become. It names
 //! the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
 //! the same on a register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
 //! [`masked`]. [`allocate`] gives them the sixteen or thirty-two registers, the value that is
@@ -30,6 +30,7 @@ mod ends;
 mod gathered;
 mod masked;
 mod operations;
+mod parts;
 mod select;
 mod shuffled;
 mod single;

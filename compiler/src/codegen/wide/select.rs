@@ -62,6 +62,8 @@ pub(super) enum Inst {
     Blend { code: Code, to: Reg, mask: Reg, then: Reg, otherwise: Reg },
     /// `a * b + c`.
     Fma { wide: bool, to: Reg, a: Reg, b: Reg, c: Reg },
+    /// Words of 32 bits of two registers of 512 bits: for each word `order` says which, those of `high` numbered behind those of `low`.
+    Permute { to: Reg, order: Reg, low: Reg, high: Reg },
     /// A load from the row, to a whole register or to the low half; with a mask, zeros where that does not hold.
     Load { code: Code, to: Reg, from: Access, half: bool, mask: Option<Reg> },
     /// An element of the row, put among those of the low half of a register; or a part of 128 bits, among those of all of it.
@@ -185,6 +187,7 @@ impl Inst {
             Inst::Divide { from, .. } => (from, [None; 3]),
             Inst::Blend { mask, then, otherwise, .. } => (&[], [*mask, *then, *otherwise].map(Some)),
             Inst::Fma { a, b, c, .. } => (&[], [*a, *b, *c].map(Some)),
+            Inst::Permute { order, low, high, .. } => (&[], [*order, *low, *high].map(Some)),
             Inst::Store { from, mask, .. } => (&[], [Some(*from), *mask, None]),
             Inst::Insert { into, .. } => (&[], [Some(*into), None, None]),
             Inst::Pick { into, index, .. } => (&[], [Some(index.of), *into, None]),
@@ -201,6 +204,7 @@ impl Inst {
             Inst::Plain { to, .. }
             | Inst::Blend { to, .. }
             | Inst::Fma { to, .. }
+            | Inst::Permute { to, .. }
             | Inst::Load { to, .. }
             | Inst::Insert { to, .. }
             | Inst::Spread { to, .. }
@@ -223,7 +227,7 @@ impl Inst {
                     *code = widened(*code)?;
                 }
             }
-            Inst::Fma { .. } | Inst::Spread { .. } | Inst::Divide { .. } => {}
+            Inst::Fma { .. } | Inst::Permute { .. } | Inst::Spread { .. } | Inst::Divide { .. } => {}
         }
         Some(())
     }

@@ -23,6 +23,9 @@ pub(super) struct Apart {
     pub span: i64,
 }
 
+/// A register, and where in it each element is that it has.
+type Scattered = (Reg, Vec<Option<u64>>);
+
 impl Selector<'_> {
     /// A block of a row with a stride other than 1.
     pub(super) fn load_strided(&mut self, id: NodeId, mem: Mem, block: i64, stride: i64) -> Option<Block> {
@@ -41,10 +44,7 @@ impl Selector<'_> {
                 })
                 .collect(),
             2 if whole && self.is_whole() => {
-                let last = self.length - each;
-                let registers = self.block / each;
-                let mut one = |k| self.every_second((p, mem), first + k * each, each, first + k * each == last);
-                (0..registers).map(&mut one).collect()
+                (0..self.block / each).map(|k| self.every_second(id, mem, first + k * each, each)).collect()
             }
             2 if whole && self.width == Width::W512 => (0..self.block / each)
                 .map(|k| self.some_of_every_second((p, mem), first + k * each, each, self.live_in(mem.lane(), k)))
@@ -68,15 +68,22 @@ impl Selector<'_> {
         }
     }
 
-    /// A register of every second element: those of two registers. What is behind the last element of a turn is not read: there
-    /// the second register ends with that element.
-    fn every_second(&mut self, (p, mem): (Pointer, Mem), first: i64, each: i64, last: bool) -> Option<Reg> {
-        use Code::*;
-        let low = self.walking(p, mem, 2, first)?;
-        let high = low.behind(each - i64::from(last), mem)?;
-        let (low, high) =
-            (self.load_at(VEX_Vmovups_ymm_ymmm256, low, false), self.load_at(VEX_Vmovups_ymm_ymmm256, high, false));
-        Some(self.evens(mem, low, high, last))
+    /// A register of every second element: those of two registers, which a load shares that begins an element behind. What is behind the
+    /// last element of a turn is not read: there the second register ends with that element.
+    fn every_second(&mut self, id: NodeId, mem: Mem, first: i64, each: i64) -> Option<Reg> {
+        let Near { leader, behind, span } = *self.row.near.get(&id)?;
+        let last = span == 0 && first + each == self.length;
+        let (low, high) = match self.read.get(&(leader, first)).map(Vec::as_slice) {
+            Some(&[low, high]) => (low, high),
+            _ => {
+                let start = self.walking(Pointer::Load(leader), mem, 2, first)?;
+                let end = start.behind(each - i64::from(last), mem)?;
+                let [low, high] = [start, end].map(|from| self.load_at(Code::VEX_Vmovups_ymm_ymmm256, from, false));
+                self.read.insert((leader, first), vec![low, high]);
+                (low, high)
+            }
+        };
+        Some(self.seconds(mem, [low, high], [behind == 1, behind == 1 || last]))
     }
 
     /// As [`Selector::every_second`], of which as many elements as are `live` are read, and nothing behind them.
@@ -94,27 +101,36 @@ impl Selector<'_> {
             Some(to)
         });
         let [Some(low), Some(high)] = halves else { return None };
-        Some(self.evens(mem, low, high, false))
+        Some(self.seconds(mem, [low, high], [false; 2]))
     }
 
-    /// The even elements of two registers; where the second one is the `last`, which begins an element early, its odd ones.
-    fn evens(&mut self, mem: Mem, low: Reg, high: Reg, last: bool) -> Reg {
+    /// Every second element of two registers: of each the even ones, or the odd ones.
+    fn seconds(&mut self, mem: Mem, of: [Reg; 2], odd: [bool; 2]) -> Reg {
         use Code::*;
-        let (code, imm) = match (mem.lane().bits() == 32, last) {
-            (true, false) => (VEX_Vshufps_ymm_ymm_ymmm256_imm8, 0b10_00_10_00),
-            (true, true) => (VEX_Vshufps_ymm_ymm_ymmm256_imm8, 0b11_01_10_00),
-            (false, false) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0),
-            (false, true) => (VEX_Vshufpd_ymm_ymm_ymmm256_imm8, 0b1010_1010),
-        };
-        // In each part of 128 bits: what is of the first register, then what is of the second.
-        let both = self.with_imm(code, &[low, high], imm);
-        match self.width {
-            Width::W256 => self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b11_01_10_00),
-            Width::W512 => {
-                let order = self.elements(|k| 2 * k % 8 + 2 * k / 8);
-                self.plain(EVEX_Vpermq_zmm_k1z_zmm_zmmm512b64, &[order, both])
-            }
+        if self.width == Width::W512 {
+            let each = u64::from(self.width.bytes()) / mem.bytes() as u64;
+            return self.permuted(mem, of, |e| 2 * e + u64::from(odd[usize::from(2 * e >= each)]));
         }
+        let [low, high] = odd.map(u8::from);
+        // In each part of 128 bits: what is of the first register, then what is of the second.
+        let both = match mem.lane().bits() {
+            32 => {
+                self.with_imm(VEX_Vshufps_ymm_ymm_ymmm256_imm8, &of, 0b10_00_10_00 + 0b0101 * low + 0b0101_0000 * high)
+            }
+            _ => self.with_imm(VEX_Vshufpd_ymm_ymm_ymmm256_imm8, &of, 0b0101 * low + 0b1010 * high),
+        };
+        self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b11_01_10_00)
+    }
+
+    /// Elements of two registers of 512 bits: for each its number among those of both.
+    fn permuted(&mut self, mem: Mem, [low, high]: [Reg; 2], number: impl Fn(u64) -> u64) -> Reg {
+        let order = match mem.lane().bits() {
+            32 => self.elements(|w| number(2 * w) | number(2 * w + 1) << 32),
+            _ => self.elements(|w| (2 * number(w)) | ((2 * number(w) + 1) << 32)),
+        };
+        let to = self.register(Definition::Computed);
+        self.turn.insts.push(Inst::Permute { to, order, low, high });
+        to
     }
 
     /// A register of 32-bit elements that lie a few apart, and that is taken out of as many registers as they are apart: the last of
@@ -153,24 +169,50 @@ impl Selector<'_> {
 
     /// A register of 32-bit elements out of others: each of these says for every element where in it that is, if it is of it.
     fn picked(&mut self, mem: Mem, parts: impl Iterator<Item = (Reg, impl Fn(u64) -> Option<u64>)>) -> Option<Reg> {
-        let (mut all, each) = (None, self.block as u64);
+        let mut all: Option<Scattered> = None;
         for (r, place) in parts {
-            if (0..each).all(|e| place(e) == Some(e)) {
-                return Some(r);
-            }
-            let order = self.elements(|w| place(2 * w).unwrap_or(0) | place(2 * w + 1).unwrap_or(0) << 32);
-            let placed = self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, r]);
+            let places = (0..self.block as u64).map(place).collect();
             all = Some(match all {
-                None => placed,
-                Some(before) => {
-                    let ones = |e: u64| place(e).map_or(0, |_| 0xffff_ffff);
-                    let here = self.elements(|w| ones(2 * w) | ones(2 * w + 1) << 32);
-                    let here = self.as_operand(mem.lane().mask(), here);
-                    self.blend(false, here, placed, before)
-                }
+                None => (r, places),
+                Some(before) => self.of_both(mem, before, (r, places)),
             });
         }
-        all
+        let (r, places) = all?;
+        Some(self.placed(r, &places))
+    }
+
+    /// What is in one register and what is in another, in one.
+    fn of_both(&mut self, mem: Mem, (one, places): Scattered, (other, also): Scattered) -> Scattered {
+        let each = places.len() as u64;
+        let both = (0..each).zip(places.iter().zip(&also)).map(|(e, (a, b))| a.or(*b).map(|_| e)).collect();
+        let r = match self.width {
+            Width::W512 => {
+                let number = |e: u64| match (places[e as usize], also[e as usize]) {
+                    (_, Some(at)) => each + at,
+                    (Some(at), None) => at,
+                    (None, None) => e,
+                };
+                self.permuted(mem, [one, other], number)
+            }
+            Width::W256 => {
+                let (before, here) = (self.placed(one, &places), self.placed(other, &also));
+                let ones = |e: u64| also[e as usize].map_or(0, |_| 0xffff_ffff);
+                let mask = self.elements(|w| ones(2 * w) | ones(2 * w + 1) << 32);
+                let mask = self.as_operand(mem.lane().mask(), mask);
+                self.blend(false, mask, here, before)
+            }
+        };
+        (r, both)
+    }
+
+    /// A register whose 32-bit elements are in their places.
+    fn placed(&mut self, r: Reg, places: &[Option<u64>]) -> Reg {
+        if (0..).zip(places).all(|(e, &place)| place.is_none_or(|at| at == e)) {
+            return r;
+        }
+        let place = |e: u64| places[e as usize].unwrap_or(0);
+        let order = self.elements(|w| place(2 * w) | place(2 * w + 1) << 32);
+        self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, r])
     }
 
     /// Stores blocks side by side: an element of each, then the next one of each. Whether there is a form for that.
@@ -266,28 +308,23 @@ impl Selector<'_> {
     fn store_interleaved(&mut self, p: Pointer, mem: Mem, block: i64, v: [&[Reg]; 2]) -> Option<()> {
         use Code::*;
         let first = self.walking(p, mem, 2, block * self.block)?;
+        let each = i64::from(self.width.bytes()) / mem.bytes();
         let (low_code, high_code) = match mem.lane().bits() {
             32 => (VEX_Vunpcklps_ymm_ymm_ymmm256, VEX_Vunpckhps_ymm_ymm_ymmm256),
             _ => (VEX_Vunpcklpd_ymm_ymm_ymmm256, VEX_Vunpckhpd_ymm_ymm_ymmm256),
         };
         for (k, (&a, &b)) in (0..).zip(v[0].iter().zip(v[1])) {
-            // Each part of 128 bits of the one is followed by that of the other.
-            let (low, high) = (self.plain(low_code, &[a, b]), self.plain(high_code, &[a, b]));
-            for half in [0, 1] {
-                let both = match self.width {
-                    Width::W256 => {
-                        let order = [0x20, 0x31][half];
-                        self.with_imm(VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, &[low, high], order)
-                    }
-                    Width::W512 => {
-                        let code = EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8;
-                        let order = [0b01_00_01_00, 0b11_10_11_10][half];
-                        let parts = self.with_imm(code, &[low, high], order);
-                        self.with_imm(code, &[parts, parts], 0b11_01_10_00)
-                    }
-                };
-                let each = i64::from(self.width.bytes()) / mem.bytes();
-                let to = first.behind((2 * k + half as i64) * each, mem)?;
+            let halves = match self.width {
+                // Each part of 128 bits of the one is followed by that of the other.
+                Width::W256 => {
+                    let parts = [self.plain(low_code, &[a, b]), self.plain(high_code, &[a, b])];
+                    self.lower_and_upper(parts)
+                }
+                Width::W512 => [0, each as u64]
+                    .map(|begin| self.permuted(mem, [a, b], |e| (begin + e) / 2 + (begin + e) % 2 * each as u64)),
+            };
+            for (half, both) in (0..).zip(halves) {
+                let to = first.behind((2 * k + half) * each, mem)?;
                 self.store_at(VEX_Vmovups_ymmm256_ymm, to, both, false, None);
             }
         }

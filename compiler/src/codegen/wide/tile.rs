@@ -236,7 +236,7 @@ impl Selector<'_> {
         let mut out = vec![None; rows.len()];
         for (k, same) in parts.iter().enumerate() {
             let columns = match (self.width, same.as_slice()) {
-                (Width::W256, &[x, y]) => self.halves_turned([x, y]).to_vec(),
+                (Width::W256, &[x, y]) => self.lower_and_upper([x, y]).to_vec(),
                 (Width::W512, &[a, b, c, d]) => self.quarters_turned([a, b, c, d]).to_vec(),
                 _ => return None,
             };
@@ -276,19 +276,11 @@ impl Selector<'_> {
         out
     }
 
-    /// The parts of 128 bits of two registers, changing places: of both the first, of both the second.
-    fn halves_turned(&mut self, [x, y]: [Reg; 2]) -> [Reg; 2] {
-        [0x20, 0x31].map(|imm| self.with_imm(Code::VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, &[x, y], imm))
-    }
-
-    /// The parts of 128 bits of four registers, likewise.
+    /// The parts of 128 bits of four registers, changing places: of all the first, of all the second and so on.
     fn quarters_turned(&mut self, [a, b, c, d]: [Reg; 4]) -> [Reg; 4] {
-        // Of two registers the even parts, or the odd ones.
-        const EVEN: u8 = 0b10_00_10_00;
-        const ODD: u8 = 0b11_01_11_01;
-        let mut parts = |x, y, imm| self.with_imm(Code::EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8, &[x, y], imm);
-        let [even, odd] = [EVEN, ODD].map(|imm| [parts(a, b, imm), parts(c, d, imm)]);
-        let [[first, third], [second, fourth]] = [even, odd].map(|[x, y]| [parts(x, y, EVEN), parts(x, y, ODD)]);
+        let [[even, odd], [also_even, also_odd]] = [[a, b], [c, d]].map(|of| self.parts_by_turns(of));
+        let [first, third] = self.parts_by_turns([even, also_even]);
+        let [second, fourth] = self.parts_by_turns([odd, also_odd]);
         [first, second, third, fourth]
     }
 }

@@ -8,8 +8,8 @@
 //! part, are transposed part by part. Where the elements of a row are no multiple of as many, the last ones begin earlier.
 
 use super::Reg;
-use super::select::{Access, Definition, Inst, Pointer, Selector, count};
-use crate::codegen::rows::{Part, Width, parts};
+use super::select::{Pointer, Selector, count};
+use crate::codegen::rows::{Part, parts};
 use crate::kernel::body::{Lane, Mem, NodeId, PART};
 use iced_x86::Code;
 
@@ -82,25 +82,5 @@ impl Selector<'_> {
             }
             _ => None,
         }
-    }
-
-    /// A register with a part that comes from memory.
-    pub(super) fn insert_part(&mut self, into: Reg, from: Access, part: u8) -> Reg {
-        let code = match self.width {
-            Width::W256 => Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8,
-            Width::W512 => Code::EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8,
-        };
-        let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Insert { code, to, into, from, half: false, imm: Some(part) });
-        to
-    }
-
-    fn store_part(&mut self, to: Access, from: Reg, part: u8) {
-        let (code, half, imm) = match (part, self.width) {
-            (0, _) => (Code::VEX_Vmovups_xmmm128_xmm, true, None),
-            (_, Width::W256) => (Code::VEX_Vextractf128_xmmm128_ymm_imm8, false, Some(part)),
-            (_, Width::W512) => (Code::EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8, false, Some(part)),
-        };
-        self.store_at(code, to, from, half, imm);
     }
 }
