@@ -6,7 +6,8 @@ use brolga_runtime::num_complex::Complex;
 use brolga_runtime::{ArrayLiteral, Literal, Program};
 use brolga_tests::compare::{Kind, Tolerance, compare};
 
-/// Runs an entry computation in the interpreter and in compiled code; the leaves of its result are `want`, NaN for NaN.
+/// Runs an entry computation in the interpreter and in compiled code, as it is by default, with all rows in wide code that can be and
+/// with none; the leaves of its result are `want`, NaN for NaN.
 #[track_caller]
 fn check(kind: Kind, body: &str, inputs: &[ArrayLiteral], want: &[ArrayLiteral]) {
     check_module(kind, &format!("ENTRY main {{\n{body}\n}}"), inputs, want);
@@ -20,14 +21,21 @@ fn check_module(kind: Kind, computations: &str, inputs: &[ArrayLiteral], want: &
     shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
     let literals: Vec<Literal> = inputs.iter().cloned().map(Literal::Array).collect();
     let interpreted = interp::run(&module, &literals, &interp::Options::default()).unwrap_or_else(|e| panic!("{e}"));
-    let artifact = compile(&module, &CompileOptions::default()).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
-    let compiled = program.run(&inputs.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
     let tolerance = Tolerance { kind, atol: 0.0, rtol: 1e-14, max_ulp: 0.0, int_atol: 0.0 };
-    assert_eq!((interpreted.arrays().len(), compiled.len()), (want.len(), want.len()));
+    assert_eq!(interpreted.arrays().len(), want.len());
     for (k, want) in want.iter().enumerate() {
         compare(interpreted.arrays()[k], want, &tolerance).unwrap_or_else(|e| panic!("{k}, the interpreter: {e}"));
-        compare(&compiled[k], want, &tolerance).unwrap_or_else(|e| panic!("{k}, compiled code: {e}"));
+    }
+    for wide_work in [None, Some(0), Some(u64::MAX)] {
+        let options = CompileOptions { wide_work, ..CompileOptions::default() };
+        let artifact = compile(&module, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
+        let compiled = program.run(&inputs.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(compiled.len(), want.len());
+        for (k, want) in want.iter().enumerate() {
+            compare(&compiled[k], want, &tolerance)
+                .unwrap_or_else(|e| panic!("{k}, compiled code, wide work {wide_work:?}: {e}\n{source}"));
+        }
     }
 }
 
@@ -86,6 +94,50 @@ fn an_arg_max_finds_the_first_nan_in_any_lane() {
             let found = if by < 0 { n - 1 - found as i64 } else { found as i64 };
             let want = [ArrayLiteral::from_elements(&[], &[key]), ArrayLiteral::from_elements(&[], &[found as i32])];
             check_module(Kind::Exact, &source, &[ArrayLiteral::from_elements(&[n], &keys)], &want);
+        }
+    }
+}
+
+/// Lanes start from what an arg-max never chooses. Here the rows hold nothing else, or it beside numbers, NaN and ties; the initial value
+/// is as low, with an index before all others, among them or behind.
+#[test]
+fn an_arg_extreme_of_what_is_never_chosen() {
+    for (rows, n) in [(3usize, 9usize), (1101, 24), (1101, 64), (1101, 72), (70, 200), (1, 140_000)] {
+        for (greatest, start) in [(true, -3), (true, i32::MAX), (false, 2)] {
+            let low = if greatest { f32::NEG_INFINITY } else { f32::INFINITY };
+            let key = |row: usize, k: usize| match row % 4 {
+                0 => low,
+                1 if k == n - 2 => f32::NAN,
+                2 if k % 3 == 0 => low,
+                _ => ((row * 31 + k * 17) % 5) as f32,
+            };
+            let keys: Vec<f32> = (0..rows * n).map(|at| key(at / n, at % n)).collect();
+            let fold = |row: &[f32]| {
+                row.iter().zip(0..).fold((low, start), |(a, i), (&b, j)| {
+                    let first = a.is_nan() || if greatest { a > b } else { a < b };
+                    (if first { a } else { b }, if first || a == b && i < j { i } else { j })
+                })
+            };
+            let (best, at): (Vec<f32>, Vec<i32>) = keys.chunks(n).map(fold).unzip();
+            let (direction, low) = if greatest { ("GT", "-inf") } else { ("LT", "inf") };
+            let source = format!(
+                "arg {{
+                  a = f32[] parameter(0)\n i = s32[] parameter(1)\n b = f32[] parameter(2)\n j = s32[] parameter(3)
+                  beats = pred[] compare(a, b), direction={direction}\n nan = pred[] compare(a, a), direction=NE
+                  wins = pred[] or(beats, nan)\n eq = pred[] compare(a, b), direction=EQ
+                  lt = pred[] compare(i, j), direction=LT\n tie = pred[] and(eq, lt)\n first = pred[] or(wins, tie)
+                  k = f32[] select(wins, a, b)\n n = s32[] select(first, i, j)\n ROOT r = (f32[], s32[]) tuple(k, n)
+                }}
+                ENTRY main {{
+                  x = f32[{rows},{n}] parameter(0)\n index = s32[{rows},{n}] iota(), iota_dimension=1
+                  low = f32[] constant({low})\n start = s32[] constant({start})
+                  ROOT r = (f32[{rows}], s32[{rows}]) reduce(x, index, low, start), dimensions={{1}}, to_apply=arg
+                }}"
+            );
+            let want =
+                [ArrayLiteral::from_elements(&[rows as i64], &best), ArrayLiteral::from_elements(&[rows as i64], &at)];
+            let x = ArrayLiteral::from_elements(&[rows as i64, n as i64], &keys);
+            check_module(Kind::Exact, &source, &[x], &want);
         }
     }
 }

@@ -30,7 +30,7 @@ const REGISTER: i64 = 8;
 /// The most accumulators of a point: those of one point must fit the registers of every width.
 const COMPONENTS: usize = 2;
 /// The most operations of a body that is made: of longer ones the time goes into computing.
-const MOST: usize = 64;
+const MOST: usize = 96;
 
 /// The nest with several points in one, where it folds long rows.
 pub fn jam(nest: &Nest) -> Option<Vec<Nest>> {

@@ -27,7 +27,7 @@ pub struct WideRows<'o> {
     pub widest: Width,
     /// Whether fused multiply-add is there.
     pub fma: bool,
-    /// Rows with less work, in elements times nodes, stay in 128-bit registers.
+    /// Rows with less work, in elements times nodes and what folds them, stay in 128-bit registers.
     pub least_work: i64,
 }
 
@@ -54,7 +54,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let (fma, least_work) = (wide.fma, wide.least_work);
         for &width in row.widths(wide.widest) {
             let Some(segment) = row.wide_segment(width) else { continue };
-            if (segment.end - segment.begin).saturating_mul(row.work()) < least_work {
+            if (segment.end - segment.begin).saturating_mul(row.work() + row.folds()) < least_work {
                 return None;
             }
             let Some(function) = self.found(row_function(self.nest, row, &segment, width, fma)) else { continue };

@@ -347,6 +347,12 @@ impl<'k> RowLoop<'k> {
         self.varying().len() as i64 + 1
     }
 
+    /// Operations that fold each element.
+    pub fn folds(&self) -> i64 {
+        let combined = |a: &Accumulator| a.combine.nodes().iter().filter(|n| !n.args.is_empty()).count() as i64;
+        self.stage.accumulators.iter().map(combined).sum()
+    }
+
     /// Whether anything happens for each element.
     pub fn has_elements(&self) -> bool {
         let stage = self.stage;

@@ -1,4 +1,4 @@
-//! Whether a combiner gives the same when its two sides are exchanged.
+//! Whether a combiner gives the same when its two sides are exchanged, and what it never chooses of them.
 //!
 //! **Problem.** The specification lets a reduction group its elements at will but nowhere exchange them, and elements dealt
 //! out over lanes are exchanged. Products of matrices and `|a| * b` are associative and do not commute.
@@ -10,7 +10,8 @@
 //! operations in either order; with the two sides exchanged, the result must get the number that it had. *By cases*: a
 //! result that is only chosen by comparing the two sides, as that of an arg-max, depends on nothing but how the components
 //! compare (less, equal, greater, or which of them is NaN). Every combination of these is evaluated, as is and with sides
-//! exchanged, and must choose the same element.
+//! exchanged, and must choose the same element. In the same way it is seen which components such a result passes over: with extreme
+//! ones on either side, it must choose all of the other side whatever that is.
 
 use crate::hlo::{AttrKey, Attrs, Computation, Instruction, InstructionId, Opcode, resolve};
 use brolga_runtime::Shape;
@@ -31,6 +32,8 @@ pub(super) enum Commutes {
 const MOST_INSTRUCTIONS: usize = 256;
 /// Nor are those whose components can compare in more ways.
 const MOST_CASES: usize = 4096;
+/// What is never chosen is asked of so many components at most.
+const MOST_CHOSEN: usize = 4;
 
 /// Asks a combiner of `n` components, whose parameters are the `n` accumulators and then the `n` values.
 pub(super) fn commutes(c: &Computation) -> Commutes {
@@ -47,6 +50,56 @@ pub(super) fn commutes(c: &Computation) -> Commutes {
     let open: Vec<InstructionId> =
         roots.filter(|r| !plain.contains_key(r) || plain.get(r) != exchanged.get(r)).collect();
     if open.is_empty() { Commutes::Always } else { Cases { c, number: &number, n }.commute(&open) }
+}
+
+/// Of a combiner that chooses, components which it chooses over no others on either side: for each whether it is the greatest that there is,
+/// or the least. What is chosen of equal ones is the same.
+pub(super) fn never_chosen(c: &Computation) -> Option<Vec<bool>> {
+    let parameters = c.parameters();
+    let n = parameters.len() / 2;
+    let root = &c.instructions[c.root].shape;
+    if parameters.len() != 2 * n || root.leaf_count() != n || c.order.len() > MOST_INSTRUCTIONS || n > MOST_CHOSEN {
+        return None;
+    }
+    let number: HashMap<InstructionId, usize> = parameters.into_iter().zip(0..).collect();
+    let cases = Cases { c, number: &number, n };
+    let roots: Vec<InstructionId> = (0..n).map(|leaf| resolve(c, (c.root, leaf)).0).collect();
+    let kinds = cases.kinds()?;
+    let extremes = |choice: usize| (0..n).map(|k| choice >> k & 1 == 1).collect::<Vec<bool>>();
+    (0..1 << n).map(extremes).find(|greatest| {
+        [false, true].into_iter().all(|right| {
+            let possible: Vec<Vec<Case>> =
+                kinds.iter().zip(greatest).map(|(kind, &g)| beside(kind, g, right)).collect();
+            combinations(&possible).all(|cases_now| {
+                let values = cases.evaluate(&cases_now);
+                (0..).zip(&roots).all(|(k, r)| match values.get(r) {
+                    Some(&Known::Element(j, side)) => j == k && (side != right || cases_now[k] == Case::Equal),
+                    _ => false,
+                })
+            })
+        })
+    })
+}
+
+/// How an extreme element, on the left or on the `right`, compares with any other.
+fn beside(kind: &[Case], greatest: bool, right: bool) -> Vec<Case> {
+    let (order, nan) = if right { (Case::Less, Case::LeftNaN) } else { (Case::Greater, Case::RightNaN) };
+    let order = if greatest { order } else { order.exchanged() };
+    kind.iter().copied().filter(|&case| case == Case::Equal || case == order || case == nan).collect()
+}
+
+/// Every combination of one of each.
+fn combinations<K: AsRef<[Case]>>(of: &[K]) -> impl Iterator<Item = Vec<Case>> + use<'_, K> {
+    let count = of.iter().map(|kind| kind.as_ref().len()).product::<usize>();
+    (0..count).map(move |mut number| {
+        let digit = |kind: &K| {
+            let kind = kind.as_ref();
+            let case = kind[number % kind.len()];
+            number /= kind.len();
+            case
+        };
+        of.iter().map(digit).collect()
+    })
 }
 
 /// Numbers of instructions: equal numbers mean equal values.
@@ -176,29 +229,30 @@ struct Cases<'c> {
 }
 
 impl Cases<'_> {
-    fn commute(&self, roots: &[InstructionId]) -> Commutes {
+    /// In which ways each component can compare; `None` where one has no order.
+    fn kinds(&self) -> Option<Vec<&'static [Case]>> {
         let mut kinds: Vec<&[Case]> = vec![&[]; self.n];
         for (&id, &k) in self.number {
-            let Some(array) = self.c.instructions[id].shape.as_array() else { return Commutes::No };
+            let array = self.c.instructions[id].shape.as_array()?;
             kinds[k % self.n] = if array.ty.is_float() {
                 &Case::FLOATS
             } else if array.ty.is_complex() {
-                return Commutes::No;
+                return None;
             } else {
                 &Case::NUMBERS
             };
         }
+        Some(kinds)
+    }
+
+    fn commute(&self, roots: &[InstructionId]) -> Commutes {
+        let Some(kinds) = self.kinds() else { return Commutes::No };
         let count = kinds.iter().fold(1usize, |n, k| n.saturating_mul(k.len()));
         if count > MOST_CASES {
             return Commutes::No;
         }
         let mut verdict = Commutes::Always;
-        for mut number in 0..count {
-            let mut cases = Vec::with_capacity(self.n);
-            for kind in &kinds {
-                cases.push(kind[number % kind.len()]);
-                number /= kind.len();
-            }
+        for cases in combinations(&kinds) {
             let exchanged: Vec<Case> = cases.iter().map(|c| c.exchanged()).collect();
             let (plain, other) = (self.evaluate(&cases), self.evaluate(&exchanged));
             let same = roots.iter().all(|r| match (plain.get(r), other.get(r)) {
@@ -391,6 +445,41 @@ mod tests {
                         p = pred[] compare(a, b), direction=GE\nROOT r = s32[] select(p, a, b)\n}";
         assert_eq!(of(integers), Commutes::Always);
         assert_eq!(binary(&format!("{ge}, type=TOTALORDER"), "select(p, a, b)"), Commutes::No);
+    }
+
+    #[test]
+    fn what_is_never_chosen() {
+        let of = |keys: &str, ty: &str, pick: &str, tie: &str| {
+            let text = format!(
+                "HloModule m\nENTRY %f {{\na = {ty}[] parameter(0)\ni = s32[] parameter(1)\nb = {ty}[] parameter(2)\n\
+                 j = s32[] parameter(3)\ngt = pred[] compare(a, b), direction={keys}\n\
+                 nan = pred[] compare(a, a), direction=NE\neq = pred[] compare(a, b), direction=EQ\n\
+                 lt = pred[] compare(i, j), direction=LT\nor = pred[] or(gt, nan)\nboth = pred[] and(eq, lt)\n\
+                 tie = pred[] or(or, both)\nv = {ty}[] select({pick}, a, b)\nk = s32[] select({tie}, i, j)\n\
+                 ROOT r = ({ty}[], s32[]) tuple(v, k)\n}}\n"
+            );
+            let module = crate::text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            never_chosen(module.entry())
+        };
+        assert_eq!(of("GT", "f32", "or", "tie"), Some(vec![false, true]), "an arg-max");
+        assert_eq!(of("LT", "bf16", "or", "tie"), Some(vec![true, true]), "an arg-min");
+        assert_eq!(of("GT", "s8", "or", "tie"), Some(vec![false, true]), "of integers");
+        assert_eq!(of("GE", "f32", "or", "tie"), None, "of equal keys sometimes the last");
+        assert_eq!(of("GT", "f32", "gt", "tie"), None, "a NaN gives way to it");
+        assert_eq!(of("GE", "s32", "gt", "gt"), None, "of equal keys the index on the left");
+        let plain = |ty: &str, root: &str| {
+            let text = format!(
+                "HloModule m\nENTRY %f {{\na = {ty}[] parameter(0)\nb = {ty}[] parameter(1)\n\
+                 p = pred[] compare(a, b), direction=GE\nROOT r = {ty}[] {root}\n}}\n"
+            );
+            let module = crate::text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            never_chosen(module.entry())
+        };
+        assert_eq!(plain("s32", "select(p, a, b)"), Some(vec![false]));
+        assert_eq!(plain("f32", "select(p, a, b)"), None, "NaN");
+        assert_eq!(plain("f32", "maximum(a, b)"), Some(vec![false]));
+        assert_eq!(plain("s32", "add(a, b)"), None);
+        assert_eq!(plain("s32", "copy(a)"), None, "the left side is chosen");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod call;
 mod columns;
 mod commute;
 mod dot;
+mod identity;
 mod indexing;
 mod movement;
 mod order;
@@ -444,7 +445,8 @@ impl<'a> Lowerer<'a> {
         let id = inst.attrs.computation(AttrKey::ToApply).ok_or_else(|| internal(inst, "no to_apply"))?;
         // A fold with one operation is one operation: it is rounded when it is done, or a sum in a narrow float would stop
         // growing where a step is below half a unit of it.
-        let strict_rounding = self.numerics.strict_rounding && identity(&self.module.computations[id]).is_none();
+        let strict_rounding =
+            self.numerics.strict_rounding && identity::of_operation(&self.module.computations[id]).is_none();
         self.combiner_rounding(folds, components, strict_rounding)
     }
 
@@ -719,52 +721,9 @@ fn region_over(
         let parts = nodes.get(&source).ok_or_else(|| unsupported(at, format!("the form of '{}'", c.name)))?;
         roots.extend(parts);
     }
-    let identity = identity(c);
+    let identity = identity::of(c);
     let n = roots.len() as u32;
     let fold = roots.iter().all(|&r| order::sees_both_sides(&body, r, n));
     let commutes = if fold { commute::commutes(c) } else { Commutes::No };
     Ok(Combiner { body, roots, identity, splits: commutes == Commutes::Always, commutes })
-}
-
-/// Whether a reducer is one operation on its two parameters.
-fn is_plain(c: &Computation) -> bool {
-    let root = &c.instructions[c.root];
-    root.operands.len() == 2
-        && root.operands[0] != root.operands[1]
-        && root.operands.iter().all(|&o| c.instructions[o].opcode == Opcode::Parameter)
-}
-
-/// The value that changes nothing when combined, for reducers of one operation.
-fn identity(c: &Computation) -> Option<Vec<u64>> {
-    let root = &c.instructions[c.root];
-    let ty = root.shape.as_array()?.ty;
-    if !is_plain(c) {
-        return None;
-    }
-    let lane = storage::compute_lane(ty);
-    let float = |v: f64| if lane == Lane::F64 { v.to_bits() } else { u64::from((v as f32).to_bits()) };
-    let mask = if lane.bits() == 32 { u64::from(u32::MAX) } else { u64::MAX };
-    let width = ty.bits().min(64);
-    if ty.is_complex() {
-        return (root.opcode == Opcode::Add).then(|| vec![float(-0.0); 2]);
-    }
-    Some(vec![match root.opcode {
-        // -0 and not 0: -0 + -0 is -0.
-        Opcode::Add if ty.is_float() => float(-0.0),
-        Opcode::Add if ty.is_integer() => 0,
-        Opcode::Multiply if ty.is_float() => float(1.0),
-        Opcode::Multiply if ty.is_integer() => 1,
-        Opcode::Maximum if ty.is_float() => float(f64::NEG_INFINITY),
-        Opcode::Minimum if ty.is_float() => float(f64::INFINITY),
-        Opcode::Maximum if ty.is_signed_integer() => (i64::MIN >> (64 - width)) as u64 & mask,
-        Opcode::Minimum if ty.is_signed_integer() => (i64::MAX >> (64 - width)) as u64 & mask,
-        Opcode::Maximum if ty.is_unsigned_integer() => 0,
-        Opcode::Minimum if ty.is_unsigned_integer() => u64::MAX >> (64 - width),
-        Opcode::And | Opcode::Minimum | Opcode::Multiply if ty == ElementType::Pred => 1,
-        Opcode::Or | Opcode::Maximum | Opcode::Xor | Opcode::Add if ty == ElementType::Pred => 0,
-        Opcode::And if ty.is_signed_integer() => mask,
-        Opcode::And if ty.is_unsigned_integer() => u64::MAX >> (64 - width),
-        Opcode::Or | Opcode::Xor if ty.is_integer() => 0,
-        _ => return None,
-    }])
 }
