@@ -115,9 +115,19 @@ fn rows_of_nothing_and_of_one() {
 
 #[test]
 fn the_first_few_and_all() {
-    for (ty, n, k) in
-        [("f32", 1000, 5), ("s8", 300, 64), ("s8", 300, 65), ("bf16", 40, 40), ("u64", 90, 3), ("f32", 4, 0)]
-    {
+    for (ty, n, k) in [
+        ("f32", 1000, 5),
+        ("s8", 300, 64),
+        ("s8", 300, 65),
+        ("bf16", 40, 40),
+        ("u64", 90, 3),
+        ("f32", 4, 0),
+        // In batches, the last of which is filled up to here or less.
+        ("f32", 17_920, 70),
+        ("f32", 18_003, 70),
+        ("s8", 17_921, 70),
+        ("bf16", 40_000, 100),
+    ] {
         for largest in [true, false] {
             let shapes = format!("({ty}[2,{k}], s32[2,{k}])");
             check(
@@ -128,6 +138,20 @@ fn the_first_few_and_all() {
                 true,
             );
         }
+    }
+}
+
+/// Rows that go up, but for some elements: of those looked at in order, each would be kept for a while.
+#[test]
+fn the_first_of_many_in_order() {
+    for largest in [true, false] {
+        check(
+            &format!(
+                "HloModule m\nENTRY e {{\n x = f32[20000] parameter(0)\n i = f32[20000] iota(), iota_dimension=0\n \
+                 y = f32[20000] maximum(x, i)\n ROOT r = (f32[70], s32[70]) topk(y), k=70, largest={largest}\n}}\n"
+            ),
+            true,
+        );
     }
 }
 

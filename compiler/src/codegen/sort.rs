@@ -14,7 +14,8 @@
 //!
 //! Keys of long rows are sorted digit by digit, from the last (the counts of all digits are made while the records are; a
 //! digit that all elements share costs nothing). Everything else is a bottom-up merge sort whose inner loop has no branch
-//! that depends on data. The first few of many are kept by insertion into a short list.
+//! that depends on data. The first few of many are kept by insertion into a short list; more of them in batches: what comes before the
+//! last that is kept so far is put behind these, and when there is no more room, all of it is sorted.
 
 use super::address::Point;
 use super::flow::Flow;
@@ -38,6 +39,13 @@ const DIGIT_BITS: [u32; 2] = [8, 11];
 const SELECT_KEEP: i64 = 64;
 /// ... where the row is this many times as long.
 const SELECT_RATIO: i64 = 4;
+/// More are kept in batches of so many times as many, ...
+const BATCH: i64 = 4;
+/// ... where the row is this many times as long.
+const BATCH_RATIO: i64 = 256;
+/// Elements that are one of so many parts of the row apart are looked at after each other: of a row that goes up or down, each would else
+/// be kept for a while.
+const PARTS: i64 = 16;
 
 /// What a column of the records holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +72,8 @@ enum Method {
     Merge,
     /// Insertion into the list of those that are kept.
     Select,
+    /// A merge sort of batches, of each of which those are kept that come first.
+    Batches,
 }
 
 /// The records of a row.
@@ -71,6 +81,8 @@ enum Method {
 struct Records {
     columns: Vec<Column>,
     method: Method,
+    /// How many there are in a half.
+    count: i64,
     /// Offset of each column in a half, and the bytes of a half.
     offsets: Vec<i64>,
     half: i64,
@@ -100,12 +112,17 @@ fn arguments(body: &Body, root: NodeId) -> Vec<usize> {
 
 impl Records {
     fn new(sort: &Sort, columns: Vec<Column>, method: Method, by_key: bool) -> Records {
+        let count = match method {
+            Method::Digits(_) | Method::Merge => sort.row.extent,
+            Method::Select => sort.keep,
+            Method::Batches => BATCH * sort.keep,
+        };
         let (mut offsets, mut half) = (Vec::new(), 0);
         for &c in &columns {
             offsets.push(half);
-            half += (sort.row.extent * column_mem(sort, c).bytes() + 63) / 64 * 64;
+            half += (count * column_mem(sort, c).bytes() + 63) / 64 * 64;
         }
-        Records { columns, method, offsets, half, by_key }
+        Records { columns, method, count, offsets, half, by_key }
     }
 
     fn by_key(sort: &Sort, key: &SortKey) -> Records {
@@ -122,9 +139,11 @@ impl Records {
         let width = key.bits.div_ceil(count).max(1);
         let low = if packed { 32 } else { 0 };
         let digits = (0..count).map(|d| (low + d * width, width)).collect();
-        let few = sort.keep <= SELECT_KEEP && n / SELECT_RATIO >= sort.keep;
-        let method = if few && columns == [Column::Packed { position: true }] {
+        let one = columns == [Column::Packed { position: true }];
+        let method = if one && sort.keep <= SELECT_KEEP && n / SELECT_RATIO >= sort.keep {
             Method::Select
+        } else if one && sort.keep > SELECT_KEEP && n / BATCH_RATIO >= sort.keep {
+            Method::Batches
         } else if n / RADIX_ROW >= i64::from(count) {
             Method::Digits(digits)
         } else {
@@ -160,7 +179,7 @@ impl Records {
     fn scratch_bytes(&self) -> i64 {
         let counts: i64 = match &self.method {
             Method::Digits(digits) => digits.iter().map(|&(_, width)| Records::count_bytes(width)).sum(),
-            Method::Merge | Method::Select => 0,
+            Method::Merge | Method::Select | Method::Batches => 0,
         };
         2 * self.half + counts
     }
@@ -353,7 +372,7 @@ impl Emitter<'_, '_, '_> {
         match &r.method {
             Method::Digits(digits) => self.digits(r, digits, halves),
             Method::Merge => self.merge_sort(r, halves),
-            Method::Select => {}
+            Method::Select | Method::Batches => {}
         }
         let half = self.b().use_var(from);
         self.output(r, half);
@@ -449,6 +468,7 @@ impl Emitter<'_, '_, '_> {
                 });
             }
             Method::Select => self.select(r, half, unordered),
+            Method::Batches => self.batches(r, half, unordered),
         }
     }
 
@@ -541,8 +561,7 @@ impl Emitter<'_, '_, '_> {
     }
 
     fn merge_sort(&mut self, r: &Records, halves: Halves) {
-        let n = self.sort.row.extent;
-        let columns = r.columns.len();
+        let (n, columns) = (r.count, r.columns.len());
         // Runs of one become runs of two where they are.
         let half = self.b().use_var(halves.from);
         self.count_constant(0, n / 2 * 2, 2, &mut |this, i| {
@@ -578,9 +597,9 @@ impl Emitter<'_, '_, '_> {
         self.b().seal_block(after);
     }
 
-    /// Merges the runs at `low` and `low + run`, of `run` elements each as far as the row goes.
+    /// Merges the runs at `low` and `low + run`, of `run` elements each as far as the records go.
     fn merge(&mut self, r: &Records, halves: Halves, low: Value, run: Value) {
-        let n = self.iconst(self.sort.row.extent);
+        let n = self.iconst(r.count);
         let (from, to) = (self.b().use_var(halves.from), self.b().use_var(halves.to));
         let within = |this: &mut Self, v: Value| {
             let less = this.b().ins().icmp(IntCC::SignedLessThan, v, n);
@@ -679,6 +698,52 @@ impl Emitter<'_, '_, '_> {
                 let last = this.load(r, list, 0, end);
                 this.b().def_var(worst, last);
             });
+        });
+    }
+
+    /// Keeps the first records in batches: most elements only see that they come behind what is kept.
+    fn batches(&mut self, r: &Records, list: Value, unordered: Option<Variable>) {
+        let (keep, n) = (self.sort.keep, self.sort.row.extent);
+        // Greater than every record: positions are below 2^32 - 1.
+        let none = self.iconst(-1);
+        let (zero, room, last) = (self.iconst(0), self.iconst(r.count), self.iconst(n - 1));
+        let other = self.b().ins().iadd_imm_s(list, r.half);
+        let halves = Halves { from: self.variable(list), to: self.variable(other) };
+        let (worst, count) = (self.variable(none), self.variable(zero));
+        let (first, element, part) = (self.variable(zero), self.variable(zero), self.iconst((n + PARTS - 1) / PARTS));
+        let length = self.iconst(n);
+        self.each(n, &mut |this, i| {
+            let (at, begin) = (this.b().use_var(element), this.b().use_var(first));
+            let record = this.record(r, at, unordered)[0];
+            let (further, again) = (this.b().ins().iadd(at, part), this.b().ins().iadd_imm_s(begin, 1));
+            let inside = this.b().ins().icmp(IntCC::SignedLessThan, further, length);
+            let (at, begin) =
+                (this.b().ins().select(inside, further, again), this.b().ins().select(inside, begin, again));
+            this.b().def_var(element, at);
+            this.b().def_var(first, begin);
+            let (half, at, behind) = (this.b().use_var(halves.from), this.b().use_var(count), this.b().use_var(worst));
+            this.store(r, half, 0, at, record);
+            let better = this.b().ins().icmp(IntCC::UnsignedLessThan, record, behind);
+            let step = this.b().ins().uextend(types::I64, better);
+            let next = this.b().ins().iadd(at, step);
+            this.b().def_var(count, next);
+            let (full, ends) =
+                (this.b().ins().icmp(IntCC::Equal, next, room), this.b().ins().icmp(IntCC::Equal, i, last));
+            let sorted = this.b().ins().bor(full, ends);
+            this.when(sorted, &mut |this| {
+                this.count(next, room, 1, &mut |this, i| this.store(r, half, 0, i, none));
+                this.merge_sort(r, halves);
+                let (half, end, kept) = (this.b().use_var(halves.from), this.iconst(keep - 1), this.iconst(keep));
+                let last = this.load(r, half, 0, end);
+                this.b().def_var(worst, last);
+                this.b().def_var(count, kept);
+            });
+        });
+        // Where the last batch was sorted into the second half.
+        let from = self.b().use_var(halves.from);
+        self.each(keep, &mut |this, i| {
+            let record = this.load(r, from, 0, i);
+            this.store(r, list, 0, i, record);
         });
     }
 
