@@ -108,7 +108,7 @@ fn an_arg_extreme_of_what_is_never_chosen() {
             let key = |row: usize, k: usize| match row % 4 {
                 0 => low,
                 1 if k == n - 2 => f32::NAN,
-                2 if k % 3 == 0 => low,
+                2 if k.is_multiple_of(3) => low,
                 _ => ((row * 31 + k * 17) % 5) as f32,
             };
             let keys: Vec<f32> = (0..rows * n).map(|at| key(at / n, at % n)).collect();
@@ -139,6 +139,41 @@ fn an_arg_extreme_of_what_is_never_chosen() {
             let x = ArrayLiteral::from_elements(&[rows as i64, n as i64], &keys);
             check_module(Kind::Exact, &source, &[x], &want);
         }
+    }
+}
+
+/// A gather whose indices are put together for it alone reads their parts; those outside are clamped.
+#[test]
+fn indices_that_are_put_together_for_a_gather() {
+    let image: Vec<f32> = (0..63).map(|v| v as f32).collect();
+    let [y, x]: [Vec<i32>; 2] = [5, 7].map(|by| (0..70).map(|k| k * by % 16 - 3).collect());
+    for (vector, width) in [(0usize, 1usize), (1, 1), (1, 3)] {
+        let (part, whole, dims) = match vector {
+            0 => ("s32[1,70]", "s32[2,70]", "{0}"),
+            _ => ("s32[70,1]", "s32[70,2]", "{1}"),
+        };
+        let (shape, offset, collapsed) = if width == 1 { ("f32[70]", "", "0,1") } else { ("f32[70,3]", "1", "0") };
+        let body = format!(
+            "image = f32[7,9] parameter(0)\n y = s32[70] parameter(1)\n x = s32[70] parameter(2)\n three = s32[] constant(3)
+             threes = s32[70] broadcast(three), dimensions={{}}\n down = s32[70] multiply(y, threes)
+             up = s32[70] subtract(down, x)\n ys = {part} reshape(up)\n xs = {part} reshape(x)
+             at = {whole} concatenate(ys, xs), dimensions={dims}
+             ROOT r = {shape} gather(image, at), offset_dims={{{offset}}}, collapsed_slice_dims={{{collapsed}}},
+               start_index_map={{0,1}}, index_vector_dim={vector}, slice_sizes={{1,{width}}}"
+        );
+        let read = |k: usize| {
+            let row = (y[k] * 3 - x[k]).clamp(0, 6) as usize;
+            let column = x[k].clamp(0, 9 - width as i32) as usize;
+            image[row * 9 + column..][..width].to_vec()
+        };
+        let want: Vec<f32> = (0..70).flat_map(read).collect();
+        let inputs = [
+            ArrayLiteral::from_elements(&[7, 9], &image),
+            ArrayLiteral::from_elements(&[70], &y),
+            ArrayLiteral::from_elements(&[70], &x),
+        ];
+        let dims: &[i64] = if width == 1 { &[70] } else { &[70, 3] };
+        check(Kind::Exact, &body, &inputs, &[ArrayLiteral::from_elements(dims, &want)]);
     }
 }
 

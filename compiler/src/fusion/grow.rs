@@ -161,7 +161,10 @@ impl<'a> Grower<'a> {
                 self.cost[id] = (cost, size);
                 self.splits[id] = self.inlined_splits(id);
                 if self.must_store(id, cost, size) || self.splits[id] >= MAX_SPLITS {
-                    self.rows(id, None);
+                    match self.inst(id).opcode {
+                        Opcode::Concatenate => self.anchor(id),
+                        _ => self.rows(id, None),
+                    }
                 }
             }
             _ => {}
@@ -524,6 +527,7 @@ impl<'a> Grower<'a> {
             | Opcode::Reshape
             | Opcode::Copy
             | Opcode::DynamicSlice
+            | Opcode::Concatenate
             | Opcode::Gather => Follows::Tainted,
             _ => {
                 let all = |wanted: Follows| states.iter().all(|&s| s == wanted || s == Follows::Clean);
@@ -719,6 +723,7 @@ fn is_aligned_elementwise(inst: &Instruction, operand: &Instruction) -> bool {
     let moves = matches!(
         inst.opcode,
         Opcode::Broadcast
+            | Opcode::Concatenate
             | Opcode::DynamicSlice
             | Opcode::Gather
             | Opcode::Iota

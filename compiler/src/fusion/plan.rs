@@ -276,6 +276,10 @@ impl<'a> Analysis<'a> {
             }
         }
         a.escapes[computation.root] = true;
+        let alone = |&id: &InstructionId| is_index_vector(computation, &a.users[id], id);
+        for id in computation.order.iter().copied().filter(alone).collect::<Vec<_>>() {
+            a.class[id] = Some(Class::Inline);
+        }
         Ok(a)
     }
 
@@ -293,6 +297,23 @@ impl<'a> Analysis<'a> {
             }
         }
     }
+}
+
+/// Whether a concatenation is the indices of one gather, and each part of it those along one dimension: every element is then read where
+/// it is known of which part it is, so that none of them needs memory.
+fn is_index_vector(computation: &Computation, users: &[InstructionId], id: InstructionId) -> bool {
+    let inst = &computation.instructions[id];
+    let (Opcode::Concatenate, &[user]) = (inst.opcode, users) else { return false };
+    let gather = &computation.instructions[user];
+    let along = inst.attrs.ints_or_empty(AttrKey::Dimensions).first().copied();
+    let one = |&part: &InstructionId| {
+        let shape = computation.instructions[part].shape.as_array();
+        along.and_then(|d| shape?.dims.get(usize::try_from(d).ok()?)) == Some(&1)
+    };
+    gather.opcode == Opcode::Gather
+        && gather.operands.iter().position(|&o| o == id) == Some(1)
+        && gather.attrs.int(AttrKey::IndexVectorDim) == along
+        && inst.operands.iter().all(one)
 }
 
 /// Whether a dot reads each element of that operand once, for the other has neither rows nor columns: it may be computed on the way.

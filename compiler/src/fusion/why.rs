@@ -104,7 +104,13 @@ fn reason(a: &Analysis<'_>, group: &Group, stored: InstructionId, user: Instruct
     let inst = |id: InstructionId| &a.computation.instructions[id];
     let moves = matches!(
         inst(user).opcode,
-        Opcode::Broadcast | Opcode::Slice | Opcode::Reverse | Opcode::Transpose | Opcode::DynamicSlice | Opcode::Gather
+        Opcode::Broadcast
+            | Opcode::Concatenate
+            | Opcode::Slice
+            | Opcode::Reverse
+            | Opcode::Transpose
+            | Opcode::DynamicSlice
+            | Opcode::Gather
     );
     let folds = matches!(
         group.kind,

@@ -340,6 +340,10 @@ impl<'a> Lowerer<'a> {
                 let moved = self.gather_index(stage, known, inst, index)?;
                 self.part(stage, known, ((operand(0)?, 0), part.1), &moved)
             }
+            Opcode::Concatenate => {
+                let (operand, index) = self.place_in_parts(inst, index)?;
+                self.part(stage, known, ((operand, 0), part.1), &index)
+            }
             Opcode::BitcastConvert => self.bitcast(stage, known, inst, (shape.ty, part.1), index),
             Opcode::Complex => self.part(stage, known, ((operand(part.1 as usize)?, 0), 0), index),
             Opcode::Real | Opcode::Imag if self.leaf_shape(resolve(self.c, (operand(0)?, 0)))?.ty.is_complex() => {

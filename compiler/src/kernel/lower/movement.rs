@@ -3,11 +3,28 @@
 use super::{Known, Lowerer, Stage, internal};
 use crate::error::Result;
 use crate::hlo::resolve;
-use crate::hlo::{AttrKey, InstructionId, PaddingDimension};
+use crate::hlo::{AttrKey, Instruction, InstructionId, PaddingDimension};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{Loop, Phase};
 
 impl Lowerer<'_> {
+    /// The part of a concatenation that is read at an index, constant along the dimension that parts are put together along, and where in it.
+    pub(super) fn place_in_parts(&self, inst: &Instruction, index: &[Ix]) -> Result<(InstructionId, Vec<Ix>)> {
+        let d = inst.attrs.ints_or_empty(AttrKey::Dimensions).first().map_or(0, |&d| d.max(0) as usize);
+        let at = index.get(d).and_then(Ix::as_constant);
+        let mut at = at.ok_or_else(|| internal(inst, "a concatenation is read at no known part"))?;
+        for &part in &inst.operands {
+            let extent = self.leaf_shape(resolve(self.c, (part, 0)))?.dims[d];
+            if at < extent {
+                let mut there = index.to_vec();
+                there[d] = Ix::constant(at);
+                return Ok((part, there));
+            }
+            at -= extent;
+        }
+        Err(internal(inst, "a concatenation is read behind its end"))
+    }
+
     pub(super) fn concatenate(&mut self, id: InstructionId) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
         let d = inst.attrs.ints_or_empty(AttrKey::Dimensions).first().map_or(0, |&d| d.max(0) as usize);
