@@ -4,6 +4,7 @@
 //! was accepted without a look must not hide a fusion that was lost.
 #![allow(clippy::unwrap_used)]
 
+use brolga_compiler::kernel::body::Op;
 use brolga_compiler::kernel::ir::{Kernel, Phase};
 use brolga_compiler::kernel::lower::Numerics;
 use brolga_compiler::memory::{self, schedule::Schedule};
@@ -87,23 +88,54 @@ fn gelu() {
     insta::assert_snapshot!(s);
 }
 
+/// The lines of a softmax over the rows of `of`, an f32[256,1000].
+fn softmax_of(of: &str) -> String {
+    format!(
+        "low = f32[] constant(-inf)
+         m = f32[256] reduce({of}, low), dimensions={{1}}, to_apply=max
+         mb = f32[256,1000] broadcast(m), dimensions={{0}}
+         d = f32[256,1000] subtract({of}, mb)
+         e = f32[256,1000] exponential(d)
+         zero = f32[] constant(0)
+         s = f32[256] reduce(e, zero), dimensions={{1}}, to_apply=add
+         sb = f32[256,1000] broadcast(s), dimensions={{0}}
+         ROOT q = f32[256,1000] divide(e, sb)"
+    )
+}
+
 #[test]
 fn softmax() {
     let s = with(
         &format!("{ADD}{MAX}"),
-        "x = f32[256,1000] parameter(0)
-         low = f32[] constant(-inf)
-         m = f32[256] reduce(x, low), dimensions={1}, to_apply=max
-         mb = f32[256,1000] broadcast(m), dimensions={0}
-         d = f32[256,1000] subtract(x, mb)
-         e = f32[256,1000] exponential(d)
-         zero = f32[] constant(0)
-         s = f32[256] reduce(e, zero), dimensions={1}, to_apply=add
-         sb = f32[256,1000] broadcast(s), dimensions={0}
-         ROOT q = f32[256,1000] divide(e, sb)",
+        &format!(
+            "x = f32[256,1000] parameter(0)
+             {}",
+            softmax_of("x")
+        ),
     );
     assert_eq!(stages(only(&s)), 3);
     insta::assert_snapshot!(s);
+}
+
+/// What costs much and is inlined before a softmax is computed once for an element, and so is the exponential.
+#[test]
+fn a_softmax_of_what_costs_much() {
+    let s = with(
+        &format!("{ADD}{MAX}"),
+        &format!(
+            "x = f32[256,1000] parameter(0)
+             b = f32[256,1000] parameter(1)
+             t = f32[256,1000] tanh(x)
+             y = f32[256,1000] add(t, b)
+             {}",
+            softmax_of("y")
+        ),
+    );
+    assert_eq!(stages(only(&s)), 3);
+    let Some(Phase::Nest(nest)) = only(&s).phases.first() else { panic!("{s}") };
+    assert_eq!(nest.rows.len(), 2, "{s}");
+    let reads = |stage: usize| nest.stages[stage].body.nodes().iter().filter(|n| matches!(n.op, Op::Load(..))).count();
+    assert_eq!([0, 1, 2].map(reads), [2, 0, 0], "{s}");
 }
 
 #[test]
@@ -254,6 +286,23 @@ fn argmax() {
          zero = s32[] constant(0)
          r = (f32[16], s32[16]) reduce(x, numbers, low, zero), dimensions={1}, to_apply=pick
          ROOT index = s32[16] get-tuple-element(r), index=1",
+    );
+    only(&s);
+    insta::assert_snapshot!(s);
+}
+
+/// What is read by rows and columns needs no array of both.
+#[test]
+fn indices_of_one_gather() {
+    let s = entry(
+        "image = f32[100,90] parameter(0)
+         y = s32[1000] parameter(1)
+         x = s32[1000] parameter(2)
+         ys = s32[1000,1] reshape(y)
+         xs = s32[1000,1] reshape(x)
+         at = s32[1000,2] concatenate(ys, xs), dimensions={1}
+         ROOT r = f32[1000] gather(image, at), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1},
+           index_vector_dim=1, slice_sizes={1,1}",
     );
     only(&s);
     insta::assert_snapshot!(s);

@@ -13,7 +13,7 @@ use super::rewrite::{Effects, Rewriter, rewrite, sort_computations};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
 use cranelift_entity::packed_option::PackedOption;
-use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::HashMap;
 
 /// Instructions that inlining may add to any module.
@@ -139,7 +139,7 @@ impl Frame {
     ) -> Frame {
         let computation = &mut module.computations[target];
         let body: Vec<(InstructionId, Instruction)> = if moves {
-            let all = std::mem::replace(&mut computation.instructions, PrimaryMap::new());
+            let all = std::mem::take(&mut computation.instructions);
             let mut all: Vec<Option<Instruction>> = all.into_iter().map(|(_, instruction)| Some(instruction)).collect();
             let order = std::mem::take(&mut computation.order).into_iter();
             order.filter_map(|id| Some((id, all.get_mut(id.index())?.take()?))).collect()

@@ -5,7 +5,7 @@
 
 use super::{Known, Lowerer, Part, Stage, lane_in_row};
 use crate::error::Result;
-use crate::fusion::Group;
+use crate::fusion::{Group, own_cost};
 use crate::hlo::{InstructionId, Opcode};
 use crate::hlo::{Leaf, resolve};
 use crate::kernel::body::{Lane, NodeId};
@@ -219,16 +219,18 @@ impl Lowerer<'_> {
     pub(super) fn levels(&self, members: &[InstructionId], full: i64) -> Levels {
         let mut l = Levels { level: HashMap::new(), is_row: HashMap::new(), cost: HashMap::new() };
         let row_elements = |id: InstructionId| self.c.instructions[id].shape.leaves();
+        let mut inlined = HashMap::new();
         for &m in members {
             let inst = self.inst(m);
-            let member_operands = inst.operands.iter().copied().filter(|o| l.level.contains_key(o));
-            let mut level = member_operands.clone().map(|o| l.level[&o]).max().unwrap_or(0);
-            let mut cost = crate::fusion::own_cost(inst);
-            for o in member_operands {
-                let earlier = l.level[&o] < level || l.is_row[&o];
-                if !earlier {
-                    cost = cost.saturating_add(l.cost[&o]);
-                }
+            let mut level = inst.operands.iter().filter_map(|o| l.level.get(o).copied()).max().unwrap_or(0);
+            let mut cost = own_cost(inst);
+            for &o in &inst.operands {
+                let of_operand = match l.level.get(&o) {
+                    Some(&earlier) if earlier < level || l.is_row[&o] => 0,
+                    Some(_) => l.cost[&o],
+                    None => self.inlined_cost(o, &mut inlined),
+                };
+                cost = cost.saturating_add(of_operand);
             }
             if inst.opcode == Opcode::Reduce {
                 level += 1;
@@ -240,6 +242,21 @@ impl Lowerer<'_> {
             l.cost.insert(m, cost);
         }
         l
+    }
+
+    /// What it costs to compute what no member follows from, wherever a member needs it.
+    fn inlined_cost(&self, id: InstructionId, known: &mut HashMap<InstructionId, u32>) -> u32 {
+        let leaf = resolve(self.c, (id, 0));
+        if let Some(&cost) = known.get(&leaf.0) {
+            return cost;
+        }
+        let mut cost = 0;
+        if !self.in_memory(leaf) {
+            let inst = self.inst(leaf.0);
+            cost = inst.operands.iter().fold(own_cost(inst), |all, &o| all.saturating_add(self.inlined_cost(o, known)));
+        }
+        known.insert(leaf.0, cost);
+        cost
     }
 
     /// The lane of a leaf's parts, for row buffers.
