@@ -1,5 +1,6 @@
 //! What every function that calls others is made with: signatures, references, tables and copies.
 
+use super::flow::Flow;
 use super::lanes::flags;
 use super::target::Target;
 use crate::object::Numbered;
@@ -50,10 +51,11 @@ pub(super) fn data_address(b: &mut FunctionBuilder<'_>, id: DataId) -> Value {
 pub(super) fn table_of(b: &mut FunctionBuilder<'_>, pointers: &[Value]) -> Value {
     let size = 8 * pointers.len().max(1) as u32;
     let slot = b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+    let table = b.ins().stack_addr(types::I64, slot, 0);
     for (i, &p) in pointers.iter().enumerate() {
-        b.ins().stack_store(types::I64, p, slot, 8 * i as i32);
+        b.ins().store(flags(), p, table, 8 * i as i32);
     }
-    b.ins().stack_addr(types::I64, slot, 0)
+    table
 }
 
 /// Copies bytes: short runs straight, long ones in a loop of 64 bytes.
@@ -82,7 +84,7 @@ pub(super) fn copy(b: &mut FunctionBuilder<'_>, from: Value, to: Value, bytes: u
         b.switch_to_block(after);
         b.seal_block(after);
     }
-    let (from, to) = (b.ins().iadd_imm_s(from, whole as i64), b.ins().iadd_imm_s(to, whole as i64));
+    let (from, to) = (b.behind(from, whole as i64), b.behind(to, whole as i64));
     let mut at = 0;
     let rest = bytes - whole;
     for (ty, size) in [(types::I64, 8), (types::I32, 4), (types::I16, 2), (types::I8, 1)] {

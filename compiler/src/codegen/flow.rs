@@ -32,6 +32,11 @@ pub trait Flow<'b>: Sized {
         self.b().ins().iadd(base, offset)
     }
 
+    /// `base` and so many bytes.
+    fn behind(&mut self, base: Value, bytes: i64) -> Value {
+        if bytes == 0 { base } else { self.b().ins().iadd_imm_s(base, bytes) }
+    }
+
     /// `for i in (from..to).step_by(step)`.
     fn count(&mut self, from: Value, to: Value, step: i64, body: &mut dyn FnMut(&mut Self, Value)) {
         let step = self.iconst(step);

@@ -241,7 +241,7 @@ impl<'f, 'b> Leaves for Emitter<'f, 'b, '_> {
     fn leaf(&mut self, body: &Body, id: NodeId, values: &Values<Val>) -> Option<Val> {
         let node = body.node(id);
         let mut offsets = HashMap::new();
-        if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
+        if let Some(ix) = node.op.index() {
             ix.for_each_value(&mut |n| {
                 offsets.extend(values.get(n).map(|&v| (n, self.lanes.scalar(v))));
             });

@@ -9,10 +9,13 @@
 use super::eval::apply;
 use super::index::Ix;
 pub use super::index::NodeId;
-pub use super::op::{FloatCond, IntCond, Lane, Mem, Node, Op, PART};
+pub use super::op::{Args, FloatCond, IntCond, Lane, Mem, Node, Op, PART};
 use crate::hlo::InstructionId;
 use brolga_runtime::ElementType;
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 /// Steps from an integer to what it is made of, in which its range is looked for: fewer than the verifier takes.
 const DEPTH: u32 = 4;
@@ -21,7 +24,10 @@ const DEPTH: u32 = 4;
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     nodes: Vec<Node>,
-    known: HashMap<Node, NodeId>,
+    /// The nodes by their hashes, ...
+    known: HashTable<NodeId>,
+    /// ... which are told apart by this.
+    hashes: DefaultHashBuilder,
     /// See [`Body::set_stored`].
     stored: HashMap<NodeId, (ElementType, NodeId)>,
     /// See [`Body::source`].
@@ -152,15 +158,19 @@ impl Body {
             Some(bits) => (Op::Const(bits), &[][..]),
             None => (op, args),
         };
-        let node = Node { op, args: args.to_vec(), lane };
-        if let Some(&id) = self.known.get(&node) {
-            return id;
+        let node = Node { op, args: args.into(), lane };
+        let Body { nodes, known, hashes, .. } = self;
+        let at = |id: NodeId| &nodes[id.0 as usize];
+        match known.entry(hashes.hash_one(&node), |&id| *at(id) == node, |&id| hashes.hash_one(at(id))) {
+            Entry::Occupied(same) => *same.get(),
+            Entry::Vacant(new) => {
+                let id = NodeId(nodes.len() as u32);
+                new.insert(id);
+                self.nodes.push(node);
+                self.sources.push(self.now);
+                id
+            }
         }
-        let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(node.clone());
-        self.sources.push(self.now);
-        self.known.insert(node, id);
-        id
     }
 
     /// A clamp of what was 32 bits wide at a bound that is so too: more lanes of it fit into a register.
@@ -638,7 +648,7 @@ mod tests {
         let mut outer = Body::new();
         let (p, q) = (outer.arg(2, Lane::F32), outer.arg(3, Lane::F32));
         let out = outer.inline(&inner, &[p, q], &[sum]);
-        assert_eq!(outer.node(out[0]).args, [p, q]);
+        assert_eq!(outer.node(out[0]).args.as_slice(), [p, q]);
     }
 
     #[test]

@@ -82,12 +82,17 @@ impl Ix {
     /// Sum.
     pub fn add(&self, other: &Ix) -> Ix {
         let mut out = self.clone();
-        out.constant = out.constant.wrapping_add(other.constant);
-        for (atom, coefficient) in &other.terms {
-            out.add_term(atom, *coefficient);
-        }
-        out.fold_div_mod();
+        out.add_times(other, 1);
         out
+    }
+
+    /// Adds so many times another expression.
+    fn add_times(&mut self, other: &Ix, times: i64) {
+        self.constant = self.constant.wrapping_add(other.constant.wrapping_mul(times));
+        for (atom, coefficient) in &other.terms {
+            self.add_term(atom, coefficient.wrapping_mul(times));
+        }
+        self.fold_div_mod();
     }
 
     /// Whether it is `n` times an integer, whatever the values of its atoms.
@@ -343,6 +348,13 @@ impl Ix {
         })
     }
 
+    /// Whether a loaded offset occurs.
+    pub fn has_values(&self) -> bool {
+        let mut any = false;
+        self.for_each_value(&mut |_| any = true);
+        any
+    }
+
     /// Calls `visit` for every loaded offset.
     pub fn for_each_value(&self, visit: &mut impl FnMut(NodeId)) {
         self.for_each_bounded_value(&mut |node, _, _| visit(node));
@@ -387,7 +399,7 @@ impl Ix {
                 Atom::Mod(x, n) => x.replace_values(replace).rem(*n),
                 Atom::Value(node, low, high) => replace(*node, *low, *high),
             };
-            out = out.add(&value.scale(*c));
+            out.add_times(&value, *c);
         }
         out
     }
@@ -422,7 +434,7 @@ impl Ix {
                 Atom::Mod(x, n) => x.substitute(replace).rem(*n),
                 Atom::Value(..) => Ix::atom(atom.clone()),
             };
-            out = out.add(&value.scale(*c));
+            out.add_times(&value, *c);
         }
         out
     }

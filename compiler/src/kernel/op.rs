@@ -1,6 +1,7 @@
 //! What the nodes of a body are: operations, the lanes that they yield, the forms of elements in memory.
 
 use super::index::{Ix, NodeId};
+use smallvec::SmallVec;
 
 /// The type of the elements that a node stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -299,6 +300,14 @@ pub enum Op {
 }
 
 impl Op {
+    /// The index map, where it has one.
+    pub fn index(&self) -> Option<&Ix> {
+        match self {
+            Op::Load(_, _, ix) | Op::Index(ix) => Some(ix),
+            _ => None,
+        }
+    }
+
     /// The operation with its index map, where it has one, replaced by what `change` makes of it.
     pub fn map_index(&self, change: impl FnOnce(&Ix) -> Ix) -> Op {
         match self {
@@ -315,13 +324,16 @@ impl Op {
     }
 }
 
+/// The arguments of a node: three at most of what is no mistake.
+pub type Args = SmallVec<[NodeId; 3]>;
+
 /// A node: an operation, its arguments and the lane it yields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// The operation.
     pub op: Op,
     /// The arguments; as many as the operation takes.
-    pub args: Vec<NodeId>,
+    pub args: Args,
     /// What it yields.
     pub lane: Lane,
 }
@@ -330,7 +342,7 @@ impl Node {
     /// Calls `visit` for every node that this one is computed from: arguments, and loaded offsets of its index map.
     pub fn for_each_use(&self, visit: &mut impl FnMut(NodeId)) {
         self.args.iter().for_each(|&a| visit(a));
-        if let Op::Load(_, _, ix) | Op::Index(ix) = &self.op {
+        if let Some(ix) = self.op.index() {
             ix.for_each_value(visit);
         }
     }

@@ -1,6 +1,6 @@
 //! Rewriting kernels: buffers renumbered, index maps substituted.
 
-use super::body::{Body, NodeId, Op};
+use super::body::{Args, Body, NodeId, Op};
 use super::index::{Axis, Ix};
 use super::ir::{Accumulator, Contraction, Nest, Phase, Stage, Store};
 
@@ -50,9 +50,12 @@ pub fn copy_nodes(
                 places.push(Some(n));
                 continue;
             }
-            Copied::Op(op) => op.map_index(|ix| ix.replace_values(&|n, low, high| out.offset(at(n), low, high))),
+            Copied::Op(op) if op.index().is_some_and(Ix::has_values) => {
+                op.map_index(|ix| ix.replace_values(&|n, low, high| out.offset(at(n), low, high)))
+            }
+            Copied::Op(op) => op,
         };
-        let args: Vec<NodeId> = node.args.iter().map(|&a| at(a)).collect();
+        let args: Args = node.args.iter().map(|&a| at(a)).collect();
         out.set_source(body.source(id).or(now));
         let place = out.push(op, &args, node.lane);
         places.push(Some(place));
@@ -142,10 +145,7 @@ fn move_nodes(stage: &mut Stage, places: &[NodeId]) {
 /// Every index map of a nest.
 pub fn indices(nest: &Nest) -> impl Iterator<Item = &Ix> {
     nest.stages.iter().flat_map(|stage| {
-        let loads = stage.body.nodes().iter().filter_map(|n| match &n.op {
-            Op::Load(_, _, ix) | Op::Index(ix) => Some(ix),
-            _ => None,
-        });
+        let loads = stage.body.nodes().iter().filter_map(|n| n.op.index());
         loads.chain(stage.stores.iter().map(|s| &s.index))
     })
 }

@@ -22,7 +22,7 @@ pub(super) use shared::Shared;
 
 use super::attribution::Attribution;
 use super::clif::{copy, data_address, host_signature, import_function, signature, table_of};
-use super::flow::enter;
+use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::phase::emit_phase;
 use super::target::Target;
@@ -102,7 +102,7 @@ impl<'a> Pointers<'a> {
     fn load(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
         let place = self.place(n);
         let start = b.ins().load(types::I64, flags(), self.base, 8 * place.leaf as i32);
-        if place.offset == 0 { start } else { b.ins().iadd_imm_s(start, place.offset as i64) }
+        b.behind(start, place.offset as i64)
     }
 
     fn get(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
@@ -199,8 +199,7 @@ impl Driver<'_, '_, '_> {
         match location {
             Location::Parameter(n) => self.parameters.get(&mut self.b, n),
             Location::Result(n) => self.results.get(&mut self.b, n),
-            Location::Workspace(0) => self.workspace,
-            Location::Workspace(offset) => self.b.ins().iadd_imm_s(self.workspace, offset as i64),
+            Location::Workspace(offset) => self.b.behind(self.workspace, offset as i64),
             Location::Constant(c) => self.data(self.around.shared.constants[c]),
         }
     }
@@ -313,7 +312,7 @@ impl Driver<'_, '_, '_> {
         }
         // Row buffers lie behind the values.
         let fixed = self.around.assignment.workspace.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
-        let scratch = self.b.ins().iadd_imm_s(self.workspace, fixed as i64);
+        let scratch = self.b.behind(self.workspace, fixed as i64);
         let mut arguments = None;
         for (p, phase) in kernel.phases.iter().enumerate() {
             match phase {

@@ -12,7 +12,7 @@
 
 use super::Driver;
 use crate::codegen::clif::{host_signature, import_function, signature};
-use crate::codegen::flow::enter;
+use crate::codegen::flow::{Flow, enter};
 use crate::codegen::lanes::flags;
 use crate::codegen::target::Target;
 use crate::kernel::ir::{Contraction, Nest};
@@ -104,8 +104,7 @@ pub fn task_function(id: FuncId, per_worker: u64, target: &Target) -> Function {
     let begin = b.ins().imul(task, chunk);
     let end = b.ins().iadd(begin, chunk);
     let end = b.ins().smin(end, points);
-    let offset = b.ins().imul_imm_s(worker, per_worker as i64);
-    let scratch = b.ins().iadd(scratch, offset);
+    let scratch = if per_worker == 0 { scratch } else { b.element(scratch, worker, per_worker as i64) };
     let signature = b.import_signature(signature(5, false));
     b.ins().call_indirect(signature, phase, &[buffers, begin, end, scratch, cx]);
     let ok = b.ins().iconst(types::I32, 0);
@@ -161,10 +160,10 @@ impl Driver<'_, '_, '_> {
             (Argument::CHUNK, chunk),
             (Argument::POINTS, all),
         ];
-        for (offset, value) in fields {
-            self.b.ins().stack_store(types::I64, value, slot, offset);
-        }
         let argument = self.b.ins().stack_addr(types::I64, slot, 0);
+        for (offset, value) in fields {
+            self.b.ins().store(flags(), value, argument, offset);
+        }
         let host = self.b.ins().load(types::I64, flags(), self.context, Context::OFFSET_HOST);
         let task_signature = self.b.func.import_signature(task_signature(self.around.target));
         let body = import_function(self.b.func, task, task_signature);

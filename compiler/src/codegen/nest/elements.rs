@@ -182,7 +182,7 @@ impl Elements<'_, '_, '_, '_, '_> {
             Some(offset) => Address { base, offset },
             None => {
                 let start = self.nest.pointer(Address { base, ..start });
-                Address { base: self.nest.b().ins().iadd_imm_s(start, behind), offset: 0 }
+                Address { base: self.nest.behind(start, behind), offset: 0 }
             }
         }
     }

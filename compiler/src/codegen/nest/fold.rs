@@ -2,7 +2,7 @@
 
 use super::{At, NestEmitter};
 use crate::codegen::flow::Flow;
-use crate::codegen::lanes::{Shape, Val, scalar_type};
+use crate::codegen::lanes::{Shape, Val, scalar_type, vector_type};
 use crate::codegen::rows::{BLOCK, Mode};
 use crate::codegen::vector::{self, Isa, Partial};
 use crate::kernel::body::{Lane, Mem};
@@ -38,8 +38,15 @@ impl Running {
 }
 
 impl NestEmitter<'_, '_, '_, '_> {
-    /// Sets an accumulator to its start.
-    pub(super) fn start(&mut self, stage: &Stage, a: &Accumulator, mode: Mode, init: &[Value]) -> Running {
+    /// Sets an accumulator to its start; what a wide row starts by itself has variables alone.
+    pub(super) fn start(
+        &mut self,
+        stage: &Stage,
+        a: &Accumulator,
+        mode: Mode,
+        init: &[Value],
+        by_itself: bool,
+    ) -> Running {
         let lanes: Vec<Lane> = a.lanes().collect();
         let n = stage.vector.extent;
         match mode {
@@ -70,8 +77,12 @@ impl NestEmitter<'_, '_, '_, '_> {
                     let bits = a.identity.as_ref().map_or(0, |i| i[k]);
                     let mut component = Vec::new();
                     for _ in 0..blocks {
-                        let v = self.lanes.constant_block(lane, bits);
-                        component.push(block_registers(v).into_iter().map(|r| self.variable(r)).collect());
+                        component.push(if by_itself {
+                            (0..lane.bits() / 32).map(|_| self.b().declare_var(vector_type(lane))).collect()
+                        } else {
+                            let v = self.lanes.constant_block(lane, bits);
+                            block_registers(v).into_iter().map(|r| self.variable(r)).collect()
+                        });
                     }
                     all.push(component);
                 }

@@ -73,13 +73,18 @@ impl NestEmitter<'_, '_, '_, '_> {
     /// Runs the stages for every point from `begin` to `end` of the parallel space.
     pub fn run(&mut self, begin: Value, end: Value) {
         let nest = self.nest;
-        self.count(begin, end, 1, &mut |this, p| {
+        let mut point = |this: &mut Self, p| {
             let axes = this.axes_of(&nest.parallel, p);
             this.axes.extend(axes);
             for stage in &nest.stages {
                 this.stage(stage);
             }
-        });
+        };
+        // One point is never cut into tasks: it is all of the space.
+        match nest.points() {
+            1 => point(self, begin),
+            _ => self.count(begin, end, 1, &mut point),
+        }
         // What went past the caches is seen by others before what tells them that it is there.
         if nest.stages.iter().any(|s| s.streams) {
             self.b().ins().fence();
@@ -97,12 +102,13 @@ impl NestEmitter<'_, '_, '_, '_> {
         let scratch = self.scratch;
         let start = match near(before as i64) {
             Some(offset) => Address { base: scratch, offset },
-            None => Address { base: self.b().ins().iadd_imm_s(scratch, before as i64), offset: 0 },
+            None => Address { base: self.behind(scratch, before as i64), offset: 0 },
         };
         (start, self.nest.rows[row as usize].lane)
     }
 
-    /// Where the element of a buffer lies that an index gives. Indices that differ by a constant share a base.
+    /// Where the element of a buffer lies that an index gives. Indices that differ by a constant share a base, and what lies as far
+    /// into several buffers shares the offset.
     fn address(&mut self, live: &mut Live, buffer: u32, ix: &Ix, bytes: i64) -> Address {
         let offset = ix.constant.checked_mul(bytes).and_then(near);
         let constant = if offset.is_some() { ix.constant } else { 0 };
@@ -113,8 +119,13 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
         let mut base = self.bases[buffer as usize];
         if key.2 != Ix::constant(0) {
-            let index = self.at(&key.2, &live.uniform);
-            base = self.element(base, index, bytes);
+            let index = key.2.scale(bytes);
+            let behind = match live.offsets.get(&index) {
+                Some(&behind) => behind,
+                None => self.at(&index, &live.uniform),
+            };
+            live.offsets.insert(index, behind);
+            base = self.b().ins().iadd(base, behind);
         }
         live.bases.insert(key, base);
         Address { base, offset }
@@ -122,10 +133,7 @@ impl NestEmitter<'_, '_, '_, '_> {
 
     /// An address in a register of its own.
     fn pointer(&mut self, address: Address) -> Value {
-        match address.offset {
-            0 => address.base,
-            offset => self.b().ins().iadd_imm_s(address.base, i64::from(offset)),
-        }
+        self.behind(address.base, i64::from(address.offset))
     }
 
     fn stage(&mut self, stage: &Stage) {
@@ -174,12 +182,16 @@ impl NestEmitter<'_, '_, '_, '_> {
 
     /// A stage whose reductions fit the registers.
     fn pass(&mut self, stage: &Stage) {
+        if self.wide_tile(stage) {
+            return;
+        }
         let row = RowLoop::new(stage);
         self.lanes.mark(None);
         if let Err(what) = row.verify() {
             self.lanes.faults.report(what);
             return;
         }
+        let wide = if row.has_elements() { self.wide_row(&row) } else { None };
         // Initial values do not depend on the sequential axes: they are computed before those loops.
         let mut live = Live::default();
         let init: Vec<Vec<Value>> = stage
@@ -188,11 +200,10 @@ impl NestEmitter<'_, '_, '_, '_> {
             .map(|a| a.init.iter().map(|&n| self.uniform_node(&row, &mut live, n)).collect())
             .collect();
         let accumulators = stage.accumulators.iter().zip(&row.modes).zip(&init);
+        let by_itself = wide.as_ref().is_some_and(WideRow::starts_by_itself);
         let mut running: Vec<Running> =
-            accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init)).collect();
-        if !self.wide_tile(stage) {
-            self.nested(&stage.sequential, &mut |this| this.row_loop(&row, &mut running));
-        }
+            accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init, by_itself)).collect();
+        self.nested(&stage.sequential, &mut |this| this.row_loop(&row, &mut running, wide.as_ref()));
         for ((a, running), init) in stage.accumulators.iter().zip(&running).zip(&init) {
             if let Place::Lanes { results } = &a.place {
                 let values = self.fold(a, running, init);
@@ -216,7 +227,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 
     /// Everything that happens along the vector axis, once.
-    fn row_loop(&mut self, row: &RowLoop<'_>, running: &mut [Running]) {
+    fn row_loop(&mut self, row: &RowLoop<'_>, running: &mut [Running], wide: Option<&WideRow>) {
         self.lanes.mark(None);
         if let Some(guarded) = Guarded::of(row) {
             return self.guarded(row, &guarded);
@@ -225,9 +236,8 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.uniform_nodes(row, &mut live);
         self.row_pointers(row, &mut live);
         if row.has_elements() {
-            let wide = self.wide_row(row, running);
-            for segment in row.segments(wide.as_ref().map(WideRow::width)) {
-                match &wide {
+            for segment in row.segments(wide.map(WideRow::width)) {
+                match wide {
                     Some(function) if matches!(segment.form, Form::Wide(_)) => {
                         self.wide_segment(row, &mut live, running, function, &segment);
                     }
@@ -269,7 +279,9 @@ impl NestEmitter<'_, '_, '_, '_> {
 
     /// Computes what does not differ along the row.
     fn uniform_nodes(&mut self, row: &RowLoop<'_>, live: &mut Live) {
-        for id in row.uniform() {
+        // A constant is made where it is used.
+        let is_constant = |id: &NodeId| matches!(row.stage.body.node(*id).op, Op::Const(_));
+        for id in row.uniform().into_iter().filter(|id| !is_constant(id)) {
             self.uniform_node(row, live, id);
         }
     }
@@ -349,6 +361,8 @@ struct Live {
     stores: HashMap<usize, Address>,
     /// What addresses are counted from: of a buffer, with elements of so many bytes, at an index without a constant.
     bases: HashMap<(u32, i64, Ix), Value>,
+    /// Bytes that indices, times the bytes of an element, come to.
+    offsets: HashMap<Ix, Value>,
 }
 
 /// A place in memory: so many bytes behind a pointer, which need no instruction.

@@ -4,14 +4,14 @@ use super::fold::Running;
 use super::{Live, NestEmitter};
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
-use crate::codegen::lanes::{Val, flags};
+use crate::codegen::lanes::{Val, flags, vector_type};
 use crate::codegen::rows::{RowLoop, Segment, Width};
 use crate::codegen::wide::{Frame, Pointer, Uniform, WideFunction, row_function, tile_function, tile_of};
 use crate::kernel::body::Lane;
 use crate::kernel::ir::{LINE, Stage};
 use crate::object::ObjectInput;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
+use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Type, Value, types};
 use cranelift_frontend::Variable;
 use cranelift_module::FuncId;
 
@@ -42,11 +42,26 @@ impl WideRow {
     pub(super) fn width(&self) -> Width {
         self.frame.width
     }
+
+    /// Whether it starts the lanes of accumulators by itself.
+    pub(super) fn starts_by_itself(&self) -> bool {
+        self.frame.identities
+    }
+
+    /// What of the frame does not belong to accumulators that are so many registers of CLIF, of so many components.
+    fn unlike(&self, registers: usize, components: usize) -> Option<String> {
+        let Frame { accumulators, ref ends, width, .. } = self.frame;
+        if registers != (parts(width) * accumulators) as usize {
+            return Some(format!("{registers} parts of accumulators for a frame of {accumulators} registers"));
+        }
+        let fits = ends.is_empty() || ends.len() == components;
+        (!fits).then(|| format!("{} ends of {components} components", ends.len()))
+    }
 }
 
 impl NestEmitter<'_, '_, '_, '_> {
     /// The function that runs the whole turns of a row, in the widest registers that it has a form for, where it is worth one.
-    pub(super) fn wide_row(&mut self, row: &RowLoop<'_>, running: &[Running]) -> Option<WideRow> {
+    pub(super) fn wide_row(&mut self, row: &RowLoop<'_>) -> Option<WideRow> {
         let wide = self.wide.as_deref()?;
         if row.chained() {
             return None;
@@ -57,20 +72,9 @@ impl NestEmitter<'_, '_, '_, '_> {
             if (segment.end - segment.begin).saturating_mul(row.work() + row.folds()) < least_work {
                 return None;
             }
-            let Some(function) = self.found(row_function(self.nest, row, &segment, width, fma)) else { continue };
-            let (ours, theirs) = (lane_variables(running).count() as u32, parts(width) * function.frame.accumulators);
-            if ours != theirs {
-                let what = format!("{ours} parts of accumulators for a frame of {theirs}");
-                self.lanes.faults.report(what);
-                return None;
+            if let Some(function) = self.found(row_function(self.nest, row, &segment, width, fma)) {
+                return self.push_wide(function);
             }
-            let components = lane_variables(running).filter(|lanes| lanes.first).count();
-            if !matches!(function.frame.ends.len(), n if n == 0 || n == components) {
-                let what = format!("{} ends of {components} components", function.frame.ends.len());
-                self.lanes.faults.report(what);
-                return None;
-            }
-            return self.push_wide(function);
         }
         None
     }
@@ -81,13 +85,19 @@ impl NestEmitter<'_, '_, '_, '_> {
         row: &RowLoop<'_>,
         live: &mut Live,
         running: &mut [Running],
-        WideRow { id, frame }: &WideRow,
+        wide: &WideRow,
         segment: &Segment,
     ) {
+        let WideRow { id, frame } = wide;
+        // A register here is several of CLIF; those of a component follow each other.
+        let places: Vec<(i32, Lanes)> = (0..).step_by(16).zip(lane_variables(row.stage, running)).collect();
+        let components = places.iter().filter(|(_, lanes)| lanes.first).count();
+        if let Some(what) = wide.unlike(places.len(), components) {
+            self.lanes.faults.report(what);
+            return;
+        }
         let at = self.frame(frame);
         self.fill(row, live, frame, at);
-        // A register here is several of CLIF; those of a component follow each other.
-        let places: Vec<(i32, Lanes)> = (0..).step_by(16).zip(lane_variables(running)).collect();
         for (place, lanes) in places.iter().filter(|_| !frame.identities) {
             let v = self.b().use_var(lanes.variable);
             self.b().ins().store(flags(), v, at, *place);
@@ -99,9 +109,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let ends = firsts.zip(&frame.ends).map(|((_, lanes), &end)| (end as i32, lanes));
         let all = places.iter().filter(|_| frame.ends.is_empty()).map(|(place, lanes)| (*place, lanes));
         for (place, lanes) in ends.chain(all) {
-            let old = self.b().use_var(lanes.variable);
-            let ty = self.b().func.dfg.value_type(old);
-            let v = self.b().ins().load(ty, flags(), at, place);
+            let v = self.b().ins().load(lanes.ty, flags(), at, place);
             self.b().def_var(lanes.variable, v);
         }
         if !frame.ends.is_empty() {
@@ -250,16 +258,22 @@ fn parts(width: Width) -> u32 {
 /// A register of lanes of an accumulator.
 struct Lanes {
     variable: Variable,
+    ty: Type,
     /// Whether it has the first lane of its component.
     first: bool,
 }
 
 /// The registers of accumulators in lanes: accumulator, component, block, register.
-fn lane_variables(running: &[Running]) -> impl Iterator<Item = Lanes> {
-    let components = running.iter().flat_map(|r| match r {
-        Running::Blocks(all) => all.as_slice(),
-        Running::Row | Running::Few(_) | Running::Chain(_) | Running::Folded(_) => &[],
+fn lane_variables<'r>(stage: &'r Stage, running: &'r [Running]) -> impl Iterator<Item = Lanes> + use<'r> {
+    let components = stage.accumulators.iter().zip(running).flat_map(|(a, r)| {
+        let all = match r {
+            Running::Blocks(all) => all.as_slice(),
+            Running::Row | Running::Few(_) | Running::Chain(_) | Running::Folded(_) => &[],
+        };
+        all.iter().zip(a.lanes())
     });
-    let of = |(k, &variable): (usize, &Variable)| Lanes { variable, first: k == 0 };
-    components.flat_map(move |component| component.iter().flatten().enumerate().map(of))
+    components.flat_map(|(component, lane)| {
+        let of = move |(k, &variable): (usize, &Variable)| Lanes { variable, ty: vector_type(lane), first: k == 0 };
+        component.iter().flatten().enumerate().map(of)
+    })
 }

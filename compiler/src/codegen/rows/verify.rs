@@ -23,7 +23,7 @@ impl RowLoop<'_> {
         for id in self.uniform() {
             let node = body.node(id);
             let (mut walks, mut offset) = (false, false);
-            if let Op::Load(_, _, ix) | Op::Index(ix) = &node.op {
+            if let Some(ix) = node.op.index() {
                 walks = self.axes.iter().any(|&a| ix.mentions(a));
                 ix.for_each_value(&mut |n| offset |= self.varies(n));
             }

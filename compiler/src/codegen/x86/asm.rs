@@ -183,16 +183,38 @@ impl Assembler {
     /// [`Error::Internal`] where the encoder refuses an instruction, or a label was put nowhere.
     pub fn finish(mut self) -> Result<Assembled> {
         if let Some(fault) = self.fault {
-            return Err(Error::Internal(format!("an instruction cannot be encoded: {fault}")));
+            return Err(internal(fault));
         }
-        // Lengths do not depend on distances, all of which have 32 bits: the first round finds them, the second uses them.
-        let places = vec![0; self.lines.len() + 1];
-        let (_, places, _) = encode(&mut self.lines, &self.labels, &places, 0)?;
+        let Encoded { mut code, places, distances } = encode(&mut self.lines)?;
         let end = places.last().copied().unwrap_or(0);
         let pool = if self.pool.is_empty() { end } else { end.next_multiple_of(POOL_ALIGNMENT) };
-        let (mut code, again, relocs) = encode(&mut self.lines, &self.labels, &places, pool)?;
-        if places != again {
-            return Err(Error::Internal("the length of an instruction depends on a distance".to_owned()));
+        let mut relocs = Vec::new();
+        for distance in &distances {
+            let (at, ahead) = (distance.at as usize, distance.end - u64::from(distance.at));
+            let field = code.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>);
+            let field = field.ok_or_else(|| internal("a distance lies outside".to_owned()))?;
+            let target = match distance.refer {
+                Refer::Label(label) => {
+                    let line = self.labels.get(label.0).copied().flatten();
+                    let place = line.and_then(|line| places.get(line)).copied();
+                    place.ok_or_else(|| internal("a label was put nowhere".to_owned()))?
+                }
+                Refer::Pool(offset) => pool + u64::from(offset),
+                Refer::Symbol(symbol) => {
+                    let kind = if distance.branches { Reloc::X86CallPCRel4 } else { Reloc::X86PCRel4 };
+                    relocs.push(ModuleReloc {
+                        offset: distance.at,
+                        kind,
+                        name: symbol.into(),
+                        addend: -(ahead as i64),
+                    });
+                    // Formats without addends of their own keep them here, and add what is found.
+                    *field = [0; 4];
+                    continue;
+                }
+            };
+            let bytes = i32::try_from(target as i64 - distance.end as i64);
+            *field = bytes.map_err(|_| internal("a distance of more than 32 bits".to_owned()))?.to_le_bytes();
         }
         // Behind the last instruction lies what nobody runs.
         code.resize(pool as usize, 0xcc);
@@ -235,53 +257,59 @@ fn dwarf(register: Register) -> gimli::Register {
     gimli::Register(NUMBERS.get(usize::from(number)).copied().unwrap_or(number))
 }
 
-/// Encodes all lines; the bytes, where each line starts, with the end, and what lies outside.
-fn encode(
-    lines: &mut [(Instruction, Option<Refer>)],
-    labels: &[Option<usize>],
-    places: &[u64],
-    pool: u64,
-) -> Result<(Vec<u8>, Vec<u64>, Vec<ModuleReloc>)> {
-    let internal = |what: String| Error::Internal(format!("an instruction cannot be encoded: {what}"));
+fn internal(what: String) -> Error {
+    Error::Internal(format!("an instruction cannot be encoded: {what}"))
+}
+
+/// Instructions as bytes, without their distances.
+struct Encoded {
+    code: Vec<u8>,
+    /// Where each line starts, and the end.
+    places: Vec<u64>,
+    distances: Vec<Distance>,
+}
+
+/// Four bytes of an instruction that say how far from its end something lies.
+struct Distance {
+    /// Where they are.
+    at: u32,
+    /// The end of the instruction.
+    end: u64,
+    refer: Refer,
+    /// Whether the instruction goes there.
+    branches: bool,
+}
+
+/// Encodes all lines. No length depends on a distance: all of them have 32 bits.
+fn encode(lines: &mut [(Instruction, Option<Refer>)]) -> Result<Encoded> {
     let mut encoder = Encoder::new(64);
-    let (mut found, mut relocs) = (Vec::with_capacity(places.len()), Vec::new());
+    let (mut places, mut distances) = (Vec::with_capacity(lines.len() + 1), Vec::new());
     let mut at = 0;
     for (instruction, refer) in lines {
-        found.push(at);
-        let target = match refer {
-            None => None,
-            Some(Refer::Label(label)) => {
-                let line = labels.get(label.0).copied().flatten();
-                let place = line.and_then(|line| places.get(line)).copied();
-                Some(place.ok_or_else(|| internal("a label was put nowhere".to_owned()))?)
-            }
-            Some(Refer::Pool(offset)) => Some(pool + u64::from(*offset)),
-            Some(Refer::Symbol(_)) => Some(at),
-        };
+        places.push(at);
         let branches = instruction.op0_kind() == OpKind::NearBranch64;
-        match target {
-            Some(target) if branches => instruction.set_near_branch64(target),
-            Some(target) => instruction.set_memory_displacement64(target),
+        match refer {
+            Some(_) if branches => instruction.set_near_branch64(at),
+            Some(_) => instruction.set_memory_displacement64(at),
             None => {}
         }
-        let length = encoder.encode(instruction, at).map_err(|e| internal(e.to_string()))?;
-        if let Some(Refer::Symbol(symbol)) = refer {
+        let end = at + encoder.encode(instruction, at).map_err(|e| internal(e.to_string()))? as u64;
+        if let Some(refer) = *refer {
             let offsets = encoder.get_constant_offsets();
-            let field = if branches { offsets.immediate_offset() } else { offsets.displacement_offset() };
-            let kind = if branches { Reloc::X86CallPCRel4 } else { Reloc::X86PCRel4 };
-            let (offset, addend) = (at as u32 + field as u32, field as i64 - length as i64);
-            relocs.push(ModuleReloc { offset, kind, name: (*symbol).into(), addend });
+            let (field, size) = if branches {
+                (offsets.immediate_offset(), offsets.immediate_size())
+            } else {
+                (offsets.displacement_offset(), offsets.displacement_size())
+            };
+            if size != 4 {
+                return Err(internal(format!("a distance has {size} bytes")));
+            }
+            distances.push(Distance { at: at as u32 + field as u32, end, refer, branches });
         }
-        at += length as u64;
+        at = end;
     }
-    found.push(at);
-    let mut code = encoder.take_buffer();
-    // Formats without addends of their own keep them here, and add what is found.
-    for reloc in &relocs {
-        let field = code.get_mut(reloc.offset as usize..).and_then(<[u8]>::first_chunk_mut::<4>);
-        *field.ok_or_else(|| internal("a relocation lies outside".to_owned()))? = [0; 4];
-    }
-    Ok((code, found, relocs))
+    places.push(at);
+    Ok(Encoded { code: encoder.take_buffer(), places, distances })
 }
 
 /// Memory at `base + displacement`.
