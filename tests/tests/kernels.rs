@@ -84,7 +84,7 @@ fn planned(stage: &Stage, wide: Option<Width>) -> Vec<Visit> {
     if !row.has_elements() {
         return vec![Visit { element: 0, starts: true }];
     }
-    let segments = row.segments(wide.filter(|_| !row.chained()));
+    let segments = row.segments(wide);
     segments.iter().flat_map(|s| (s.begin..s.end).map(|element| Visit { element, starts: s.starts })).collect()
 }
 

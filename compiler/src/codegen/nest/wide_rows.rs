@@ -7,11 +7,11 @@ use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags, vector_type};
 use crate::codegen::rows::{RowLoop, Segment, Width};
 use crate::codegen::wide::{Frame, Pointer, Uniform, WideFunction, row_function, tile_function, tile_of};
-use crate::kernel::body::Lane;
+use crate::kernel::body::{Lane, Mem};
 use crate::kernel::ir::{LINE, Stage};
 use crate::object::ObjectInput;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Type, Value, types};
+use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 use cranelift_frontend::Variable;
 use cranelift_module::FuncId;
 
@@ -48,11 +48,11 @@ impl WideRow {
         self.frame.identities
     }
 
-    /// What of the frame does not belong to accumulators that are so many registers of CLIF, of so many components.
-    fn unlike(&self, registers: usize, components: usize) -> Option<String> {
+    /// What of the frame does not belong to accumulators that have so many bytes in it, of so many components.
+    fn unlike(&self, bytes: u32, components: usize) -> Option<String> {
         let Frame { accumulators, ref ends, width, .. } = self.frame;
-        if registers != (parts(width) * accumulators) as usize {
-            return Some(format!("{registers} parts of accumulators for a frame of {accumulators} registers"));
+        if bytes != width.bytes() * accumulators {
+            return Some(format!("{bytes} bytes of accumulators for a frame of {accumulators} registers"));
         }
         let fits = ends.is_empty() || ends.len() == components;
         (!fits).then(|| format!("{} ends of {components} components", ends.len()))
@@ -63,9 +63,6 @@ impl NestEmitter<'_, '_, '_, '_> {
     /// The function that runs the whole turns of a row, in the widest registers that it has a form for, where it is worth one.
     pub(super) fn wide_row(&mut self, row: &RowLoop<'_>) -> Option<WideRow> {
         let wide = self.wide.as_deref()?;
-        if row.chained() {
-            return None;
-        }
         let (fma, least_work) = (wide.fma, wide.least_work);
         for &width in row.widths(wide.widest) {
             let Some(segment) = row.wide_segment(width) else { continue };
@@ -89,27 +86,35 @@ impl NestEmitter<'_, '_, '_, '_> {
         segment: &Segment,
     ) {
         let WideRow { id, frame } = wide;
-        // A register here is several of CLIF; those of a component follow each other.
-        let places: Vec<(i32, Lanes)> = (0..).step_by(16).zip(lane_variables(row.stage, running)).collect();
-        let components = places.iter().filter(|(_, lanes)| lanes.first).count();
-        if let Some(what) = wide.unlike(places.len(), components) {
+        let all = lane_variables(row.stage, running, frame.width);
+        let (bytes, components) = (all.iter().map(|l| l.bytes).sum(), all.iter().filter(|l| l.first).count());
+        if let Some(what) = wide.unlike(bytes, components) {
             self.lanes.faults.report(what);
             return;
         }
         let at = self.frame(frame);
         self.fill(row, live, frame, at);
-        for (place, lanes) in places.iter().filter(|_| !frame.identities) {
+        for lanes in all.iter().filter(|_| !frame.identities) {
             let v = self.b().use_var(lanes.variable);
-            self.b().ins().store(flags(), v, at, *place);
+            let v = if lanes.alone { self.splat_register(lanes.lane, v) } else { v };
+            for behind in (0..lanes.bytes).step_by(REGISTER as usize) {
+                self.b().ins().store(flags(), v, at, (lanes.place + behind) as i32);
+            }
         }
         // What is left behind whole turns, the function does by itself.
         let whole = (segment.end - segment.begin) / segment.turn * segment.turn;
         self.call_wide(*id, at, segment.begin, segment.begin + whole);
-        let firsts = places.iter().filter(|(_, lanes)| lanes.first);
-        let ends = firsts.zip(&frame.ends).map(|((_, lanes), &end)| (end as i32, lanes));
-        let all = places.iter().filter(|_| frame.ends.is_empty()).map(|(place, lanes)| (*place, lanes));
-        for (place, lanes) in ends.chain(all) {
-            let v = self.b().ins().load(lanes.ty, flags(), at, place);
+        let firsts = all.iter().filter(|lanes| lanes.first);
+        let ends = firsts.zip(&frame.ends).map(|(lanes, &end)| (end, lanes));
+        let whole = all.iter().filter(|_| frame.ends.is_empty()).map(|lanes| (lanes.place, lanes));
+        for (place, lanes) in ends.chain(whole) {
+            let v = match lanes.lane {
+                lane if !lanes.alone => self.b().ins().load(vector_type(lane), flags(), at, place as i32),
+                lane => {
+                    let v = self.lanes.load_one(Mem::of(lane), at, place as i32);
+                    if lane.is_mask() { self.b().ins().icmp_imm_s(IntCC::NotEqual, v, 0) } else { v }
+                }
+            };
             self.b().def_var(lanes.variable, v);
         }
         if !frame.ends.is_empty() {
@@ -215,6 +220,12 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.b().ins().band_imm_s(up, -i64::from(line))
     }
 
+    /// A register of a splat, all of which are the same.
+    fn splat_register(&mut self, lane: Lane, v: Value) -> Value {
+        let (Val::One(v) | Val::Four(v) | Val::Pair([v, _]) | Val::Each([v, ..])) = self.lanes.splat(lane, v);
+        v
+    }
+
     fn fill(&mut self, row: &RowLoop<'_>, live: &mut Live, frame: &Frame, at: Value) {
         for (k, uniform) in (0..).zip(&frame.uniforms) {
             let (lane, v) = match uniform {
@@ -224,10 +235,9 @@ impl NestEmitter<'_, '_, '_, '_> {
                     (*lane, if *lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v })
                 }
             };
-            // All registers of a splat are the same.
-            let (Val::One(v) | Val::Four(v) | Val::Pair([v, _]) | Val::Each([v, ..])) = self.lanes.splat(lane, v);
-            for part in 0..parts(frame.width) {
-                self.b().ins().store(flags(), v, at, (frame.uniform(k) + 16 * part) as i32);
+            let v = self.splat_register(lane, v);
+            for behind in (0..frame.width.bytes()).step_by(REGISTER as usize) {
+                self.b().ins().store(flags(), v, at, (frame.uniform(k) + behind) as i32);
             }
         }
         for (k, p) in (0..).zip(&frame.pointers) {
@@ -250,30 +260,44 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 }
 
-/// Registers of CLIF in one of that width.
-fn parts(width: Width) -> u32 {
-    width.bits() / 128
-}
+/// Bytes of a register of CLIF.
+const REGISTER: u32 = 16;
 
-/// A register of lanes of an accumulator.
+/// A variable of an accumulator in lanes, and where it lies in a frame.
 struct Lanes {
     variable: Variable,
-    ty: Type,
+    lane: Lane,
+    /// Whether it is the only lane of its component, whose register in the frame then holds nothing else.
+    alone: bool,
     /// Whether it has the first lane of its component.
     first: bool,
+    place: u32,
+    bytes: u32,
 }
 
-/// The registers of accumulators in lanes: accumulator, component, block, register.
-fn lane_variables<'r>(stage: &'r Stage, running: &'r [Running]) -> impl Iterator<Item = Lanes> + use<'r> {
-    let components = stage.accumulators.iter().zip(running).flat_map(|(a, r)| {
-        let all = match r {
-            Running::Blocks(all) => all.as_slice(),
-            Running::Row | Running::Few(_) | Running::Chain(_) | Running::Folded(_) => &[],
-        };
-        all.iter().zip(a.lanes())
-    });
-    components.flat_map(|(component, lane)| {
-        let of = move |(k, &variable): (usize, &Variable)| Lanes { variable, ty: vector_type(lane), first: k == 0 };
-        component.iter().flatten().enumerate().map(of)
-    })
+/// The variables of accumulators in the order of a frame: accumulator, component, block, register. Each block has one register of the
+/// frame, or two, and each of these several of CLIF.
+fn lane_variables(stage: &Stage, running: &[Running], width: Width) -> Vec<Lanes> {
+    let mut all: Vec<Lanes> = Vec::new();
+    let mut push = |variable, lane, alone, first| {
+        let place = all.last().map_or(0, |before| before.place + before.bytes);
+        let bytes = if alone { width.bytes() } else { REGISTER };
+        all.push(Lanes { variable, lane, alone, first, place, bytes });
+    };
+    for (a, running) in stage.accumulators.iter().zip(running) {
+        match running {
+            Running::Blocks(components) => {
+                for (component, lane) in components.iter().zip(a.lanes()) {
+                    for (k, &variable) in component.iter().flatten().enumerate() {
+                        push(variable, lane, false, k == 0);
+                    }
+                }
+            }
+            Running::Chain(variables) => {
+                variables.iter().zip(a.lanes()).for_each(|(&variable, lane)| push(variable, lane, true, true));
+            }
+            Running::Row | Running::Few(_) | Running::Folded(_) => {}
+        }
+    }
+    all
 }

@@ -37,6 +37,8 @@ pub const NEAR: u64 = 6;
 const SHORT_ROW: i64 = 8;
 /// So many operations for each element that is put together or taken apart are worth a wider register.
 const COMPUTED: i64 = 20;
+/// So many operations are worth registers of many elements, which are folded one after another.
+const WORTH_BLOCKS: i64 = 12;
 
 /// Registers that rows may go by in, besides those of 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,17 +366,31 @@ impl<'k> RowLoop<'k> {
     }
 
     /// Whether some reduction takes one element after another.
-    pub fn chained(&self) -> bool {
-        self.modes.iter().any(|m| matches!(m, Mode::Few | Mode::Chain))
+    fn chained(&self) -> bool {
+        self.modes.contains(&Mode::Chain)
+    }
+
+    /// Whether some reduction has a scalar for each element, for which no wide code is.
+    pub fn has_few(&self) -> bool {
+        self.modes.contains(&Mode::Few)
+    }
+
+    /// Whether elements are computed together that then are folded one by one: what each costs is more than taking it out of them.
+    fn worth_blocks(&self) -> bool {
+        self.work() >= WORTH_BLOCKS
+    }
+
+    /// Whether elements are folded one after another by a division of integers, which wide registers do for every lane.
+    fn divides_in_order(&self) -> bool {
+        let divides = |a: &Accumulator| {
+            a.combine.nodes().iter().any(|n| matches!(n.op, Op::SDiv | Op::UDiv | Op::SRem | Op::URem))
+        };
+        self.stage.accumulators.iter().zip(&self.modes).any(|(a, mode)| *mode == Mode::Chain && divides(a))
     }
 
     /// Elements of a turn of wide code: all lanes of a reduction once, or as many blocks as hide the loop's own work.
     pub fn wide_turn(&self, width: Width) -> i64 {
-        let lanes = self.stage.lane_count();
-        if lanes > 0 {
-            return lanes;
-        }
-        self.unrolled() * width.block()
+        if self.in_lanes() { self.stage.lane_count() } else { self.unrolled() * width.block() }
     }
 
     /// The widths that the row may go by in, up to that given, the one that promises most first.
@@ -442,9 +458,10 @@ impl<'k> RowLoop<'k> {
         }
     }
 
-    /// Registers in a turn: light bodies are unrolled to hide the loop's own work.
+    /// Registers in a turn: light bodies are unrolled to hide the loop's own work, which chains do.
     fn unrolled(&self) -> i64 {
         match self.work() {
+            _ if self.chained() => 1,
             0..=11 => 4,
             12..=41 => 2,
             _ => 1,
@@ -468,12 +485,14 @@ impl<'k> RowLoop<'k> {
     /// Whether all lanes hold their identities before a segment.
     pub fn starts_from_identities(&self, segment: &Segment) -> bool {
         let stage = self.stage;
-        segment.begin == 0 && stage.sequential.is_empty() && stage.accumulators.iter().all(|a| a.identity.is_some())
+        let fresh = segment.begin == 0 && stage.sequential.is_empty() && !self.chained();
+        fresh && stage.accumulators.iter().all(|a| a.identity.is_some())
     }
 
     /// Whether nothing is folded into lanes behind a segment.
     pub fn ends_with(&self, segment: &Segment) -> bool {
-        self.in_lanes() && segment.end == self.stage.vector.extent && self.stage.sequential.is_empty()
+        let last = segment.end == self.stage.vector.extent && self.stage.sequential.is_empty();
+        last && self.in_lanes() && !self.chained()
     }
 
     /// The segments of the row, one behind another; `wide` where turns of [`wide_turn`](RowLoop::wide_turn) elements are given
@@ -482,12 +501,14 @@ impl<'k> RowLoop<'k> {
         let n = self.stage.vector.extent;
         let mut row = Segments { end: n, list: Vec::new() };
         let in_lanes = self.in_lanes();
-        // Where some reductions have lanes and others are chains, blocks are computed and the chains take their elements one
-        // by one.
-        if self.chained() && !in_lanes {
-            // A scalar an element is a variable of its own: the row is written out.
-            let turn = if self.modes.contains(&Mode::Few) { n } else { 1 };
-            row.push(n, turn, Form::Singles);
+        // A scalar an element is a variable of its own: the row is written out.
+        if self.has_few() {
+            row.push(n, n, Form::Singles);
+            return row.list;
+        }
+        // Where blocks are computed, for reductions with lanes or because that is much, chains take their elements one by one.
+        if self.chained() && !in_lanes && !self.worth_blocks() {
+            row.push(n, 1, Form::Singles);
             return row.list;
         }
         let turn = self.turn();
@@ -498,7 +519,7 @@ impl<'k> RowLoop<'k> {
             row.list.truncate(1);
             row.list.iter_mut().for_each(|s| (s.end, s.starts) = (s.begin + s.turn, true));
         }
-        if let Some(width) = wide {
+        if let Some(width) = wide.filter(|_| !self.divides_in_order()) {
             let (turn, begin) = (self.wide_turn(width), row.done());
             let end = begin + (n - begin) / width.least() * width.least();
             // Of a row that is shorter than its lanes, some lanes would be none of the row's.
@@ -506,7 +527,7 @@ impl<'k> RowLoop<'k> {
                 row.list.push(Segment { begin, end, turn, form: Form::Wide(width), starts: false });
             }
         }
-        if wide.is_none() || in_lanes {
+        if row.list.is_empty() || in_lanes {
             row.push(n, turn, Form::Blocks);
         }
         // What is left of lanes is written out, each element in the lane that its number says.

@@ -41,7 +41,7 @@ impl Display for RowLoop<'_> {
             return Ok(());
         }
         // What is not a chain goes by in wide code where the target has it: in the widest form, or else in the next.
-        let wide = if self.chained() { &[] } else { self.widths(Width::W512) };
+        let wide = if self.has_few() { &[] } else { self.widths(Width::W512) };
         let plans = if wide.is_empty() { vec![None] } else { wide.iter().copied().map(Some).collect() };
         for (k, plan) in plans.into_iter().enumerate() {
             if k > 0 {

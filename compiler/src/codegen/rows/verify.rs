@@ -13,7 +13,7 @@ impl RowLoop<'_> {
         self.nodes()?;
         self.accesses()?;
         self.check_segments(&self.segments(None), None)?;
-        let widths: &[Width] = if self.chained() { &[] } else { &Width::ALL };
+        let widths: &[Width] = if self.has_few() { &[] } else { &Width::ALL };
         widths.iter().try_for_each(|&width| self.check_segments(&self.segments(Some(width)), Some(width)))
     }
 
@@ -84,11 +84,11 @@ impl RowLoop<'_> {
                 return fault("puts elements into other lanes");
             }
             if let Form::Wide(width) = s.form
-                && (wide != Some(width) || self.chained())
+                && (wide != Some(width) || self.has_few())
             {
                 return fault("has no code of its width");
             }
-            if self.modes.contains(&Mode::Few) && several {
+            if self.has_few() && several {
                 return fault("has a scalar for each element and is a loop");
             }
             done = s.end;

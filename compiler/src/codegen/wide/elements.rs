@@ -2,10 +2,12 @@
 
 use super::Reg;
 use super::select::{Block, Definition, Division, Inst, Pointer, Selector, Uniform, count};
+use crate::codegen::rows::{Mode, Width};
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::hlo::InstructionId;
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::Accumulator;
+use iced_x86::Code;
 
 impl Isa for Selector<'_> {
     type Value = Block;
@@ -109,16 +111,33 @@ impl Row for Selector<'_> {
         self.store_block(Pointer::Row(number), mem, self.first(), value)
     }
 
-    fn steps(&self, _: usize) -> Vec<Step> {
-        vec![Step::All]
+    fn steps(&self, reduction: usize) -> Vec<Step> {
+        match self.row.modes.get(reduction) {
+            Some(Mode::Chain) => (0..self.live as u8).map(Step::Element).collect(),
+            _ => vec![Step::All],
+        }
     }
 
-    fn taken(&mut self, _: Step, _: Lane, value: &Block) -> Option<Block> {
-        Some(value.clone())
+    fn taken(&mut self, step: Step, lane: Lane, value: &Block) -> Option<Block> {
+        match step {
+            Step::All => Some(value.clone()),
+            Step::Element(e) => {
+                let each = (self.block / count(lane) as i64) as u8;
+                let r = *value.get(usize::from(e / each))?;
+                // What the other lanes hold is computed with and never read.
+                Some(vec![self.element_in_front(lane, r, e % each); count(lane)])
+            }
+        }
     }
 
-    fn partial(&mut self, reduction: usize, _: Step) -> Option<Partial<Block>> {
+    fn partial(&mut self, reduction: usize, step: Step) -> Option<Partial<Block>> {
         let a = self.row.stage.accumulators.get(reduction)?;
+        if let Step::Element(_) = step {
+            let lanes: Vec<Lane> = a.lanes().collect();
+            let held: Vec<Reg> = self.chain(reduction)?.map(|r| *r).collect();
+            let now = held.into_iter().zip(lanes).map(|(r, lane)| vec![self.as_mask(lane, r); count(lane)]);
+            return Some(Partial::Running(now.collect()));
+        }
         let at = self.own_block(a);
         let now: Vec<Block> =
             self.accumulators.get(reduction)?.iter().map(|c| c.get(at).cloned()).collect::<Option<_>>()?;
@@ -126,8 +145,19 @@ impl Row for Selector<'_> {
         Some(Partial::Running(now.collect()))
     }
 
-    fn set_partial(&mut self, reduction: usize, _: Step, new: Vec<Block>) -> Option<()> {
+    fn set_partial(&mut self, reduction: usize, step: Step, new: Vec<Block>) -> Option<()> {
         let a = self.row.stage.accumulators.get(reduction)?;
+        if let Step::Element(e) = step {
+            // Truth values stay masks from element to element.
+            let last = i64::from(e) + 1 == self.live;
+            let kept = |(v, lane): (&Block, Lane)| {
+                let r = *v.first()?;
+                Some(if last { self.as_register(lane, r) } else { r })
+            };
+            let new: Vec<Reg> = new.iter().zip(a.lanes()).map(kept).collect::<Option<_>>()?;
+            self.chain(reduction)?.zip(new).for_each(|(held, r)| *held = r);
+            return Some(());
+        }
         let at = self.own_block(a);
         for (k, (v, lane)) in new.into_iter().zip(a.lanes()).enumerate() {
             let mut v: Block = v.iter().map(|&r| self.as_register(lane, r)).collect();
@@ -151,6 +181,44 @@ impl Row for Selector<'_> {
 }
 
 impl Selector<'_> {
+    /// The registers of a chain, whose first lane counts: one for each component.
+    fn chain(&mut self, reduction: usize) -> Option<impl Iterator<Item = &mut Reg>> {
+        Some(self.accumulators.get_mut(reduction)?.iter_mut().flatten().flatten())
+    }
+
+    /// A register whose first lane is lane `e` of another.
+    fn element_in_front(&mut self, lane: Lane, r: Reg, e: u8) -> Reg {
+        if e == 0 {
+            return r;
+        }
+        if self.turn.is_mask(r) {
+            return self.shifted_mask(r, e);
+        }
+        let each = (128 / lane.bits()) as u8;
+        let front = self.part_in_front(r, e / each);
+        match (e % each, lane.bits()) {
+            (0, _) => front,
+            (_, 64) => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[front], 0b01_00_11_10),
+            (e, _) => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[front], e * 0b01_01_01_01),
+        }
+    }
+
+    /// A register whose first 128 bits are a part of another.
+    fn part_in_front(&mut self, r: Reg, part: u8) -> Reg {
+        if part == 0 {
+            return r;
+        }
+        if let Some(&front) = self.fronts.get(&(r, part)) {
+            return front;
+        }
+        let front = match self.width {
+            Width::W256 => self.upper(r),
+            Width::W512 => self.halves(Code::EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8, &[r], 1, Some(part)),
+        };
+        self.fronts.insert((r, part), front);
+        front
+    }
+
     /// Which block of an accumulator's own lanes the block at hand enters: one of fewer lanes than the turn has elements goes round
     /// them more than once.
     fn own_block(&self, a: &Accumulator) -> usize {

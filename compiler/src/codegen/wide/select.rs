@@ -2,7 +2,7 @@
 
 use super::table::widened;
 use super::{Anchor, Frame, Reg};
-use crate::codegen::rows::{RowLoop, Segment, Width};
+use crate::codegen::rows::{Mode, RowLoop, Segment, Width};
 use crate::codegen::vector::elements;
 use crate::hlo::InstructionId;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
@@ -331,6 +331,8 @@ pub(super) struct Selector<'k> {
     pub(super) nan_tests: HashMap<Reg, Reg>,
     /// What the halves of 64-bit lanes of a block were widened from.
     pub(super) narrow: HashMap<[Reg; 2], Reg>,
+    /// Parts of 128 bits that were brought to the front of a register, by number.
+    pub(super) fronts: HashMap<(Reg, u8), Reg>,
 }
 
 /// The instruction that loads a register of a row, or half of one of 64-bit lanes.
@@ -378,6 +380,7 @@ impl<'k> Selector<'k> {
             starts: HashMap::new(),
             nan_tests: HashMap::new(),
             narrow: HashMap::new(),
+            fronts: HashMap::new(),
         }
     }
 
@@ -390,6 +393,7 @@ impl<'k> Selector<'k> {
         self.starts.clear();
         self.nan_tests.clear();
         self.narrow.clear();
+        self.fronts.clear();
         self.read.clear();
         self.shuffled.clear();
         self.words.clear();
@@ -531,16 +535,21 @@ impl<'k> Selector<'k> {
 
     /// Accumulators as they are at the start of a turn; `None` where they are too many.
     fn start_accumulators(&mut self) -> Option<()> {
-        for a in &self.row.stage.accumulators {
+        for (a, mode) in self.row.stage.accumulators.iter().zip(&self.row.modes) {
             let mut components = Vec::new();
+            // A chain has one lane.
+            let blocks = match mode {
+                Mode::Chain => 1,
+                Mode::Blocks(_) | Mode::Few | Mode::Row => a.lane_count() / self.block,
+            };
             if let Place::Lanes { .. } = a.place {
                 for (component, lane) in a.lanes().enumerate() {
                     let mut column = Vec::new();
                     let identity = a.identity.as_ref().and_then(|all| all.get(component)).copied();
                     let identity = identity.filter(|_| self.frame.identities).map(|bits| self.constant(lane, bits));
                     let start = identity.and_then(|r| self.number(r));
-                    for _ in 0..a.lane_count() / self.block {
-                        let registers: Block = (0..count(lane))
+                    for _ in 0..blocks {
+                        let registers: Block = (0..if *mode == Mode::Chain { 1 } else { count(lane) })
                             .map(|_| {
                                 let k = self.turn.accumulators.len() as u32;
                                 let r = self.register(Definition::Accumulator(k));
