@@ -2,7 +2,8 @@
 
 use super::order::{Node, Order};
 use super::plan::{
-    Analysis, Class, ComputationPlan, Group, GroupKind, INLINE_LIMIT, Step, is_call, own_cost, reduced_dims, written,
+    Analysis, Class, ComputationPlan, Group, GroupKind, INLINE_LIMIT, Step, is_call, moves, own_cost, reduced_dims,
+    written,
 };
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
@@ -520,15 +521,8 @@ impl<'a> Grower<'a> {
                     _ => Follows::Tainted,
                 }
             }
-            Opcode::Iota
-            | Opcode::Slice
-            | Opcode::Reverse
-            | Opcode::Transpose
-            | Opcode::Reshape
-            | Opcode::Copy
-            | Opcode::DynamicSlice
-            | Opcode::Concatenate
-            | Opcode::Gather => Follows::Tainted,
+            Opcode::Iota | Opcode::Reshape | Opcode::Copy => Follows::Tainted,
+            op if moves(op) => Follows::Tainted,
             _ => {
                 let all = |wanted: Follows| states.iter().all(|&s| s == wanted || s == Follows::Clean);
                 let same = inst.operands.iter().all(|&o| elements(self.inst(o)) == n);
@@ -720,16 +714,6 @@ fn is_identity_broadcast(inst: &Instruction) -> bool {
 }
 
 fn is_aligned_elementwise(inst: &Instruction, operand: &Instruction) -> bool {
-    let moves = matches!(
-        inst.opcode,
-        Opcode::Broadcast
-            | Opcode::Concatenate
-            | Opcode::DynamicSlice
-            | Opcode::Gather
-            | Opcode::Iota
-            | Opcode::Reverse
-            | Opcode::Slice
-            | Opcode::Transpose
-    );
-    !moves && elements(inst) == elements(operand)
+    let aligned = !moves(inst.opcode) && inst.opcode != Opcode::Iota;
+    aligned && elements(inst) == elements(operand)
 }

@@ -123,6 +123,20 @@ pub(super) fn classify(inst: &Instruction) -> Result<Class> {
     })
 }
 
+/// Whether elements of a result are elements of an operand at other places.
+pub(super) fn moves(op: Opcode) -> bool {
+    matches!(
+        op,
+        Opcode::Broadcast
+            | Opcode::Concatenate
+            | Opcode::DynamicSlice
+            | Opcode::Gather
+            | Opcode::Reverse
+            | Opcode::Slice
+            | Opcode::Transpose
+    )
+}
+
 /// Whether an operation is a call in compiled code, not a loop nest.
 pub(super) fn is_call(op: Opcode) -> bool {
     use Opcode::*;

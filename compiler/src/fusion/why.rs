@@ -5,7 +5,7 @@
 //! it outside, and the first that has an answer gives it.
 
 use super::grow::MAX_MEMBERS;
-use super::plan::{Analysis, Class, ComputationPlan, Group, GroupKind, Step};
+use super::plan::{Analysis, Class, ComputationPlan, Group, GroupKind, Step, moves};
 use crate::error::Result;
 use crate::hlo::{ComputationId, Instruction, InstructionId, Module, Opcode};
 use std::collections::HashMap;
@@ -102,16 +102,7 @@ fn elements(inst: &Instruction) -> Option<usize> {
 
 fn reason(a: &Analysis<'_>, group: &Group, stored: InstructionId, user: InstructionId) -> Reason {
     let inst = |id: InstructionId| &a.computation.instructions[id];
-    let moves = matches!(
-        inst(user).opcode,
-        Opcode::Broadcast
-            | Opcode::Concatenate
-            | Opcode::Slice
-            | Opcode::Reverse
-            | Opcode::Transpose
-            | Opcode::DynamicSlice
-            | Opcode::Gather
-    );
+    let moves = moves(inst(user).opcode);
     let folds = matches!(
         group.kind,
         GroupKind::Reduce(_) | GroupKind::Dot(_) | GroupKind::ReduceWindow(_) | GroupKind::Convolution(_)

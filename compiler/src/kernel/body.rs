@@ -96,6 +96,11 @@ impl Body {
         self.now = Some(source);
     }
 
+    /// How many nodes are computed from others.
+    pub fn operations(&self) -> usize {
+        self.nodes.iter().filter(|n| !n.args.is_empty()).count()
+    }
+
     /// The lane of a node.
     pub fn lane(&self, id: NodeId) -> Lane {
         self.node(id).lane

@@ -97,7 +97,7 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     if !loads || !run.stores.iter().all(|s| linear(&s.index)) {
         return None;
     }
-    if computed(&run.body) >= budget {
+    if run.body.operations() >= budget {
         return None;
     }
     let mut parallel = nest.parallel.clone();
@@ -123,7 +123,7 @@ fn is_short(nest: &Nest, row: i64, accesses: &[Access<'_>], repeated: bool) -> b
     let Some(bytes) = accesses.iter().map(|a| i64::from(a.mem.lane().bits() / 8)).max() else { return false };
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
     let beside = folds && accesses.iter().all(|a| a.lies_in_parts() || !a.index.mentions(a.row.axis));
-    let combined = |s: &Stage| s.accumulators.iter().map(|a| computed(&a.combine)).sum::<usize>();
+    let combined = |s: &Stage| s.accumulators.iter().map(|a| a.combine.operations()).sum::<usize>();
     let long = match beside {
         true if nest.stages.iter().map(combined).sum::<usize>() >= MANY => WRITTEN_OUT / bytes,
         true => LONG_BYTES / bytes,
@@ -212,8 +212,8 @@ fn of_row(nest: &Nest) -> usize {
         let memory = stage.stores.len() + stage.row_stores.len();
         let loads = stage.body.nodes().iter().filter(|n| matches!(n.op, Op::Load(..) | Op::Row(_))).count();
         let folds = stage.accumulators.iter().map(|a| match a.in_lanes() {
-            true => 11 * computed(&a.combine) * (turns + 1),
-            false => 20 * computed(&a.combine) * n,
+            true => 11 * a.combine.operations() * (turns + 1),
+            false => 20 * a.combine.operations() * n,
         });
         4 * turns * (of_element(stage) + loads + memory) + folds.sum::<usize>()
     };
@@ -249,10 +249,6 @@ fn in_memory(accesses: &[Access<'_>], vector: Loop, repeated: bool) -> usize {
 fn of_element(stage: &Stage) -> usize {
     let wanted = stage.body.needed(stage.roots().iter().copied());
     stage.body.nodes().iter().zip(wanted).filter(|(n, wanted)| *wanted && !n.args.is_empty()).count()
-}
-
-fn computed(body: &Body) -> usize {
-    body.nodes().iter().filter(|n| !n.args.is_empty()).count()
 }
 
 /// Stages that have run so far.

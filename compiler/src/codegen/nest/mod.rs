@@ -122,9 +122,12 @@ impl NestEmitter<'_, '_, '_, '_> {
             let index = key.2.scale(bytes);
             let behind = match live.offsets.get(&index) {
                 Some(&behind) => behind,
-                None => self.at(&index, &live.uniform),
+                None => {
+                    let behind = self.at(&index, &live.uniform);
+                    live.offsets.insert(index, behind);
+                    behind
+                }
             };
-            live.offsets.insert(index, behind);
             base = self.b().ins().iadd(base, behind);
         }
         live.bases.insert(key, base);

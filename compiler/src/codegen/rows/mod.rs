@@ -351,8 +351,7 @@ impl<'k> RowLoop<'k> {
 
     /// Operations that fold each element.
     pub fn folds(&self) -> i64 {
-        let combined = |a: &Accumulator| a.combine.nodes().iter().filter(|n| !n.args.is_empty()).count() as i64;
-        self.stage.accumulators.iter().map(combined).sum()
+        self.stage.accumulators.iter().map(|a| a.combine.operations() as i64).sum()
     }
 
     /// Whether anything happens for each element.

@@ -538,9 +538,9 @@ impl<'k> Selector<'k> {
         for (a, mode) in self.row.stage.accumulators.iter().zip(&self.row.modes) {
             let mut components = Vec::new();
             // A chain has one lane.
-            let blocks = match mode {
-                Mode::Chain => 1,
-                Mode::Blocks(_) | Mode::Few | Mode::Row => a.lane_count() / self.block,
+            let (blocks, registers): (i64, fn(Lane) -> usize) = match mode {
+                Mode::Chain => (1, |_| 1),
+                Mode::Blocks(_) | Mode::Few | Mode::Row => (a.lane_count() / self.block, count),
             };
             if let Place::Lanes { .. } = a.place {
                 for (component, lane) in a.lanes().enumerate() {
@@ -549,7 +549,7 @@ impl<'k> Selector<'k> {
                     let identity = identity.filter(|_| self.frame.identities).map(|bits| self.constant(lane, bits));
                     let start = identity.and_then(|r| self.number(r));
                     for _ in 0..blocks {
-                        let registers: Block = (0..if *mode == Mode::Chain { 1 } else { count(lane) })
+                        let registers: Block = (0..registers(lane))
                             .map(|_| {
                                 let k = self.turn.accumulators.len() as u32;
                                 let r = self.register(Definition::Accumulator(k));

@@ -185,37 +185,11 @@ impl Assembler {
         if let Some(fault) = self.fault {
             return Err(internal(fault));
         }
-        let Encoded { mut code, places, distances } = encode(&mut self.lines)?;
-        let end = places.last().copied().unwrap_or(0);
+        let mut encoded = encode(&mut self.lines)?;
+        let end = encoded.places.last().copied().unwrap_or(0);
         let pool = if self.pool.is_empty() { end } else { end.next_multiple_of(POOL_ALIGNMENT) };
-        let mut relocs = Vec::new();
-        for distance in &distances {
-            let (at, ahead) = (distance.at as usize, distance.end - u64::from(distance.at));
-            let field = code.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>);
-            let field = field.ok_or_else(|| internal("a distance lies outside".to_owned()))?;
-            let target = match distance.refer {
-                Refer::Label(label) => {
-                    let line = self.labels.get(label.0).copied().flatten();
-                    let place = line.and_then(|line| places.get(line)).copied();
-                    place.ok_or_else(|| internal("a label was put nowhere".to_owned()))?
-                }
-                Refer::Pool(offset) => pool + u64::from(offset),
-                Refer::Symbol(symbol) => {
-                    let kind = if distance.branches { Reloc::X86CallPCRel4 } else { Reloc::X86PCRel4 };
-                    relocs.push(ModuleReloc {
-                        offset: distance.at,
-                        kind,
-                        name: symbol.into(),
-                        addend: -(ahead as i64),
-                    });
-                    // Formats without addends of their own keep them here, and add what is found.
-                    *field = [0; 4];
-                    continue;
-                }
-            };
-            let bytes = i32::try_from(target as i64 - distance.end as i64);
-            *field = bytes.map_err(|_| internal("a distance of more than 32 bits".to_owned()))?.to_le_bytes();
-        }
+        let relocs = encoded.measure(&self.labels, pool)?;
+        let Encoded { mut code, places, .. } = encoded;
         // Behind the last instruction lies what nobody runs.
         code.resize(pool as usize, 0xcc);
         code.extend_from_slice(&self.pool);
@@ -278,6 +252,42 @@ struct Distance {
     refer: Refer,
     /// Whether the instruction goes there.
     branches: bool,
+}
+
+impl Encoded {
+    /// Fills in the distances, where the constants start at `pool`; what lies outside is left to whoever puts the code somewhere.
+    fn measure(&mut self, labels: &[Option<usize>], pool: u64) -> Result<Vec<ModuleReloc>> {
+        let Encoded { code, places, distances } = self;
+        let mut relocs = Vec::new();
+        for distance in distances.iter() {
+            let (at, ahead) = (distance.at as usize, distance.end - u64::from(distance.at));
+            let field = code.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>);
+            let field = field.ok_or_else(|| internal("a distance lies outside".to_owned()))?;
+            let target = match distance.refer {
+                Refer::Label(label) => {
+                    let line = labels.get(label.0).copied().flatten();
+                    let place = line.and_then(|line| places.get(line)).copied();
+                    place.ok_or_else(|| internal("a label was put nowhere".to_owned()))?
+                }
+                Refer::Pool(offset) => pool + u64::from(offset),
+                Refer::Symbol(symbol) => {
+                    let kind = if distance.branches { Reloc::X86CallPCRel4 } else { Reloc::X86PCRel4 };
+                    relocs.push(ModuleReloc {
+                        offset: distance.at,
+                        kind,
+                        name: symbol.into(),
+                        addend: -(ahead as i64),
+                    });
+                    // Formats without addends of their own keep them here, and add what is found.
+                    *field = [0; 4];
+                    continue;
+                }
+            };
+            let bytes = i32::try_from(target as i64 - distance.end as i64);
+            *field = bytes.map_err(|_| internal("a distance of more than 32 bits".to_owned()))?.to_le_bytes();
+        }
+        Ok(relocs)
+    }
 }
 
 /// Encodes all lines. No length depends on a distance: all of them have 32 bits.

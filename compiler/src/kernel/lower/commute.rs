@@ -37,13 +37,7 @@ const MOST_CHOSEN: usize = 4;
 
 /// Asks a combiner of `n` components, whose parameters are the `n` accumulators and then the `n` values.
 pub(super) fn commutes(c: &Computation) -> Commutes {
-    let parameters = c.parameters();
-    let n = parameters.len() / 2;
-    let root = &c.instructions[c.root].shape;
-    if parameters.len() != 2 * n || root.leaf_count() != n || c.order.len() > MOST_INSTRUCTIONS {
-        return Commutes::No;
-    }
-    let number: HashMap<InstructionId, usize> = parameters.into_iter().zip(0..).collect();
+    let Some((number, n)) = numbered(c) else { return Commutes::No };
     let mut forms = Forms { c, number: &number, n, known: Vec::new() };
     let (plain, exchanged) = (forms.number(false), forms.number(true));
     let roots = (0..n).map(|leaf| resolve(c, (c.root, leaf)).0);
@@ -52,16 +46,19 @@ pub(super) fn commutes(c: &Computation) -> Commutes {
     if open.is_empty() { Commutes::Always } else { Cases { c, number: &number, n }.commute(&open) }
 }
 
+/// The parameters of a combiner by number, and its components, half as many; `None` of one that is too large, or is none.
+fn numbered(c: &Computation) -> Option<(HashMap<InstructionId, usize>, usize)> {
+    let parameters = c.parameters();
+    let n = parameters.len() / 2;
+    let fits = parameters.len() == 2 * n && c.order.len() <= MOST_INSTRUCTIONS;
+    let whole = fits && c.instructions[c.root].shape.leaf_count() == n;
+    whole.then(|| (parameters.into_iter().zip(0..).collect(), n))
+}
+
 /// Of a combiner that chooses, components which it chooses over no others on either side: for each whether it is the greatest that there is,
 /// or the least. What is chosen of equal ones is the same.
 pub(super) fn never_chosen(c: &Computation) -> Option<Vec<bool>> {
-    let parameters = c.parameters();
-    let n = parameters.len() / 2;
-    let root = &c.instructions[c.root].shape;
-    if parameters.len() != 2 * n || root.leaf_count() != n || c.order.len() > MOST_INSTRUCTIONS || n > MOST_CHOSEN {
-        return None;
-    }
-    let number: HashMap<InstructionId, usize> = parameters.into_iter().zip(0..).collect();
+    let (number, n) = numbered(c).filter(|(_, n)| *n <= MOST_CHOSEN)?;
     let cases = Cases { c, number: &number, n };
     let roots: Vec<InstructionId> = (0..n).map(|leaf| resolve(c, (c.root, leaf)).0).collect();
     let kinds = cases.kinds()?;
@@ -421,16 +418,20 @@ mod tests {
         assert_eq!(of(affine), Commutes::No);
     }
 
-    /// The arg-max of JAX; `tie` decides between equal keys.
-    fn arg_max(pick: &str, tie: &str) -> Commutes {
-        of(&format!(
-            "{{\na = f32[] parameter(0)\ni = s32[] parameter(1)\nb = f32[] parameter(2)\nj = s32[] parameter(3)\n\
-             gt = pred[] compare(a, b), direction=GT\nnan = pred[] compare(a, a), direction=NE\n\
+    /// The arg-max of JAX over keys of a type, or what else compares them; `tie` decides between equal ones.
+    fn arg_extreme(keys: &str, ty: &str, pick: &str, tie: &str) -> String {
+        format!(
+            "{{\na = {ty}[] parameter(0)\ni = s32[] parameter(1)\nb = {ty}[] parameter(2)\nj = s32[] parameter(3)\n\
+             gt = pred[] compare(a, b), direction={keys}\nnan = pred[] compare(a, a), direction=NE\n\
              eq = pred[] compare(a, b), direction=EQ\nlt = pred[] compare(i, j), direction=LT\n\
              or = pred[] or(gt, nan)\nboth = pred[] and(eq, lt)\ntie = pred[] or(or, both)\n\
-             v = f32[] select({pick}, a, b)\nk = s32[] select({tie}, i, j)\n\
-             ROOT r = (f32[], s32[]) tuple(v, k)\n}}"
-        ))
+             v = {ty}[] select({pick}, a, b)\nk = s32[] select({tie}, i, j)\n\
+             ROOT r = ({ty}[], s32[]) tuple(v, k)\n}}"
+        )
+    }
+
+    fn arg_max(pick: &str, tie: &str) -> Commutes {
+        of(&arg_extreme("GT", "f32", pick, tie))
     }
 
     #[test]
@@ -449,18 +450,12 @@ mod tests {
 
     #[test]
     fn what_is_never_chosen() {
-        let of = |keys: &str, ty: &str, pick: &str, tie: &str| {
-            let text = format!(
-                "HloModule m\nENTRY %f {{\na = {ty}[] parameter(0)\ni = s32[] parameter(1)\nb = {ty}[] parameter(2)\n\
-                 j = s32[] parameter(3)\ngt = pred[] compare(a, b), direction={keys}\n\
-                 nan = pred[] compare(a, a), direction=NE\neq = pred[] compare(a, b), direction=EQ\n\
-                 lt = pred[] compare(i, j), direction=LT\nor = pred[] or(gt, nan)\nboth = pred[] and(eq, lt)\n\
-                 tie = pred[] or(or, both)\nv = {ty}[] select({pick}, a, b)\nk = s32[] select({tie}, i, j)\n\
-                 ROOT r = ({ty}[], s32[]) tuple(v, k)\n}}\n"
-            );
+        let chosen = |body: &str| {
+            let text = format!("HloModule m\nENTRY %f {body}\n");
             let module = crate::text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             never_chosen(module.entry())
         };
+        let of = |keys: &str, ty: &str, pick: &str, tie: &str| chosen(&arg_extreme(keys, ty, pick, tie));
         assert_eq!(of("GT", "f32", "or", "tie"), Some(vec![false, true]), "an arg-max");
         assert_eq!(of("LT", "bf16", "or", "tie"), Some(vec![true, true]), "an arg-min");
         assert_eq!(of("GT", "s8", "or", "tie"), Some(vec![false, true]), "of integers");
@@ -468,12 +463,10 @@ mod tests {
         assert_eq!(of("GT", "f32", "gt", "tie"), None, "a NaN gives way to it");
         assert_eq!(of("GE", "s32", "gt", "gt"), None, "of equal keys the index on the left");
         let plain = |ty: &str, root: &str| {
-            let text = format!(
-                "HloModule m\nENTRY %f {{\na = {ty}[] parameter(0)\nb = {ty}[] parameter(1)\n\
-                 p = pred[] compare(a, b), direction=GE\nROOT r = {ty}[] {root}\n}}\n"
-            );
-            let module = crate::text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-            never_chosen(module.entry())
+            chosen(&format!(
+                "{{\na = {ty}[] parameter(0)\nb = {ty}[] parameter(1)\n\
+                 p = pred[] compare(a, b), direction=GE\nROOT r = {ty}[] {root}\n}}"
+            ))
         };
         assert_eq!(plain("s32", "select(p, a, b)"), Some(vec![false]));
         assert_eq!(plain("f32", "select(p, a, b)"), None, "NaN");

@@ -83,7 +83,7 @@ fn worst(
     let mut b = Body::new();
     let x = b.arg(0, lane);
     let y = f(&mut b, v, x);
-    let nodes = b.nodes().iter().filter(|n| !n.args.is_empty()).count();
+    let nodes = b.operations();
     let mut worst = (0.0, 0.0);
     for bits in arguments {
         let got = value(lane, eval(b.nodes(), &[bits], &mut |_, _| 0)[y.0 as usize]);
@@ -205,7 +205,7 @@ fn binary_functions_keep_their_bounds() {
                 let mut b = Body::new();
                 let (x, y) = (b.arg(0, lane), b.arg(1, lane));
                 let z = f(&mut b, v, x, y);
-                let nodes = b.nodes().iter().filter(|n| !n.args.is_empty()).count();
+                let nodes = b.operations();
                 let mut worst = (0.0, 0.0, 0.0);
                 for (xs, ys) in pairs(lane) {
                     let got = value(lane, eval(b.nodes(), &[xs, ys], &mut |_, _| 0)[z.0 as usize]);
