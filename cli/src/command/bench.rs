@@ -335,7 +335,9 @@ struct Times {
 }
 
 fn measure<E>(least: Duration, mut once: impl FnMut() -> Result<(), E>) -> Result<Times, E> {
-    // Find a batch size: the first runs also bring code and data into the caches.
+    // The first run asks the processor for its level, which a virtual machine takes long to answer, and brings code and data into the
+    // caches: it says nothing of how many fill a batch.
+    once()?;
     let mut size = 1u64;
     loop {
         let start = Instant::now();
