@@ -188,7 +188,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         if self.wide_tile(stage) {
             return;
         }
-        let row = RowLoop::new(stage);
+        let row = RowLoop::new(stage).in_points(self.nest.points());
         self.lanes.mark(None);
         if let Err(what) = row.verify() {
             self.lanes.faults.report(what);

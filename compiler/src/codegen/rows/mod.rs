@@ -25,6 +25,7 @@ pub use text::describe;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Place, Stage, Store};
+use crate::schedule::cost::{BEYOND_CACHES, depth};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -39,6 +40,8 @@ const SHORT_ROW: i64 = 8;
 const COMPUTED: i64 = 20;
 /// So many operations are worth registers of many elements, which are folded one after another.
 const WORTH_BLOCKS: i64 = 12;
+/// So few operations for each element wait for memory where that is beyond the caches, and the widest registers are no faster.
+const LIGHT: i64 = 8;
 
 /// Registers that rows may go by in, besides those of 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,6 +253,8 @@ pub struct Segment {
 pub struct RowLoop<'k> {
     /// The stage.
     pub stage: &'k Stage,
+    /// How many points of its nest have the row.
+    points: i64,
     /// The axes that a turn runs along.
     axes: Vec<Axis>,
     /// Nodes that something stored or folded needs.
@@ -292,7 +297,7 @@ impl<'k> RowLoop<'k> {
         }
         let modes = stage.accumulators.iter().map(|a| Mode::of(stage, a)).collect();
         let (loads, stores, near) = (BTreeMap::new(), Vec::new(), HashMap::new());
-        let mut row = RowLoop { stage, axes: axes.to_vec(), needed, varies, loads, stores, near, modes };
+        let mut row = RowLoop { stage, points: 1, axes: axes.to_vec(), needed, varies, loads, stores, near, modes };
         for id in row.varying() {
             if let Op::Load(buffer, mem, ix) = &body.node(id).op {
                 let access = row.access(*buffer, *mem, ix);
@@ -304,6 +309,11 @@ impl<'k> RowLoop<'k> {
         row.stores = stage.stores.iter().map(store).collect();
         row.near = near::near(&row);
         row
+    }
+
+    /// The plan of a row that so many points of its nest have.
+    pub fn in_points(self, points: i64) -> RowLoop<'k> {
+        RowLoop { points, ..self }
     }
 
     fn access(&self, buffer: u32, mem: Mem, ix: &Ix) -> Access {
@@ -403,9 +413,25 @@ impl<'k> RowLoop<'k> {
             Width::W512 if self.is_apart() && self.stage.vector.extent >= SHORT_ROW * self.wide_turn(Width::W256) => {
                 &[Width::W256, Width::W512]
             }
+            Width::W512 if self.waits_for_memory() => &[Width::W256, Width::W512],
             Width::W512 if blocks(Width::W512) < blocks(Width::W256) => &[Width::W512, Width::W256],
             Width::W512 | Width::W256 => &[Width::W256],
         }
+    }
+
+    /// Whether all rows of the nest together are more than the caches hold, and little is computed of an element.
+    fn waits_for_memory(&self) -> bool {
+        let times = self.points.saturating_mul(depth(self.stage));
+        // What is the same in every row stays in a cache.
+        let moves = |a: &&Access| {
+            let mut any = times == 1;
+            a.start.for_each_axis(&mut |_, _| any = true);
+            any && a.walk == Walk::Contiguous
+        };
+        let all = self.loads.values().chain(self.stores.iter().flatten());
+        let each = all.filter(moves).map(|a| a.mem.bytes()).sum::<i64>();
+        let bytes = times.saturating_mul(self.stage.vector.extent).saturating_mul(each);
+        bytes >= BEYOND_CACHES && self.work() + self.folds() <= LIGHT
     }
 
     /// Whether elements are put together one by one, at which a wider register gains nothing, and little is computed of them.

@@ -128,6 +128,28 @@ fn masked_rows_have_no_tails() {
     });
 }
 
+/// Elements that wait for memory wait as long in registers of any width.
+#[test]
+fn what_is_beyond_the_caches_goes_by_in_256_bits() {
+    let text = |operations: usize| {
+        let squares: String =
+            (1..operations).map(|k| format!("      %{k} = fmul %{}, %{} : f32\n", k - 1, k - 1)).collect();
+        let loads =
+            "  phase parallel i0 in 4096\n    stage vector i1 in 1024\n      %0 = load in0[1024*i0 + i1] : f32\n";
+        let head = "kernel row (in0: f32[4194304]) -> (out0: f32[4194304])\n";
+        format!("{head}{loads}{squares}      store out0[1024*i0 + i1] = %{} : f32\n", operations - 1)
+    };
+    let widths = |operations: usize, points: i64| {
+        let mut first = None;
+        with_stage(&text(operations), |stage| {
+            first = RowLoop::new(stage).in_points(points).widths(Width::W512).first().copied();
+        });
+        first
+    };
+    assert_eq!([widths(3, 4096), widths(3, 16)], [Some(Width::W256), Some(Width::W512)], "32 MiB and 128 KiB");
+    assert_eq!(widths(20, 4096), Some(Width::W512), "much is computed");
+}
+
 #[test]
 fn broken_plans_are_refused() {
     with_stage(&sum(103, ""), |stage| {

@@ -11,7 +11,8 @@ pub fn describe<'k>(kernels: impl Iterator<Item = &'k Kernel>) -> String {
         for (p, phase) in kernel.phases.iter().enumerate() {
             let Phase::Nest(nest) = phase else { continue };
             for (s, stage) in nest.stages.iter().enumerate() {
-                out += &format!("{}, phase {p}, stage {s}: {}", kernel.name, RowLoop::new(stage));
+                out +=
+                    &format!("{}, phase {p}, stage {s}: {}", kernel.name, RowLoop::new(stage).in_points(nest.points()));
             }
         }
     }
@@ -40,7 +41,7 @@ impl Display for RowLoop<'_> {
         if !self.has_elements() {
             return Ok(());
         }
-        // What is not a chain goes by in wide code where the target has it: in the widest form, or else in the next.
+        // The row goes by in wide code where the target has it: in the form that promises most, or else in the next.
         let wide = if self.has_few() { &[] } else { self.widths(Width::W512) };
         let plans = if wide.is_empty() { vec![None] } else { wide.iter().copied().map(Some).collect() };
         for (k, plan) in plans.into_iter().enumerate() {
