@@ -5,7 +5,7 @@ use crate::codegen::queries::workspace_size;
 use crate::codegen::rows;
 use crate::codegen::selector::selector;
 use crate::codegen::target::{Target, TargetOptions};
-use crate::codegen::{CodegenOptions, DEFAULT_GRAIN, WIDE_WORK};
+use crate::codegen::{CodegenOptions, DEFAULT_GRAIN, Effort, WIDE_WORK};
 use crate::collective::Grid;
 use crate::error::{Error, Result, Site};
 use crate::hlo::{Module, tensor_flags};
@@ -45,6 +45,9 @@ pub struct CompileOptions {
     /// Rows of loops with less work, in elements times operations, are not given code of 256 or 512 bits; `None` for
     /// [`WIDE_WORK`](crate::codegen::WIDE_WORK). Results do not depend on it.
     pub wide_work: Option<u64>,
+    /// How much of the code generator's time each function gets; `None` for what it is worth, by what it executes. Results do not depend
+    /// on it.
+    pub effort: Option<Effort>,
     /// Round 16-bit and 8-bit floats after every operation.
     pub strict_rounding: bool,
     /// How many replicas the program runs on, and partitions of each; `None` for what the module says, or where its groups
@@ -418,7 +421,8 @@ fn emit(
     };
     let grain = options.parallel_grain.unwrap_or(DEFAULT_GRAIN);
     let wide_work = options.wide_work.unwrap_or(WIDE_WORK);
-    let codegen = CodegenOptions { threads, keep_clif: options.keep_texts, grain, wide_work, sources };
+    let (keep_clif, effort) = (options.keep_texts, options.effort);
+    let codegen = CodegenOptions { threads, keep_clif, grain, wide_work, effort, sources };
     let code = levels::compile(input, &interface.symbol, schedule, assignment, targets, codegen)?;
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&interface.symbol, object::architecture(&*target.isa)?);

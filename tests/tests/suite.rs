@@ -17,6 +17,7 @@ mod coverage;
 mod custom_call_ffi;
 mod custom_calls;
 mod edges;
+mod effort;
 mod feeds;
 mod formats;
 mod freeze;

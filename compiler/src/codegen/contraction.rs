@@ -22,6 +22,7 @@
 use super::address::Point;
 use super::attribution::Attribution;
 use super::clif::import_function;
+use super::effort::Executed;
 use super::fault::Faults;
 use super::flow::{Flow, enter};
 use super::lanes::{Lanes, flags};
@@ -56,6 +57,11 @@ const WAYS: i64 = 8;
 const PACK_BYTES: i64 = 1 << 19;
 /// ... and serves at least this many rows; of a tile that does not pack on its way, twice as many.
 const PACK_ROWS: i64 = 96;
+
+/// Instructions around a call of the tile, about.
+const TILE_CALL: i64 = 64;
+/// Products of one instruction of a tile.
+const PRODUCTS: i64 = 8;
 
 /// Elements along either side of a square that is turned in registers while it is packed.
 const SQUARE: i64 = 16;
@@ -204,6 +210,11 @@ impl Plan {
         matches!(strides, (Some(1), Some(across)) if across != 1) && self.steps % SQUARE == 0 && self.k >= SQUARE
     }
 
+    /// Columns that go through the tile at once.
+    fn width(&self) -> i64 {
+        if self.pack_rhs { self.panel } else { self.strip }
+    }
+
     /// Elements from one row of the left operand to the next.
     fn lhs_row(&self) -> i64 {
         if self.pack_lhs { self.steps } else { self.lhs.0 }
@@ -213,7 +224,7 @@ impl Plan {
     pub fn blocks(&self) -> Blocks {
         // Groups are whole blocks of rows, strips whole panels; the last of each may be shorter.
         let sizes = |extent: i64, part: i64| [part, extent % part].into_iter().filter(move |&s| 0 < s && s <= extent);
-        let width = if self.pack_rhs { self.panel } else { self.strip };
+        let width = self.width();
         let bytes = |elements: i64| elements.saturating_mul(self.mem.bytes());
         let mut all = Blocks::new();
         for group in sizes(self.m, self.group.min(self.m)) {
@@ -286,14 +297,15 @@ pub struct Surroundings<'a> {
     pub attribution: Attribution,
 }
 
-/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`; the context is not looked at.
+/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`; the context is not looked at. And what it
+/// executes.
 pub fn function(
     id: FuncId,
     signature: Signature,
     c: &Contraction,
     around: Surroundings<'_>,
     rows: Option<&mut WideRows<'_>>,
-) -> Result<Function> {
+) -> Result<(Function, Executed)> {
     let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature);
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
@@ -322,12 +334,14 @@ pub fn function(
         rows,
         faults: &faults,
         attribution,
+        executed: Executed::default(),
     };
     emitter.run(begin, end);
     emitter.b.ins().return_(&[]);
+    let executed = emitter.executed;
     emitter.b.finalize(around.target.isa.frontend_config());
     faults.check()?;
-    Ok(function)
+    Ok((function, executed))
 }
 
 struct Emitter<'a, 'b, 'o> {
@@ -344,6 +358,7 @@ struct Emitter<'a, 'b, 'o> {
     rows: Option<&'a mut WideRows<'o>>,
     faults: &'a Faults,
     attribution: Attribution,
+    executed: Executed,
 }
 
 /// The right operand of a tile: start, elements from one row to the next, where to pack it (null where it is not).
@@ -392,12 +407,15 @@ impl Emitter<'_, '_, '_> {
         if always { form(self, true) } else { self.either(is, form) }
     }
 
-    fn nest(&mut self, nest: &Nest, bases: &[Value], (begin, end): (Value, Value)) {
+    /// Runs a part of a nest, the whole of which is run so many times.
+    fn nest(&mut self, nest: &Nest, times: i64, bases: &[Value], (begin, end): (Value, Value)) {
         let scratch = self.scratch[0];
         let axes = self.axes.clone();
         let lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults, attribution: self.attribution };
         let wide = self.rows.as_deref_mut();
-        NestEmitter { lanes, bases, scratch, axes, results: HashMap::new(), nest, wide }.run(begin, end);
+        let (results, executed) = (HashMap::new(), Executed::default());
+        let emitter = NestEmitter { lanes, bases, scratch, axes, results, nest, wide, executed };
+        self.executed.add(times, emitter.run(begin, end));
         self.attribution.mark(&mut self.b, None);
     }
 
@@ -561,6 +579,12 @@ impl Emitter<'_, '_, '_> {
         let (a, b) = ([lhs.start, lhs_row, lhs_along], [rhs.start, rhs.along]);
         let arguments = [&[steps], &a[..], &b, &sums.to, &[m, n], &sums.from, &[rhs.pack, pack_left]].concat();
         self.b.ins().call(self.tile, &arguments);
+        let plan = &self.plan;
+        let all =
+            [plan.points(), parts(plan.group, plan.rows), parts(plan.k, plan.steps), parts(plan.strip, plan.width())];
+        self.executed.add_own(all.into_iter().fold(1, i64::saturating_mul), TILE_CALL);
+        let products = [plan.batch, plan.m, plan.n, plan.k].into_iter().fold(1, i64::saturating_mul);
+        self.executed.add_called(1, products / PRODUCTS);
     }
 
     /// A nest that copies elements: a row loop for each point of `parallel` and `inner`.
@@ -574,10 +598,10 @@ impl Emitter<'_, '_, '_> {
         Nest { parallel: vec![parallel], rows: Vec::new(), stages: vec![stage] }
     }
 
-    fn copy(&mut self, nest: &Nest, destination: Value, range: (Value, Value)) {
+    fn copy(&mut self, nest: &Nest, times: i64, destination: Value, range: (Value, Value)) {
         let mut bases = self.bases.clone();
         bases.push(destination);
-        self.nest(nest, &bases, range);
+        self.nest(nest, times, &bases, range);
     }
 
     /// Packs `k` from `first` to `end` of a strip: panels one after another, the columns of a panel side by side. Where those are side
@@ -600,13 +624,14 @@ impl Emitter<'_, '_, '_> {
                 }
                 let all = Loop { axis: PANEL_AXIS, extent: panels };
                 let row = Loop { axis: COLUMN_AXIS, extent: width };
+                let times = plan.points().saturating_mul(if by_row { 1 } else { panels });
                 let panel = all.ix().offset(begin);
                 let at = Ix::axis(STRIP_AXIS, strips).scale(plan.strip).add(&panel.scale(plan.panel)).add(&row.ix());
                 let from = c.rhs.index.substitute(&|a| (a == c.n.axis).then(|| at.clone()));
                 let to = panel.scale(plan.panel * plan.steps).add(&c.k.ix().scale(plan.panel)).add(&row.ix());
                 let rows = |this: &mut Self, range: (Value, Value), inner: Vec<Loop>| {
                     let nest = this.copy_nest(c.rhs.buffer, [from.clone(), to.clone()], (c.k, inner), row);
-                    this.copy(&nest, destination, range);
+                    this.copy(&nest, times, destination, range);
                 };
                 let turned = plan.turns_right(c) && width % SQUARE == 0;
                 let panel = |this: &mut Self| {
@@ -615,7 +640,7 @@ impl Emitter<'_, '_, '_> {
                     }
                     let range = [first, end].map(|k| this.b.ins().sshr_imm_u(k, i64::from(SQUARE.ilog2())));
                     let nest = this.turned(&from, &to, row);
-                    this.copy(&nest, destination, (range[0], range[1]));
+                    this.copy(&nest, times, destination, (range[0], range[1]));
                     if plan.k % SQUARE != 0 {
                         let whole = this.b.ins().imul_imm_s(range[1], SQUARE);
                         rows(this, (whole, end), Vec::new());
@@ -660,6 +685,7 @@ impl Emitter<'_, '_, '_> {
         let plan = self.plan.clone();
         let c = self.c;
         let blocks = parts(plan.k, plan.steps);
+        let times = plan.batch.saturating_mul(parts(plan.n, plan.strip)).saturating_mul(blocks);
         // The nest counts rows from the start of the operand.
         let before = self.b.ins().imul_imm_s(row, -plan.steps * plan.mem.bytes());
         let destination = self.b.ins().iadd(self.scratch[0], before);
@@ -672,7 +698,7 @@ impl Emitter<'_, '_, '_> {
             let to = c.m.ix().scale(plan.steps).add(&step);
             let steps = Loop { axis: COLUMN_AXIS, extent };
             let nest = this.copy_nest(c.lhs.buffer, [from, to], (c.m, Vec::new()), steps);
-            this.copy(&nest, destination, (row, row_end));
+            this.copy(&nest, times, destination, (row, row_end));
         });
     }
 
@@ -692,6 +718,7 @@ impl Emitter<'_, '_, '_> {
         let plan = self.plan.clone();
         let c = self.c;
         let strips = parts(plan.n, plan.strip);
+        let times = plan.batch.saturating_mul(strips);
         // Sums in scratch are counted from the group's first row.
         let before = self.b.ins().imul_imm_s(group, -plan.strip * plan.mem.bytes());
         let sums = self.b.ins().iadd(self.scratch[2], before);
@@ -726,7 +753,7 @@ impl Emitter<'_, '_, '_> {
                 .collect();
             let stage = Stage { stores, ..Stage::new(Vec::new(), vector, body) };
             let nest = Nest { parallel: vec![c.m], rows: Vec::new(), stages: vec![stage] };
-            this.nest(&nest, &bases, (row, row_end));
+            this.nest(&nest, times, &bases, (row, row_end));
         });
     }
 }

@@ -1,6 +1,7 @@
 //! From functions to machine code: each is compiled on its own, by Cranelift or not at all.
 
 use super::attribution::Attribution;
+use super::effort::{Effort, Executed};
 use super::target::Target;
 use super::x86::asm::Assembled;
 use crate::error::{Error, Result};
@@ -12,15 +13,23 @@ use cranelift_module::FuncId;
 
 /// A function before it is machine code, or as such.
 pub(super) enum Source {
-    /// For Cranelift.
-    Clif(Box<Function>),
+    /// For Cranelift, with what it executes where that is known.
+    Clif(Box<Function>, Option<Executed>),
     /// Done.
     Machine(Assembled),
 }
 
 impl Source {
-    pub(super) fn clif(function: Function) -> Source {
-        Source::Clif(Box::new(function))
+    pub(super) fn clif(function: Function, executed: Option<Executed>) -> Source {
+        Source::Clif(Box::new(function), executed)
+    }
+
+    /// What Cranelift's code executes, where that is known.
+    pub(super) fn executed(&self) -> Option<Executed> {
+        match *self {
+            Source::Clif(_, executed) => executed,
+            Source::Machine(_) => None,
+        }
     }
 }
 
@@ -42,15 +51,16 @@ pub(super) fn machine_code(
     (id, attribution): (FuncId, Attribution),
     symbol: &str,
     function: Function,
-    target: &Target,
+    (target, effort): (&Target, Effort),
     context: &mut Context,
 ) -> Result<CompiledFunction> {
     let printed = context.want_disasm && !target.is_x86();
+    let isa = target.isa_for(effort);
     context.clear();
     context.func = function;
     context.set_disasm(printed);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        context.compile(&*target.isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
+        context.compile(isa, &mut ControlPlane::default()).map(|_| ()).map_err(|e| {
             let text = cranelift_codegen::print_errors::pretty_error(e.func, e.inner);
             Error::Internal(format!("function '{symbol}': {text}"))
         })
@@ -62,28 +72,31 @@ pub(super) fn machine_code(
     let compiled =
         context.compiled_code().ok_or_else(|| Error::Internal(format!("function '{symbol}' has no code")))?;
     let named = |e: Error| Error::Internal(format!("function '{symbol}': {}", e.message()));
-    CompiledFunction::from_compiled(id, &context.func, compiled, &*target.isa, attribution.number(None)).map_err(named)
+    CompiledFunction::from_compiled(id, &context.func, compiled, isa, attribution.number(None)).map_err(named)
 }
 
-/// Compiles functions one by one, on several threads where asked; the order and the bytes do not depend on that.
+/// Compiles functions one by one, each with the effort of the same number, on several threads where asked; the order and the bytes do
+/// not depend on that.
 pub(super) fn compile_all(
     functions: Vec<Declared>,
+    efforts: Vec<Effort>,
     target: &Target,
     threads: usize,
     printed: bool,
 ) -> Result<Vec<(FuncId, CompiledFunction)>> {
-    let one = |context: &mut Context, Declared { id, symbol, source, attribution }: Declared| match source {
-        Source::Clif(function) => {
+    let functions = functions.into_iter().zip(efforts);
+    let one = |context: &mut Context, (Declared { id, symbol, source, attribution }, effort)| match source {
+        Source::Clif(function, _) => {
             context.set_disasm(printed);
-            Ok((id, machine_code((id, attribution), &symbol, *function, target, context)?))
+            Ok((id, machine_code((id, attribution), &symbol, *function, (target, effort), context)?))
         }
         Source::Machine(assembled) => Ok((id, assembled.aligned(WIDE_ALIGNMENT, attribution))),
     };
     if threads <= 1 || functions.len() < 4 {
         let mut context = Context::new();
-        return functions.into_iter().map(|job| one(&mut context, job)).collect();
+        return functions.map(|job| one(&mut context, job)).collect();
     }
-    let jobs = std::sync::Mutex::new(functions.into_iter().enumerate().collect::<Vec<_>>());
+    let jobs = std::sync::Mutex::new(functions.enumerate().collect::<Vec<_>>());
     let done = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads {

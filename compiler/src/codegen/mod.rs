@@ -18,6 +18,7 @@ mod attribution;
 mod clif;
 pub mod contraction;
 mod driver;
+mod effort;
 mod fault;
 mod flow;
 pub mod lanes;
@@ -38,4 +39,5 @@ mod wide;
 mod x86;
 
 pub use driver::DEFAULT_GRAIN;
+pub use effort::Effort;
 pub use program::{CodegenOptions, WIDE_WORK};

@@ -2,6 +2,7 @@
 
 use super::attribution::Attribution;
 use super::clif::signature;
+use super::effort::Executed;
 use super::fault::Faults;
 use super::flow::enter;
 use super::lanes::{Lanes, flags};
@@ -17,14 +18,14 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
 use std::collections::HashMap;
 
-/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`.
+/// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`, and what it executes where that is known.
 pub(super) fn phase_function(
     (id, attribution): (FuncId, Attribution),
     kernel: &Kernel,
     phase: &Phase,
     target: &Target,
     wide: Option<&mut WideRows<'_>>,
-) -> Result<Function> {
+) -> Result<(Function, Option<Executed>)> {
     let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature(5, false));
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
@@ -33,13 +34,14 @@ pub(super) fn phase_function(
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases: Vec<Value> =
         (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
-    emit_phase(&mut b, target, (phase, attribution), &bases, (begin, end), scratch, wide)?;
+    let executed = emit_phase(&mut b, target, (phase, attribution), &bases, (begin, end), scratch, wide)?;
     b.ins().return_(&[]);
     b.finalize(target.isa.frontend_config());
-    Ok(function)
+    Ok((function, executed))
 }
 
-/// The loops of a phase, where they belong: its own function or the driver. `begin` and `end` are of its parallel space.
+/// The loops of a phase, where they belong: its own function or the driver. `begin` and `end` are of its parallel space. What is
+/// executed is counted of nests.
 pub(super) fn emit_phase(
     b: &mut FunctionBuilder<'_>,
     target: &Target,
@@ -48,20 +50,28 @@ pub(super) fn emit_phase(
     (begin, end): (Value, Value),
     scratch: Value,
     wide: Option<&mut WideRows<'_>>,
-) -> Result<()> {
+) -> Result<Option<Executed>> {
     let faults = Faults::default();
     attribution.mark(b, None);
     let mut lanes = Lanes { b, target, faults: &faults, attribution };
-    match phase {
+    let executed = match phase {
         Phase::Nest(nest) => {
             let (axes, results) = (HashMap::new(), HashMap::new());
-            NestEmitter { lanes, bases, scratch, axes, results, nest, wide }.run(begin, end);
+            let executed = Executed::default();
+            let emitter = NestEmitter { lanes, bases, scratch, axes, results, nest, wide, executed };
+            Some(emitter.run(begin, end))
         }
-        Phase::Registers(l) => emit_loop(&mut lanes, l, bases),
-        Phase::Sort(s) => sort::emit(lanes, s, bases, (begin, end), scratch),
+        Phase::Registers(l) => {
+            emit_loop(&mut lanes, l, bases);
+            None
+        }
+        Phase::Sort(s) => {
+            sort::emit(lanes, s, bases, (begin, end), scratch);
+            None
+        }
         Phase::Contraction(_) | Phase::Call(_) | Phase::RandomState { .. } => {
             return Err(Error::Internal("a phase that is no loop nest reached the emitter of nests".into()));
         }
-    }
-    faults.check()
+    };
+    faults.check().map(|()| executed)
 }

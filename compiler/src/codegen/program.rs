@@ -4,6 +4,7 @@ use super::attribution::Attribution;
 use super::clif::signature;
 use super::contraction::{self, Plan, Surroundings};
 use super::driver::{Around, Driver, Parts, PhaseCode, Shared, Tasks, copies_much, task_function, task_signature};
+use super::effort::{Effort, Executed, efforts};
 use super::machine::{Declared, Source, compile_all};
 use super::nest::{WideRows, scratch_bytes};
 use super::phase::phase_function;
@@ -17,7 +18,7 @@ use super::{sort, tile};
 use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::{Contraction, Kernel, Phase, Product};
-use crate::memory::schedule::{Assignment, KernelId, Schedule};
+use crate::memory::schedule::{Assignment, KernelId, Schedule, Step};
 use crate::object::{Numbered, ObjectInput};
 use crate::schedule::cost::elements_of_nest;
 use crate::sources::Sources;
@@ -53,6 +54,8 @@ pub struct CodegenOptions<'s> {
     pub grain: u64,
     /// Rows of less work are not given wide code; see [`WIDE_WORK`].
     pub wide_work: u64,
+    /// How much of the code generator's time each function gets; what it is worth where nothing is said.
+    pub effort: Option<Effort>,
     /// Numbers of what code comes from, where debuggers are to know.
     pub sources: Option<&'s Sources>,
 }
@@ -91,17 +94,29 @@ pub fn compile(
     let donated = schedule.donated.iter().map(|&(parameter, result, _)| (parameter, result)).collect();
     let phases = &functions.phases;
     let sources = options.sources;
+    let once = runs_once(schedule);
     let around = Around { schedule, assignment, phases, target, shared, task, copier, donated: &donated, sources };
     let driver = Driver::entry(around, &mut parts)?;
     let sections = parts.functions;
-    let entry = functions.driver(driver, sections, exported)?;
+    let entry = functions.driver(driver, sections, once, exported)?;
     let services = if task.is_some() { Services::PARALLEL_FOR } else { Services::NONE };
     let clif = if options.keep_clif { functions.texts() } else { Vec::new() };
     let Functions { object, list, per_worker, .. } = functions;
-    for (id, function) in compile_all(list, target, options.threads, options.keep_clif)? {
+    let efforts = match options.effort {
+        Some(effort) => vec![effort; list.len()],
+        None => efforts(list.iter().map(|function| function.source.executed()), once),
+    };
+    for (id, function) in compile_all(list, efforts, target, options.threads, options.keep_clif)? {
         object.define(id, function)?;
     }
     Ok(Code { entry, per_worker, clif, services })
+}
+
+/// Whether no function of a program is called in a loop, or loops itself in the driver.
+fn runs_once(schedule: &Schedule) -> bool {
+    let mut steps = schedule.blocks.values().flat_map(|block| &block.steps);
+    let mut phases = schedule.kernels.values().flat_map(|kernel| &kernel.phases);
+    !steps.any(|step| matches!(step, Step::While { .. })) && !phases.any(|phase| matches!(phase, Phase::Registers(_)))
 }
 
 /// The functions of a program while they are collected.
@@ -162,7 +177,7 @@ impl<'a> Functions<'a> {
             let id = self.declare(&format!("tile.{product}"), &tile::signature())?;
             let source = match self.tile_form(product) {
                 Some(form) => Source::Machine(x86::tile::function(form, &blocks)?),
-                None => Source::clif(tile::function(id, product, self.target)),
+                None => Source::clif(tile::function(id, product, self.target), None),
             };
             self.push(id, source);
             self.tiles.insert(product, id);
@@ -251,17 +266,18 @@ impl<'a> Functions<'a> {
             fma: target.variant == Variant::Fma,
             least_work,
         });
-        let function = match (phase, plan) {
+        let (function, executed) = match (phase, plan) {
             (Phase::Contraction(c), Some(plan)) => {
                 let missing = || Error::Internal(format!("there is no tile for {}", c.product));
                 let tile = self.tiles.get(&c.product).copied().ok_or_else(missing)?;
                 let around = Surroundings { kernel, target, tile, plan, attribution };
-                contraction::function(id, signature(5, false), c, around, rows.as_mut())?
+                let (function, executed) = contraction::function(id, signature(5, false), c, around, rows.as_mut())?;
+                (function, Some(executed))
             }
             _ => phase_function((id, attribution), kernel, phase, target, rows.as_mut())?,
         };
         let rows = rows.map(|w| w.functions).unwrap_or_default();
-        self.push_attributed(id, Source::clif(function), attribution);
+        self.push_attributed(id, Source::clif(function, executed), attribution);
         for (id, row) in rows {
             self.push_attributed(id, Source::Machine(row.code), attribution);
         }
@@ -274,25 +290,42 @@ impl<'a> Functions<'a> {
             return Ok(None);
         }
         let id = self.declare("task", &task_signature(self.target))?;
-        self.push(id, Source::clif(task_function(id, self.per_worker, self.target)));
+        // A task is some microseconds of work.
+        let executed = Some(Executed::default());
+        self.push(id, Source::clif(task_function(id, self.per_worker, self.target), executed));
         Ok(Some(id))
     }
 
     /// The parts of the driver, and the driver itself, which alone has the entry's name.
-    fn driver(&mut self, mut driver: Function, parts: Vec<(FuncId, Function)>, exported: bool) -> Result<FuncId> {
+    fn driver(
+        &mut self,
+        mut driver: Function,
+        parts: Vec<(FuncId, Function)>,
+        once: bool,
+        exported: bool,
+    ) -> Result<FuncId> {
+        // Without loops it executes each instruction once, those of a nest that is part of it a few times.
+        let times = if self.inlined > 0 { INLINE_ELEMENTS } else { 1 };
+        let executed = |function: &Function| {
+            let mut executed = Executed::default();
+            executed.add_own(times, function.dfg.num_insts() as i64);
+            once.then_some(executed)
+        };
         for (id, part) in parts {
-            self.push(id, Source::clif(part));
+            let executed = executed(&part);
+            self.push(id, Source::clif(part, executed));
         }
+        let executed = executed(&driver);
         let id = self.object.function(&self.entry, exported, &driver.signature)?;
         driver.name = UserFuncName::User(id.external_name());
-        self.push(id, Source::clif(driver));
+        self.push(id, Source::clif(driver, executed));
         Ok(id)
     }
 
     /// CLIF of the functions that have it.
     fn texts(&self) -> Vec<String> {
         let text = |Declared { symbol, source, .. }: &Declared| match source {
-            Source::Clif(f) => Some(format!("; {symbol}\n{}", f.display())),
+            Source::Clif(f, _) => Some(format!("; {symbol}\n{}", f.display())),
             Source::Machine(_) => None,
         };
         self.list.iter().filter_map(text).collect()

@@ -1,6 +1,7 @@
 //! Functions that say of a program what its descriptor says, for callers that cannot read one: they go into shared libraries.
 
 use super::attribution::Attribution;
+use super::effort::Effort;
 use super::flow::enter;
 use super::machine::machine_code;
 use super::target::Target;
@@ -39,5 +40,11 @@ pub fn workspace_size(symbol: &str, descriptor: &DescriptorInfo, target: &Target
     b.seal_all_blocks();
     b.finalize(target.isa.frontend_config());
     // It refers to nothing, itself included.
-    machine_code((FuncId::from_u32(0), Attribution::default()), symbol, function, target, &mut Context::new())
+    machine_code(
+        (FuncId::from_u32(0), Attribution::default()),
+        symbol,
+        function,
+        (target, Effort::Least),
+        &mut Context::new(),
+    )
 }

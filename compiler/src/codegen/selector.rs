@@ -2,6 +2,7 @@
 
 use super::attribution::Attribution;
 use super::clif::{data_address, host_signature, import_function};
+use super::effort::Effort;
 use super::flow::enter;
 use super::lanes::flags;
 use super::machine::machine_code;
@@ -65,6 +66,7 @@ pub fn selector(
     b.ins().return_(&[none]);
     b.seal_all_blocks();
     b.finalize(target.isa.frontend_config());
-    let code = machine_code((id, Attribution::default()), symbol, function, target, &mut Context::new())?;
+    let code =
+        machine_code((id, Attribution::default()), symbol, function, (target, Effort::Full), &mut Context::new())?;
     object.define(id, code)
 }

@@ -4,11 +4,12 @@
 //! for x86-64 may be compiled for several levels at once, x86-64-v3 and x86-64-v4 where nothing is said; all compute with one
 //! numeric variant, so that its results do not depend on the processor.
 
+use super::effort::Effort;
 use super::rows::Width;
 use crate::error::{Error, Result, Site, suggestion};
 use crate::kernel::body::Variant;
 use brolga_runtime::abi::{IsaFeatures, NumericVariant};
-use cranelift_codegen::isa::{self, CallConv, LookupError, OwnedTargetIsa};
+use cranelift_codegen::isa::{self, CallConv, LookupError, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use std::str::FromStr;
 use target_lexicon::{Architecture, BinaryFormat, Endianness, PointerWidth, Riscv64Architecture, Triple};
@@ -48,6 +49,8 @@ pub struct Target {
     pub level: String,
     /// Cranelift's description.
     pub isa: OwnedTargetIsa,
+    /// The same, with which functions are compiled that are worth little.
+    least: OwnedTargetIsa,
     /// The numeric variant that the machine's instructions allow.
     pub variant: Variant,
     /// Names of the instruction set features that the code may use, as `std::is_x86_feature_detected!` spells them.
@@ -148,8 +151,9 @@ impl Target {
                 let on = features.contains(&f.name);
                 builder.set(flag, if on { "true" } else { "false" }).map_err(target_error)?;
             }
-            let isa = builder.finish(flags(&triple)?).map_err(target_error)?;
-            Ok(Target { level, isa, variant, features })
+            let isa = |effort| builder.finish(flags(&triple, effort)?).map_err(target_error);
+            let (isa, least) = (isa(Effort::Full)?, isa(Effort::Least)?);
+            Ok(Target { level, isa, least, variant, features })
         };
         match triple.architecture {
             Architecture::X86_64 => {
@@ -165,6 +169,14 @@ impl Target {
                 Ok(vec![one(String::new(), Vec::new(), variant(options, true)?)?])
             }
             _ => Err(unsupported(format!("the target {triple}"))),
+        }
+    }
+
+    /// Cranelift's description, for functions that are worth so much.
+    pub fn isa_for(&self, effort: Effort) -> &dyn TargetIsa {
+        match effort {
+            Effort::Full => &*self.isa,
+            Effort::Least => &*self.least,
         }
     }
 
@@ -272,7 +284,7 @@ fn variant(options: &TargetOptions, fuses: bool) -> Result<Variant> {
 }
 
 /// Cranelift's settings.
-fn flags(triple: &Triple) -> Result<settings::Flags> {
+fn flags(triple: &Triple, effort: Effort) -> Result<settings::Flags> {
     let mut flags = settings::builder();
     // Windows grows a stack by one page at a time: who takes more touches each.
     let coff = triple.binary_format == BinaryFormat::Coff;
@@ -280,8 +292,13 @@ fn flags(triple: &Triple) -> Result<settings::Flags> {
     // Of aarch64, what is said to be independent of its position goes by a global offset table, which COFF has not; distances to
     // pages are independent of it too.
     let by_table = if coff && matches!(triple.architecture, Architecture::Aarch64(_)) { "false" } else { "true" };
+    let (optimize, registers) = match effort {
+        Effort::Full => ("speed", "backtracking"),
+        Effort::Least => ("none", "single_pass"),
+    };
     for (name, value) in [
-        ("opt_level", "speed"),
+        ("opt_level", optimize),
+        ("regalloc_algorithm", registers),
         ("is_pic", by_table),
         ("unwind_info", "true"),
         ("enable_probestack", probes),

@@ -9,6 +9,7 @@ use crate::compare::first_other_bits;
 use crate::kernels;
 use crate::memory::check_memory;
 use crate::widths;
+use brolga_compiler::codegen::Effort;
 use brolga_compiler::hlo::{Attrs, Instruction, Module, Opcode};
 use brolga_compiler::reduce::{ReduceOptions, leading_array, reduce as search};
 use brolga_compiler::{CompileOptions, Error, compile, interp};
@@ -86,8 +87,13 @@ pub fn check(graph: &Graph) -> Outcome {
     };
     let strict_rounding = graph.strict_rounding;
     let options = CompileOptions { threads: 1, strict_rounding, ..CompileOptions::default() };
-    // One extreme: no row in wide registers, nothing cut into tasks.
-    let narrow = CompileOptions { wide_work: Some(u64::MAX), parallel_grain: Some(u64::MAX), ..options.clone() };
+    // One extreme: no row in wide registers, nothing cut into tasks, the code generator's least effort.
+    let narrow = CompileOptions {
+        wide_work: Some(u64::MAX),
+        parallel_grain: Some(u64::MAX),
+        effort: Some(Effort::Least),
+        ..options.clone()
+    };
     let artifact = match compile(&graph.module, &narrow) {
         Ok(artifact) => artifact,
         Err(e @ Error::Unsupported { .. }) => return Outcome::Unsupported(e.message()),
@@ -119,11 +125,13 @@ pub fn check(graph: &Graph) -> Outcome {
     if let kernels::Outcome::Differs(e) = kernels::check(&graph.module, &graph.inputs, &narrow) {
         return fails(Stage::Kernels, e);
     }
-    // The other extreme: every row that can be in registers of each width that the machine has, every phase cut into tasks.
-    for target in widths::targets() {
+    // The other extreme: every row that can be in registers of each width that the machine has, every phase cut into tasks, all effort;
+    // and the least for the next width.
+    for (target, effort) in widths::targets().into_iter().zip([Effort::Full, Effort::Least].into_iter().cycle()) {
         let at = |e: &dyn std::fmt::Display| format!("{:?}: {e}", target.cpu);
         let target = target.clone();
-        let wide = CompileOptions { target, wide_work: Some(0), parallel_grain: Some(1), ..options.clone() };
+        let (wide_work, parallel_grain, effort) = (Some(0), Some(1), Some(effort));
+        let wide = CompileOptions { target, wide_work, parallel_grain, effort, ..options.clone() };
         let wide = compile(&graph.module, &wide)
             .map_err(|e| at(&e))
             .and_then(|artifact| Program::from_object(&artifact.object).map_err(|e| at(&e)));

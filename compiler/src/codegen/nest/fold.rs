@@ -5,10 +5,13 @@ use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Shape, Val, scalar_type, vector_type};
 use crate::codegen::rows::{BLOCK, Mode};
 use crate::codegen::vector::{self, Isa, Partial};
-use crate::kernel::body::{Lane, Mem};
-use crate::kernel::ir::{Accumulator, Place, Stage};
+use crate::kernel::body::{Body, Lane, Op};
+use crate::kernel::ir::{Accumulator, Loop, Place, Stage};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
+
+/// The number of the result that fills a row buffer; those of stages are counted from 0.
+const FILL: u32 = u32::MAX;
 
 /// The lanes of an accumulator while a stage runs: component, block, register.
 type LaneVariables = Vec<Vec<Vec<Variable>>>;
@@ -53,7 +56,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             Mode::Row => {
                 if let Place::Row { rows } = &a.place {
                     for ((&row, &lane), &v) in rows.iter().zip(&lanes).zip(init) {
-                        self.fill_row(row, lane, v, n);
+                        self.fill_row(stage.vector, row, lane, v);
                     }
                 }
                 Running::Row
@@ -99,21 +102,14 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
     }
 
-    fn fill_row(&mut self, row: u32, lane: Lane, v: Value, n: i64) {
-        let (start, row_lane) = self.row_start(row);
-        let pointer = self.pointer(start);
+    /// Fills a row buffer: a row loop of its own.
+    fn fill_row(&mut self, vector: Loop, row: u32, lane: Lane, v: Value) {
+        let row_lane = self.nest.rows[row as usize].lane;
         let v = if lane.is_mask() { self.b().ins().uextend(scalar_type(row_lane), v) } else { v };
-        let bytes = i64::from(row_lane.bits() / 8);
-        let block = self.lanes.splat(row_lane, v);
-        let whole = n / BLOCK * BLOCK;
-        self.count_constant(0, whole, BLOCK, &mut |this, i| {
-            let at = this.element(pointer, i, bytes);
-            this.lanes.store_block(Mem::of(row_lane), block, at, 0);
-        });
-        self.count_constant(whole, n, 1, &mut |this, i| {
-            let at = this.element(pointer, i, bytes);
-            this.lanes.store_one(Mem::of(row_lane), v, at, 0);
-        });
+        self.results.insert(FILL, v);
+        let mut body = Body::new();
+        let value = body.push(Op::Result(FILL), &[], row_lane);
+        self.pass(&Stage { row_stores: vec![(row, value)], ..Stage::new(Vec::new(), vector, body) });
     }
 
     /// What elements are folded into; the first of lanes without an identity start them.

@@ -20,6 +20,7 @@ use wide_rows::WideRow;
 pub use wide_rows::WideRows;
 
 use super::address::Point;
+use super::effort::Executed;
 use super::flow::Flow;
 use super::lanes::{Lanes, Shape, Val};
 use super::rows::{Access, BLOCK, Form, RowLoop, Segment, Width, passes};
@@ -28,6 +29,7 @@ use super::wide::row_function;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Place, Stage, Store};
+use crate::schedule::cost::depth;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 use cranelift_frontend::FunctionBuilder;
 use elements::Elements;
@@ -35,6 +37,11 @@ use fold::Running;
 use guarded::Guarded;
 use std::collections::HashMap;
 use std::ops::Range;
+
+/// Instructions around the elements of a row, about.
+const AROUND: i64 = 32;
+/// Those that fold the lanes of a reduction.
+const FOLD: i64 = 32;
 
 /// Bytes of row buffers that a worker needs for a nest: each starts on a 64-byte line.
 pub fn scratch_bytes(nest: &Nest) -> u64 {
@@ -61,6 +68,8 @@ pub struct NestEmitter<'f, 'b, 'k, 'o> {
     pub nest: &'k Nest,
     /// Where rows may go that are worth wide registers.
     pub wide: Option<&'k mut WideRows<'o>>,
+    /// What the code that is emitted executes.
+    pub executed: Executed,
 }
 
 impl<'b> Flow<'b> for NestEmitter<'_, 'b, '_, '_> {
@@ -70,8 +79,8 @@ impl<'b> Flow<'b> for NestEmitter<'_, 'b, '_, '_> {
 }
 
 impl NestEmitter<'_, '_, '_, '_> {
-    /// Runs the stages for every point from `begin` to `end` of the parallel space.
-    pub fn run(&mut self, begin: Value, end: Value) {
+    /// Runs the stages for every point from `begin` to `end` of the parallel space. What is executed for all its points.
+    pub fn run(mut self, begin: Value, end: Value) -> Executed {
         let nest = self.nest;
         let mut point = |this: &mut Self, p| {
             let axes = this.axes_of(&nest.parallel, p);
@@ -82,13 +91,14 @@ impl NestEmitter<'_, '_, '_, '_> {
         };
         // One point is never cut into tasks: it is all of the space.
         match nest.points() {
-            1 => point(self, begin),
+            1 => point(&mut self, begin),
             _ => self.count(begin, end, 1, &mut point),
         }
         // What went past the caches is seen by others before what tells them that it is there.
         if nest.stages.iter().any(|s| s.streams) {
             self.b().ins().fence();
         }
+        self.executed
     }
 
     /// The value of an index expression.
@@ -208,6 +218,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init, by_itself)).collect();
         self.nested(&stage.sequential, &mut |this| this.row_loop(&row, &mut running, wide.as_ref()));
         for ((a, running), init) in stage.accumulators.iter().zip(&running).zip(&init) {
+            self.executed.add_own(self.nest.points(), FOLD);
             if let Place::Lanes { results } = &a.place {
                 let values = self.fold(a, running, init);
                 self.results.extend(results.iter().copied().zip(values));
@@ -232,6 +243,8 @@ impl NestEmitter<'_, '_, '_, '_> {
     /// Everything that happens along the vector axis, once.
     fn row_loop(&mut self, row: &RowLoop<'_>, running: &mut [Running], wide: Option<&WideRow>) {
         self.lanes.mark(None);
+        let times = self.nest.points().saturating_mul(depth(row.stage));
+        self.executed.add_own(times, AROUND + row.uniform().len() as i64);
         if let Some(guarded) = Guarded::of(row) {
             return self.guarded(row, &guarded);
         }
@@ -240,6 +253,12 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.row_pointers(row, &mut live);
         if row.has_elements() {
             for segment in row.segments(wide.map(WideRow::width)) {
+                let work = row.work().saturating_add(row.folds()).saturating_mul(segment.end - segment.begin);
+                match segment.form {
+                    Form::Wide(width) => self.executed.add_called(times, work / width.block()),
+                    Form::Blocks => self.executed.add_own(times, work / BLOCK),
+                    Form::Singles => self.executed.add_own(times, work),
+                }
                 match wide {
                     Some(function) if matches!(segment.form, Form::Wide(_)) => {
                         self.wide_segment(row, &mut live, running, function, &segment);

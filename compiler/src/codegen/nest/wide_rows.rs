@@ -1,7 +1,7 @@
 //! Row loops handed to code of 256 or 512 bits: its frame is filled, the function called, the accumulators taken back.
 
 use super::fold::Running;
-use super::{Live, NestEmitter};
+use super::{AROUND, Live, NestEmitter};
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags, vector_type};
@@ -97,9 +97,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         for lanes in all.iter().filter(|_| !frame.identities) {
             let v = self.b().use_var(lanes.variable);
             let v = if lanes.alone { self.splat_register(lanes.lane, v) } else { v };
-            for behind in (0..lanes.bytes).step_by(REGISTER as usize) {
-                self.b().ins().store(flags(), v, at, (lanes.place + behind) as i32);
-            }
+            self.store_again(v, at, lanes.place, lanes.bytes);
         }
         // What is left behind whole turns, the function does by itself.
         let whole = (segment.end - segment.begin) / segment.turn * segment.turn;
@@ -136,6 +134,9 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
         let Some(plain) = self.tile(&row, false) else { return false };
         let past = if stage.streams { self.tile(&row, true) } else { None };
+        let times = around.iter().map(|l| l.extent).fold(self.nest.points(), i64::saturating_mul);
+        self.executed.add_own(times, AROUND);
+        self.executed.add_called(times, work / plain.width().block());
         self.nested(around, &mut |this| {
             let mut live = Live::default();
             this.uniform_nodes(&row, &mut live);
@@ -226,6 +227,13 @@ impl NestEmitter<'_, '_, '_, '_> {
         v
     }
 
+    /// Stores a register again and again, until so many bytes of a frame have it.
+    fn store_again(&mut self, v: Value, frame: Value, place: u32, bytes: u32) {
+        for behind in (0..bytes).step_by(REGISTER as usize) {
+            self.b().ins().store(flags(), v, frame, (place + behind) as i32);
+        }
+    }
+
     fn fill(&mut self, row: &RowLoop<'_>, live: &mut Live, frame: &Frame, at: Value) {
         for (k, uniform) in (0..).zip(&frame.uniforms) {
             let (lane, v) = match uniform {
@@ -236,9 +244,7 @@ impl NestEmitter<'_, '_, '_, '_> {
                 }
             };
             let v = self.splat_register(lane, v);
-            for behind in (0..frame.width.bytes()).step_by(REGISTER as usize) {
-                self.b().ins().store(flags(), v, at, (frame.uniform(k) + behind) as i32);
-            }
+            self.store_again(v, at, frame.uniform(k), frame.width.bytes());
         }
         for (k, p) in (0..).zip(&frame.pointers) {
             let pointer = match p {
