@@ -214,15 +214,33 @@ fn binary(
         }
         _ => {}
     }
+    let scaled = ty == ElementType::C128;
+    if opcode == Opcode::Divide {
+        // In its own lane, of which a register holds more, is told apart what is infinite or zero.
+        let Division { above, below, norm, by_zero, poles } =
+            Complex { fx: Fx::new(b, cx.variant, x.0), scaled }.division(x, y);
+        let (above, below, norm) = (widen(b, above), widen(b, below), widen(b, norm));
+        let w = Complex { fx: Fx::new(b, cx.variant, above.0), scaled }.quotient(above, below, norm);
+        let w = (narrow(b, ty, w.0), narrow(b, ty, w.1));
+        return Ok(Parts::Complex(b.select(by_zero, poles.0, w.0), b.select(by_zero, poles.1, w.1)));
+    }
     let (x, y) = (widen(b, x), widen(b, y));
-    let mut k = Complex { fx: Fx::new(b, cx.variant, x.0), scaled: ty == ElementType::C128 };
+    let mut k = Complex { fx: Fx::new(b, cx.variant, x.0), scaled };
     let w = match opcode {
-        Opcode::Divide => k.divide(x, y),
         Opcode::Power => k.power(x, y),
         Opcode::Atan2 => k.atan2(x, y),
         _ => return Err(unsupported(opcode, ty)),
     };
     Ok(Parts::Complex(narrow(b, ty, w.0), narrow(b, ty, w.1)))
+}
+
+/// A division, of which what is infinite or zero has been told apart: `above` conj(`below`) / |`norm`|^2, and `poles` where it is `by_zero`.
+struct Division {
+    above: Pair,
+    below: Pair,
+    norm: Pair,
+    by_zero: NodeId,
+    poles: Pair,
 }
 
 /// Functions of complex numbers in `F64`; `scaled` where the parts use its whole range.
@@ -297,54 +315,55 @@ impl Complex<'_> {
     }
 
     fn divide(&mut self, a: Pair, b: Pair) -> Pair {
-        // a conj(b) / |b|^2, with both scaled where the range demands it.
-        let (a2, b2, back) = if self.scaled {
-            let (b_down, _) = self.scales(b);
-            let (a_down, a_up) = self.scales(a);
-            let b2 = (self.fx.mul(b.0, b_down), self.fx.mul(b.1, b_down));
-            let a2 = (self.fx.mul(a.0, a_down), self.fx.mul(a.1, a_down));
-            (a2, b2, Some((b_down, a_up)))
-        } else {
-            (a, b, None)
-        };
-        let (re, im) = (self.dot(a2.0, b2.0, a2.1, b2.1), self.cross(a2.1, b2.0, a2.0, b2.1));
-        let (p, q) = (self.fx.mul(b2.0, b2.0), self.fx.mul(b2.1, b2.1));
-        let norm = self.fx.add(p, q);
-        let (mut re, mut im) = (self.fx.div(re, norm), self.fx.div(im, norm));
-        if let Some((b_down, a_up)) = back {
-            re = self.fx.mul(re, a_up);
-            re = self.fx.mul(re, b_down);
-            im = self.fx.mul(im, a_up);
-            im = self.fx.mul(im, b_down);
-        }
-        // By zero: infinite in the direction of a. By infinity: zero.
-        let zero_re = self.fx.is(b.0, FloatCond::Eq, 0.0);
-        let zero_im = self.fx.is(b.1, FloatCond::Eq, 0.0);
-        let by_zero = self.fx.b.and(zero_re, zero_im);
-        let infinity = self.fx.c(f64::INFINITY);
-        let infinity = math::copysign(self.fx.b, infinity, b.0);
-        let poles = (self.fx.mul(infinity, a.0), self.fx.mul(infinity, a.1));
-        let (a_re, a_im) = (self.fx.is(a.0, FloatCond::Eq, 0.0), self.fx.is(a.1, FloatCond::Eq, 0.0));
-        let none = self.fx.b.and(a_re, a_im);
-        let nan = self.fx.c(f64::NAN);
-        let poles = self.pick(none, (nan, nan), poles);
-        let a_finite = self.finite(a);
-        let b_finite = self.finite(b);
-        let a_infinite = self.infinite(a);
-        let b_infinite = self.infinite(b);
-        let unit_a = self.unit(a);
-        let unit_b = self.unit(b);
-        let (u, v) = (self.dot(unit_a.0, b.0, unit_a.1, b.1), self.cross(unit_a.1, b.0, unit_a.0, b.1));
-        let inf = self.fx.c(f64::INFINITY);
-        let far = (self.fx.mul(inf, u), self.fx.mul(inf, v));
-        let (u, v) = (self.dot(a.0, unit_b.0, a.1, unit_b.1), self.cross(a.1, unit_b.0, a.0, unit_b.1));
-        let zero = self.fx.c(0.0);
-        let near = (self.fx.mul(zero, u), self.fx.mul(zero, v));
+        let Division { above, below, norm, by_zero, poles } = self.division(a, b);
+        let w = self.quotient(above, below, norm);
+        self.pick(by_zero, poles, w)
+    }
+
+    /// a / b, in any lane of floats.
+    fn division(&mut self, a: Pair, b: Pair) -> Division {
+        let (a_finite, b_finite) = (self.finite(a), self.finite(b));
+        let (a_infinite, b_infinite) = (self.infinite(a), self.infinite(b));
         let is_far = self.fx.b.and(a_infinite, b_finite);
         let is_near = self.fx.b.and(b_infinite, a_finite);
-        let w = self.pick(is_far, far, (re, im));
-        let w = self.pick(is_near, near, w);
-        self.pick(by_zero, poles, w)
+        let (unit_a, unit_b) = (self.unit(a), self.unit(b));
+        let (zero, infinity, nan) = (self.fx.c(0.0), self.fx.c(f64::INFINITY), self.fx.c(f64::NAN));
+        // Infinite parts alone say in which direction a quotient is infinite, or zero.
+        let (above, below) = (self.pick(is_far, unit_a, a), self.pick(is_near, unit_b, b));
+        let norm = self.pick(is_near, (infinity, zero), b);
+        let norm = self.pick(is_far, (zero, zero), norm);
+        // By zero: infinite in the direction of a.
+        let (zero_re, zero_im) = (self.fx.is(b.0, FloatCond::Eq, 0.0), self.fx.is(b.1, FloatCond::Eq, 0.0));
+        let by_zero = self.fx.b.and(zero_re, zero_im);
+        let pole = math::copysign(self.fx.b, infinity, b.0);
+        let poles = (self.fx.mul(pole, a.0), self.fx.mul(pole, a.1));
+        let (none_re, none_im) = (self.fx.is(a.0, FloatCond::Eq, 0.0), self.fx.is(a.1, FloatCond::Eq, 0.0));
+        let none = self.fx.b.and(none_re, none_im);
+        let poles = self.pick(none, (nan, nan), poles);
+        Division { above, below, norm, by_zero, poles }
+    }
+
+    /// a conj(b) / |norm|^2, all scaled where the range demands it.
+    fn quotient(&mut self, a: Pair, b: Pair, norm: Pair) -> Pair {
+        if !self.scaled {
+            return self.plain_quotient(a, b, norm);
+        }
+        let ((b_down, _), (a_down, a_up)) = (self.scales(b), self.scales(a));
+        let (a, b, norm) = (self.times(a, a_down), self.times(b, b_down), self.times(norm, b_down));
+        let w = self.plain_quotient(a, b, norm);
+        let w = self.times(w, a_up);
+        self.times(w, b_down)
+    }
+
+    fn plain_quotient(&mut self, a: Pair, b: Pair, norm: Pair) -> Pair {
+        let (re, im) = (self.dot(a.0, b.0, a.1, b.1), self.cross(a.1, b.0, a.0, b.1));
+        let (p, q) = (self.fx.mul(norm.0, norm.0), self.fx.mul(norm.1, norm.1));
+        let norm = self.fx.add(p, q);
+        (self.fx.div(re, norm), self.fx.div(im, norm))
+    }
+
+    fn times(&mut self, z: Pair, by: NodeId) -> Pair {
+        (self.fx.mul(z.0, by), self.fx.mul(z.1, by))
     }
 
     /// a b + c d, the second product's rounding error made good where there is FMA.
