@@ -90,10 +90,7 @@ pub fn across(nest: &Nest) -> Option<Nest> {
     }
     // Along the new axis loads must not be scattered over what is divided.
     let linear = |ix: &Ix| ix.stride(vector.axis).is_some();
-    let loads = run.body.nodes().iter().all(|n| match &n.op {
-        Op::Load(_, _, ix) | Op::Index(ix) => linear(ix),
-        _ => true,
-    });
+    let loads = run.body.nodes().iter().all(|n| n.op.index().is_none_or(linear));
     if !loads || !run.stores.iter().all(|s| linear(&s.index)) {
         return None;
     }

@@ -380,7 +380,7 @@ impl<'k> RowLoop<'k> {
     }
 
     /// Whether some reduction has a scalar for each element, for which no wide code is.
-    pub fn has_few(&self) -> bool {
+    fn has_few(&self) -> bool {
         self.modes.contains(&Mode::Few)
     }
 

@@ -42,13 +42,13 @@ impl Display for RowLoop<'_> {
             return Ok(());
         }
         // The row goes by in wide code where the target has it: in the form that promises most, or else in the next.
-        let wide = if self.has_few() { &[] } else { self.widths(Width::W512) };
-        let plans = if wide.is_empty() { vec![None] } else { wide.iter().copied().map(Some).collect() };
-        for (k, plan) in plans.into_iter().enumerate() {
+        let mut plans: Vec<Vec<Segment>> = self.widths(Width::W512).iter().map(|&w| self.segments(Some(w))).collect();
+        plans.dedup();
+        for (k, plan) in plans.iter().enumerate() {
             if k > 0 {
                 writeln!(f, "  or")?;
             }
-            self.segments(plan).iter().try_for_each(|s| writeln!(f, "  {s}"))?;
+            plan.iter().try_for_each(|s| writeln!(f, "  {s}"))?;
         }
         for width in Width::ALL {
             if let [first, rest @ ..] = passes(self.stage, Some(width)).as_slice()

@@ -13,8 +13,7 @@ impl RowLoop<'_> {
         self.nodes()?;
         self.accesses()?;
         self.check_segments(&self.segments(None), None)?;
-        let widths: &[Width] = if self.has_few() { &[] } else { &Width::ALL };
-        widths.iter().try_for_each(|&width| self.check_segments(&self.segments(Some(width)), Some(width)))
+        Width::ALL.into_iter().try_for_each(|width| self.check_segments(&self.segments(Some(width)), Some(width)))
     }
 
     /// What is computed once depends on nothing that changes.

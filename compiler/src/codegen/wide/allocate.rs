@@ -4,6 +4,7 @@ use super::select::{Access, Definition, Division, Element, Index, Inst, Turn};
 use super::{FIRST_MASK, Frame, MASKS_END, Reg};
 use crate::codegen::rows::Width;
 use iced_x86::Code;
+use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -26,11 +27,14 @@ pub(super) enum Operand {
     Imm(u8),
 }
 
+/// The places of an instruction: mostly a result, two operands and a mask or an immediate.
+pub(super) type Operands = SmallVec<[Operand; 4]>;
+
 /// An instruction with its places.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// One machine instruction.
-    Plain(Code, Vec<Operand>),
+    Plain(Code, Operands),
     /// The turn's first index times a stride, in every element of a register.
     Spread { register: u8, stride: i32, wide: bool },
     /// Elements by their indices, put among those of a register.
@@ -77,9 +81,9 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     let mut after = Vec::new();
     for (k, start) in turn.starts.iter().enumerate() {
         let (register, home) = (whole(k as u8), Operand::Frame(frame.accumulator(k as u32)));
-        before.push(Step::Plain(load, vec![register, start.map_or(home, Operand::Pool)]));
+        before.push(Step::Plain(load, smallvec![register, start.map_or(home, Operand::Pool)]));
         if frame.keeps_accumulator(k as u32) {
-            after.push(Step::Plain(store, vec![home, register]));
+            after.push(Step::Plain(store, smallvec![home, register]));
         }
     }
     before.extend(kept);
@@ -193,7 +197,7 @@ impl<'t> Allocator<'t> {
                     Definition::Uniform(_) => spread_code(turn.width),
                     _ => a.move_code(false, true),
                 };
-                a.before.push(Step::Plain(code, vec![whole(number), home]));
+                a.before.push(Step::Plain(code, smallvec![whole(number), home]));
             }
         }
         for (at, inst) in turn.insts.iter().enumerate() {
@@ -255,7 +259,7 @@ impl<'t> Allocator<'t> {
 
     /// A move of the allocator's own.
     fn transfer(&mut self, code: Code, to: Operand, from: Operand) {
-        self.steps.push((Step::Plain(code, vec![to, from]), None));
+        self.steps.push((Step::Plain(code, smallvec![to, from]), None));
     }
 
     fn evict(&mut self, i: usize) {
@@ -345,7 +349,7 @@ impl<'t> Allocator<'t> {
         let regs: Vec<Reg> = inst.operands().collect();
         match inst {
             Inst::Plain { code, to, from, half, imm } => {
-                let mut places = Vec::new();
+                let mut places = Operands::new();
                 for (k, &r) in from.iter().enumerate() {
                     let half = half >> (k + 1) & 1 == 1;
                     let last = k + 1 == from.len();
@@ -357,7 +361,7 @@ impl<'t> Allocator<'t> {
                 }
                 self.done(at, &regs);
                 let number = self.result(*to, None);
-                let mut all = vec![Operand::Register { number, half: half & 1 == 1 }];
+                let mut all: Operands = smallvec![Operand::Register { number, half: half & 1 == 1 }];
                 all.extend(places);
                 all.extend(imm.map(Operand::Imm));
                 self.steps.push((Step::Plain(*code, all), Some(at)));
@@ -371,7 +375,7 @@ impl<'t> Allocator<'t> {
                 let then = self.anywhere(*then);
                 self.done(at, &regs);
                 let number = self.result(*to, None);
-                self.steps.push((Step::Plain(*code, vec![whole(number), otherwise, then, mask]), Some(at)));
+                self.steps.push((Step::Plain(*code, smallvec![whole(number), otherwise, then, mask]), Some(at)));
             }
             Inst::Fma { wide, to, a, b, c } => self.multiply_add(at, *wide, *to, [*a, *b, *c]),
             Inst::Permute { to, order, low, high } => {
@@ -381,7 +385,7 @@ impl<'t> Allocator<'t> {
                 let mask = mask.map(|mask| Operand::Zeroing(self.register(mask)));
                 self.done(at, &regs);
                 let number = self.result(*to, None);
-                let mut operands = vec![Operand::Register { number, half: *half }, Operand::Row(*from)];
+                let mut operands: Operands = smallvec![Operand::Register { number, half: *half }, Operand::Row(*from)];
                 operands.extend(mask);
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
             }
@@ -389,14 +393,15 @@ impl<'t> Allocator<'t> {
                 let into = Operand::Register { number: self.register(*into), half: *half };
                 self.done(at, &regs);
                 let number = self.result(*to, None);
-                let mut operands = vec![Operand::Register { number, half: *half }, into, Operand::Row(*from)];
+                let mut operands: Operands =
+                    smallvec![Operand::Register { number, half: *half }, into, Operand::Row(*from)];
                 operands.extend(imm.map(Operand::Imm));
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
             }
             Inst::Store { code, to, from, half, imm, mask } => {
                 let number = self.register(*from);
                 let mask = mask.map(|mask| Operand::Chooser(self.register(mask)));
-                let mut operands = vec![Operand::Row(*to), Operand::Register { number, half: *half }];
+                let mut operands: Operands = smallvec![Operand::Row(*to), Operand::Register { number, half: *half }];
                 operands.extend(imm.map(Operand::Imm));
                 operands.extend(mask);
                 self.steps.push((Step::Plain(*code, operands), Some(at)));
@@ -484,7 +489,7 @@ impl<'t> Allocator<'t> {
             }
             self.transfer(self.move_code(false, true), whole(number), from);
         }
-        self.steps.push((Step::Plain(code, vec![whole(number), second, third]), Some(at)));
+        self.steps.push((Step::Plain(code, smallvec![whole(number), second, third]), Some(at)));
     }
 
     /// Moves a result that was just given a register to another one.

@@ -11,11 +11,12 @@
 //! an instruction is compared operand by operand with the one it comes from, and its result overwrites. Nothing is known of
 //! machine registers at the head of a turn but accumulators and what is kept. The checker shares no code with the allocator.
 
-use super::allocate::{Allocated, Operand, Step};
+use super::allocate::{Allocated, Operand, Operands, Step};
 use super::select::{Definition, Index, Inst, Turn};
 use super::{FIRST_MASK, Frame, MASKS_END, Reg};
 use crate::codegen::rows::Width;
 use iced_x86::Code;
+use smallvec::smallvec;
 use std::collections::HashMap;
 
 struct State<'t> {
@@ -49,7 +50,8 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
         let from = constant.map_or(home, Operand::Pool);
         match before.next() {
             Some(Step::Plain(code, operands))
-                if *code == load && *operands == [Operand::Register { number: k as u8, half: false }, from] =>
+                if *code == load
+                    && operands.as_slice() == [Operand::Register { number: k as u8, half: false }, from] =>
             {
                 s.registers[k] = Some(start);
             }
@@ -86,11 +88,13 @@ pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result
     };
     let after = (0..turn.accumulators.len()).filter(|&k| left(k as u32)).map(|k| {
         let home = Operand::Frame(frame.accumulator(k as u32));
-        (store, vec![home, Operand::Register { number: k as u8, half: false }])
+        (store, smallvec![home, Operand::Register { number: k as u8, half: false }])
     });
     let stored = allocated.after.iter().map(|step| match step {
         Step::Plain(code, operands) => (*code, operands.clone()),
-        Step::Spread { .. } | Step::Pick { .. } | Step::Put { .. } | Step::Divide { .. } => (Code::INVALID, Vec::new()),
+        Step::Spread { .. } | Step::Pick { .. } | Step::Put { .. } | Step::Divide { .. } => {
+            (Code::INVALID, Operands::new())
+        }
     });
     if after.eq(stored) { Ok(()) } else { Err("accumulators are not stored as they were loaded".to_owned()) }
 }
@@ -391,7 +395,7 @@ mod tests {
         if width == Width::W512 {
             let compare = Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae;
             for (&to, &product) in masks.iter().zip(&products) {
-                let from = vec![product, uniform];
+                let from = smallvec![product, uniform];
                 turn.insts.push(Inst::Plain { code: compare, to, from, half: 0, imm: Some(1) });
             }
             for (k, &to) in chosen.iter().enumerate() {
@@ -409,7 +413,7 @@ mod tests {
         let mut sum = start;
         for (&to, &addend) in sums.iter().zip(&addends) {
             let code = code(Code::VEX_Vaddps_ymm_ymm_ymmm256);
-            turn.insts.push(Inst::Plain { code, to, from: vec![sum, addend], half: 0, imm: None });
+            turn.insts.push(Inst::Plain { code, to, from: smallvec![sum, addend], half: 0, imm: None });
             sum = to;
         }
         let mut one = |definition| {
@@ -433,7 +437,7 @@ mod tests {
         turn.insts.push(Inst::Put { from: divided, to: from, index: index(gathered, 0), each });
         if let Some(to) = mask {
             let code = Code::EVEX_Vpmovd2m_kr_zmm;
-            turn.insts.push(Inst::Plain { code, to, from: vec![divided], half: 0, imm: None });
+            turn.insts.push(Inst::Plain { code, to, from: smallvec![divided], half: 0, imm: None });
         }
         let row = Access { pointer: 0, scale: 4, displacement: 0 };
         let load = code(Code::VEX_Vmovups_ymm_ymmm256);
@@ -560,12 +564,12 @@ mod tests {
             let [accumulator, other] = [Operand::Register { number: 0, half: false }, second[0]];
             for wrong in [
                 // From the frame, where nothing is.
-                vec![Step::Plain(load, vec![accumulator, Operand::Frame(0)]), right.before[1].clone()],
+                vec![Step::Plain(load, smallvec![accumulator, Operand::Frame(0)]), right.before[1].clone()],
                 vec![right.before[1].clone(), right.before[0].clone()],
                 vec![right.before[0].clone()],
                 // Words of what is not spread.
-                vec![right.before[0].clone(), Step::Plain(*spread, vec![other, Operand::Pool(0)])],
-                vec![right.before[0].clone(), Step::Plain(*spread, vec![other, Operand::Frame(0)])],
+                vec![right.before[0].clone(), Step::Plain(*spread, smallvec![other, Operand::Pool(0)])],
+                vec![right.before[0].clone(), Step::Plain(*spread, smallvec![other, Operand::Frame(0)])],
                 vec![Step::Plain(*spread, first.clone()), right.before[1].clone()],
             ] {
                 let broken = Allocated { before: wrong, ..allocate(&turn, &mut frame.clone()) };

@@ -2,12 +2,13 @@
 
 use super::Reg;
 use super::select::{Block, Definition, Division, Inst, Pointer, Selector, Uniform, count};
-use crate::codegen::rows::{Mode, Width};
+use crate::codegen::rows::Mode;
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::hlo::InstructionId;
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::ir::Accumulator;
 use iced_x86::Code;
+use smallvec::smallvec;
 
 impl Isa for Selector<'_> {
     type Value = Block;
@@ -19,7 +20,7 @@ impl Isa for Selector<'_> {
 
     fn constant(&mut self, (): (), lane: Lane, bits: u64) -> Block {
         let r = Selector::constant(self, lane, bits);
-        vec![self.as_operand(lane, r); count(lane)]
+        smallvec![self.as_operand(lane, r); count(lane)]
     }
 
     fn operation(&mut self, op: &Op, args: &[Block], from: &[Lane], to: Lane) -> Option<Block> {
@@ -71,7 +72,7 @@ impl Leaves for Selector<'_> {
                 Some(stride) => self.linear(ix, node.lane, stride),
                 None => {
                     let v = self.indices(ix, values)?;
-                    Some(if node.lane == Lane::I64 { v } else { vec![self.narrow(&v)] })
+                    Some(if node.lane == Lane::I64 { v } else { smallvec![self.narrow(&v)] })
                 }
             },
             _ => None,
@@ -91,7 +92,7 @@ impl Row for Selector<'_> {
             Some(1) => self.store_block(p, mem, self.first(), s.value)?,
             Some(stride) => {
                 let behind = s.behind.get(..woven - 1)?.iter().flatten();
-                let all: Vec<&[Reg]> = [s.value].into_iter().chain(behind).map(Vec::as_slice).collect();
+                let all: Vec<&[Reg]> = [s.value].into_iter().chain(behind).map(Block::as_slice).collect();
                 if woven > 1 && all.len() == woven && self.store_beside(p, (mem, s.lane), self.now, &all)? {
                     return Some(woven - 1);
                 }
@@ -125,7 +126,7 @@ impl Row for Selector<'_> {
                 let each = (self.block / count(lane) as i64) as u8;
                 let r = *value.get(usize::from(e / each))?;
                 // What the other lanes hold is computed with and never read.
-                Some(vec![self.element_in_front(lane, r, e % each); count(lane)])
+                Some(smallvec![self.element_in_front(lane, r, e % each); count(lane)])
             }
         }
     }
@@ -135,7 +136,7 @@ impl Row for Selector<'_> {
         if let Step::Element(_) = step {
             let lanes: Vec<Lane> = a.lanes().collect();
             let held: Vec<Reg> = self.chain(reduction)?.map(|r| *r).collect();
-            let now = held.into_iter().zip(lanes).map(|(r, lane)| vec![self.as_mask(lane, r); count(lane)]);
+            let now = held.into_iter().zip(lanes).map(|(r, lane)| smallvec![self.as_mask(lane, r); count(lane)]);
             return Some(Partial::Running(now.collect()));
         }
         let at = self.own_block(a);
@@ -195,7 +196,7 @@ impl Selector<'_> {
             return self.shifted_mask(r, e);
         }
         let each = (128 / lane.bits()) as u8;
-        let front = self.part_in_front(r, e / each);
+        let front = self.part_of_turn(r, e / each);
         match (e % each, lane.bits()) {
             (0, _) => front,
             (_, 64) => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[front], 0b01_00_11_10),
@@ -203,18 +204,12 @@ impl Selector<'_> {
         }
     }
 
-    /// A register whose first 128 bits are a part of another.
-    fn part_in_front(&mut self, r: Reg, part: u8) -> Reg {
-        if part == 0 {
-            return r;
-        }
+    /// A part of a register, taken once in a turn.
+    fn part_of_turn(&mut self, r: Reg, part: u8) -> Reg {
         if let Some(&front) = self.fronts.get(&(r, part)) {
             return front;
         }
-        let front = match self.width {
-            Width::W256 => self.upper(r),
-            Width::W512 => self.halves(Code::EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8, &[r], 1, Some(part)),
-        };
+        let front = self.part(r, part);
         self.fronts.insert((r, part), front);
         front
     }

@@ -11,6 +11,7 @@ use crate::codegen::vector::combine;
 use crate::kernel::body::{Lane, Op};
 use crate::kernel::ir::{Accumulator, Place, Stage};
 use iced_x86::Code;
+use smallvec::smallvec;
 
 /// So many reductions are folded side by side, and none waits for another.
 const SEVERAL: usize = 3;
@@ -141,7 +142,7 @@ impl Selector<'_> {
                 let of = [*x.first()?, *y.first()?];
                 let halves = if bytes == PART { self.parts_by_turns(of) } else { self.lower_and_upper(of) };
                 for (all, r) in [&mut lower, &mut upper].into_iter().zip(halves) {
-                    all.push(vec![r; x.len()]);
+                    all.push(smallvec![r; x.len()]);
                 }
             }
             lower.append(&mut upper);
@@ -154,7 +155,7 @@ impl Selector<'_> {
     fn lanes_from(&mut self, lane: Lane, v: &[Reg], first: i64) -> Option<Block> {
         let each = self.block / count(lane) as i64;
         let r = if first >= each { *v.get((first / each) as usize)? } else { self.moved(lane, *v.first()?, first) };
-        Some(vec![r; count(lane)])
+        Some(smallvec![r; count(lane)])
     }
 
     /// A register whose first lanes are those of another from lane `first` on, a power of two.
@@ -162,10 +163,10 @@ impl Selector<'_> {
         if self.turn.is_mask(r) {
             return self.shifted_mask(r, first as u8);
         }
-        match (first * i64::from(lane.bits() / 8), self.width) {
-            (32, _) | (16, Width::W256) => self.upper(r),
-            (16, Width::W512) => self.halves(Code::EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8, &[r], 1, Some(1)),
-            (8, _) => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[r], 0b01_00_11_10),
+        match first * i64::from(lane.bits() / 8) {
+            32 => self.upper(r),
+            16 => self.part(r, 1),
+            8 => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[r], 0b01_00_11_10),
             _ => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[r], 0b10_11_00_01),
         }
     }

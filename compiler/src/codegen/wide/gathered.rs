@@ -8,6 +8,7 @@ use crate::codegen::vector::{Values, operation};
 use crate::kernel::body::{Lane, Op};
 use crate::kernel::index::{Atom, Ix};
 use iced_x86::Code;
+use smallvec::smallvec;
 
 /// What an index is divided by a positive number.
 struct Floor {
@@ -89,7 +90,7 @@ impl Selector<'_> {
         if words.contains(&low) && words.contains(&high) && words.contains(&by) {
             return Some(v.iter().map(|&v| self.plain(Code::VEX_Vpmuludq_ymm_ymm_ymmm256, &[v, factor])).collect());
         }
-        operation(self, &Op::IMul, &[v, vec![factor; 2]], &[Lane::I64; 2], Lane::I64)
+        operation(self, &Op::IMul, &[v, smallvec![factor; 2]], &[Lane::I64; 2], Lane::I64)
     }
 
     /// An index divided by a positive number, toward minus infinity.
@@ -114,7 +115,7 @@ impl Selector<'_> {
                 .collect()
         } else {
             let n = self.constant(Lane::I64, n as u64);
-            operation(self, &Op::UDiv, &[index.clone(), vec![n; 2]], &[Lane::I64; 2], Lane::I64)?
+            operation(self, &Op::UDiv, &[index.clone(), smallvec![n; 2]], &[Lane::I64; 2], Lane::I64)?
         };
         Some(Floor { index, quotients, most: largest / n, shift })
     }

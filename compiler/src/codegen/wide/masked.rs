@@ -9,12 +9,13 @@ use super::table::{ORDERED, float_predicate};
 use crate::codegen::rows::Width;
 use crate::kernel::body::{FloatCond, IntCond, Lane, Op};
 use iced_x86::Code;
+use smallvec::smallvec;
 
 impl Selector<'_> {
     /// An instruction whose result is a mask.
     fn mask(&mut self, code: Code, from: &[Reg], imm: Option<u8>) -> Reg {
         let to = self.register(Definition::Mask);
-        self.turn.insts.push(Inst::Plain { code, to, from: from.to_vec(), half: 0, imm });
+        self.turn.insts.push(Inst::Plain { code, to, from: from.into(), half: 0, imm });
         to
     }
 
@@ -92,9 +93,9 @@ impl Selector<'_> {
     /// A mask beside lanes of the other width: two of eight bits for one of sixteen, or the other way.
     pub(super) fn mask_cast(&mut self, v: &[Reg], to: Lane) -> Block {
         match *v {
-            [low, high] if to == Lane::M32 => vec![self.mask(Code::VEX_Kunpckbw_kr_kr_kr, &[high, low], None)],
-            [both] if to == Lane::M64 => vec![both, self.shifted_mask(both, 8)],
-            _ => v.to_vec(),
+            [low, high] if to == Lane::M32 => smallvec![self.mask(Code::VEX_Kunpckbw_kr_kr_kr, &[high, low], None)],
+            [both] if to == Lane::M64 => smallvec![both, self.shifted_mask(both, 8)],
+            _ => v.into(),
         }
     }
 
@@ -133,7 +134,7 @@ impl Selector<'_> {
         use Code::*;
         use Lane::{F32, F64, I32, I64};
         Some(match (op, from, to) {
-            (Op::UToF, I32, F32) => vec![self.plain(EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er, v)],
+            (Op::UToF, I32, F32) => smallvec![self.plain(EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er, v)],
             (Op::UToF, I32, F64) => self.split_halves(EVEX_Vcvtudq2pd_zmm_k1z_ymmm256b32_er, v[0]),
             (Op::SToF | Op::UToF, I64, F64) => {
                 let code = match op {
@@ -142,13 +143,13 @@ impl Selector<'_> {
                 };
                 v.iter().map(|&r| self.plain(code, &[r])).collect()
             }
-            (Op::SToF, I64, F32) => vec![self.joined_halves(EVEX_Vcvtqq2ps_ymm_k1z_zmmm512b64_er, v)],
-            (Op::UToF, I64, F32) => vec![self.joined_halves(EVEX_Vcvtuqq2ps_ymm_k1z_zmmm512b64_er, v)],
+            (Op::SToF, I64, F32) => smallvec![self.joined_halves(EVEX_Vcvtqq2ps_ymm_k1z_zmmm512b64_er, v)],
+            (Op::UToF, I64, F32) => smallvec![self.joined_halves(EVEX_Vcvtuqq2ps_ymm_k1z_zmmm512b64_er, v)],
             // Below zero, and what is no number, is zero; what lies above becomes all ones.
             (Op::FToU, F32, I32) => {
                 let zero = self.constant(F32, 0);
                 let x = self.each(&Op::FMaxPseudo, false, v[0], zero)?;
-                vec![self.plain(EVEX_Vcvttps2udq_zmm_k1z_zmmm512b32_sae, &[x])]
+                smallvec![self.plain(EVEX_Vcvttps2udq_zmm_k1z_zmmm512b32_sae, &[x])]
             }
             (Op::FToU, F32, I64) => {
                 let zero = self.constant(F32, 0);
@@ -160,7 +161,7 @@ impl Selector<'_> {
                 let parts: Block =
                     v.iter().map(|&x| self.each(&Op::FMaxPseudo, true, x, zero)).collect::<Option<_>>()?;
                 match to {
-                    I32 => vec![self.joined_halves(EVEX_Vcvttpd2udq_ymm_k1z_zmmm512b64_sae, &parts)],
+                    I32 => smallvec![self.joined_halves(EVEX_Vcvttpd2udq_ymm_k1z_zmmm512b64_sae, &parts)],
                     _ => parts.iter().map(|&x| self.plain(EVEX_Vcvttpd2uqq_zmm_k1z_zmmm512b64_sae, &[x])).collect(),
                 }
             }
@@ -177,7 +178,7 @@ impl Selector<'_> {
                 let (most, zero) = (self.constant(I32, 0x7fff_ffff), self.constant(I32, 0));
                 let bounded = self.blend(false, over, most, raw);
                 let number = self.float_mask(false, [v[0], v[0]], ORDERED);
-                vec![self.blend(false, number, bounded, zero)]
+                smallvec![self.blend(false, number, bounded, zero)]
             }
             (Op::FToS, F64, I32) => {
                 let (least, most) =
@@ -192,7 +193,7 @@ impl Selector<'_> {
                         self.each(&Op::FMinPseudo, true, x, most)
                     })
                     .collect::<Option<_>>()?;
-                vec![self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &parts)]
+                smallvec![self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &parts)]
             }
             _ => return None,
         })

@@ -7,6 +7,7 @@ use super::table::{ORDERED, binary, commutes, float_predicate, unary};
 use crate::codegen::rows::Width;
 use crate::kernel::body::{FloatCond, IntCond, Lane, Op};
 use iced_x86::Code;
+use smallvec::smallvec;
 
 impl Selector<'_> {
     pub(super) fn each(&mut self, op: &Op, wide: bool, a: Reg, b: Reg) -> Option<Reg> {
@@ -29,10 +30,10 @@ impl Selector<'_> {
             | Op::UExt => {
                 return self.conversion(op, &args[0], lane, to);
             }
-            Op::Wrap => return Some(vec![self.narrow(&args[0])]),
+            Op::Wrap => return Some(smallvec![self.narrow(&args[0])]),
             Op::MaskCast if lane == to => return Some(args[0].clone()),
             Op::MaskCast if self.width == Width::W512 => return Some(self.mask_cast(&args[0], to)),
-            Op::MaskCast if to == Lane::M32 => return Some(vec![self.narrow(&args[0])]),
+            Op::MaskCast if to == Lane::M32 => return Some(smallvec![self.narrow(&args[0])]),
             Op::MaskCast => return Some(self.widen(args[0][0], true)),
             _ => {}
         }
@@ -256,7 +257,7 @@ impl Selector<'_> {
     /// An instruction that makes a register of each half of one.
     pub(super) fn split_halves(&mut self, code: Code, v: Reg) -> Block {
         let upper = self.upper(v);
-        [v, upper].map(|half| self.halves(code, &[half], 0b10, None)).to_vec()
+        [v, upper].map(|half| self.halves(code, &[half], 0b10, None)).into()
     }
 
     /// Two registers, each made half of one.
@@ -276,7 +277,7 @@ impl Selector<'_> {
             return Some(v);
         }
         Some(match (op, from, to) {
-            (Op::SToF, I32, F32) => vec![self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, v)],
+            (Op::SToF, I32, F32) => smallvec![self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, v)],
             (Op::SToF, I32, F64) => self.split_halves(VEX_Vcvtdq2pd_ymm_xmmm128, v[0]),
             // High and low 16 bits are exact; their sum is rounded once.
             (Op::UToF, I32, F32) if self.fma => {
@@ -286,12 +287,12 @@ impl Selector<'_> {
                 let (high, low) =
                     (self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, &[high]), self.plain(VEX_Vcvtdq2ps_ymm_ymmm256, &[low]));
                 let scale = self.constant(F32, u64::from(65536f32.to_bits()));
-                vec![self.multiply_add(false, high, scale, low)]
+                smallvec![self.multiply_add(false, high, scale, low)]
             }
             // Exact as doubles, which are rounded once.
             (Op::UToF, I32, F32) => {
                 let parts = self.conversion(&Op::UToF, v, I32, F64)?;
-                vec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, &parts)]
+                smallvec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, &parts)]
             }
             // As the low bits of a number whose last bit is worth 1.
             (Op::UToF, I32, F64) => {
@@ -305,14 +306,14 @@ impl Selector<'_> {
                     })
                     .collect::<Option<_>>()?
             }
-            (Op::FToSFast, F32, I32) => vec![self.plain(VEX_Vcvttps2dq_ymm_ymmm256, v)],
+            (Op::FToSFast, F32, I32) => smallvec![self.plain(VEX_Vcvttps2dq_ymm_ymmm256, v)],
             (Op::FToS, F32, I32) => {
                 let raw = self.plain(VEX_Vcvttps2dq_ymm_ymmm256, v);
                 let limit = self.constant(F32, u64::from(2_147_483_648f32.to_bits()));
                 let over = self.compare(false, v[0], limit, float_predicate(FloatCond::Ge));
                 let raw = self.each(&Op::Xor, false, raw, over)?;
                 let number = self.compare(false, v[0], v[0], ORDERED);
-                vec![self.each(&Op::And, false, raw, number)?]
+                smallvec![self.each(&Op::And, false, raw, number)?]
             }
             (Op::FToS, F64, I32) => {
                 let (least, most) =
@@ -326,7 +327,7 @@ impl Selector<'_> {
                         self.each(&Op::FMinPseudo, true, x, most)
                     })
                     .collect::<Option<_>>()?;
-                vec![self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &parts)]
+                smallvec![self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &parts)]
             }
             (Op::SToF | Op::UToF, I64, F64) => {
                 v.iter().map(|&x| self.words_to_doubles(*op == Op::SToF, x)).collect::<Option<_>>()?
@@ -340,18 +341,18 @@ impl Selector<'_> {
                         self.words_to_doubles(signed, x)
                     })
                     .collect::<Option<_>>()?;
-                vec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, &parts)]
+                smallvec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, &parts)]
             }
             (Op::FToS | Op::FToU, F32 | F64, I64) => {
-                let parts = if from == F32 { self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]) } else { v.to_vec() };
+                let parts = if from == F32 { self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]) } else { v.into() };
                 parts.iter().map(|&x| self.doubles_to_words(*op == Op::FToS, x)).collect::<Option<_>>()?
             }
             (Op::FToU, F32 | F64, I32) => {
-                let parts = if from == F32 { self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]) } else { v.to_vec() };
-                vec![self.doubles_to_unsigned(&parts)?]
+                let parts = if from == F32 { self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]) } else { v.into() };
+                smallvec![self.doubles_to_unsigned(&parts)?]
             }
             (Op::Promote, F32, F64) => self.split_halves(VEX_Vcvtps2pd_ymm_xmmm128, v[0]),
-            (Op::Demote, F64, F32) => vec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, v)],
+            (Op::Demote, F64, F32) => smallvec![self.joined_halves(VEX_Vcvtpd2ps_xmm_ymmm256, v)],
             (Op::SExt | Op::UExt, I32, I64) => self.widen(v[0], *op == Op::SExt),
             _ => return None,
         })

@@ -43,6 +43,15 @@ impl Selector<'_> {
         to
     }
 
+    /// A register whose first 128 bits are a part of another.
+    pub(super) fn part(&mut self, r: Reg, part: u8) -> Reg {
+        match (part, self.width) {
+            (0, _) => r,
+            (_, Width::W256) => self.upper(r),
+            (_, Width::W512) => self.halves(Code::EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8, &[r], 1, Some(part)),
+        }
+    }
+
     /// Stores a part.
     pub(super) fn store_part(&mut self, to: Access, from: Reg, part: u8) {
         let (code, half, imm) = match (part, self.width) {

@@ -9,6 +9,7 @@ use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Nest, Place};
 use iced_x86::Code;
+use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
 /// What a pointer of the frame points to.
@@ -57,7 +58,7 @@ impl Access {
 pub(super) enum Inst {
     /// A result, one to three operands, an immediate. `half` numbers the operands, 0 being the result, of which only the
     /// low half counts (a 128-bit register). The last register operand may lie in memory where it is whole.
-    Plain { code: Code, to: Reg, from: Vec<Reg>, half: u8, imm: Option<u8> },
+    Plain { code: Code, to: Reg, from: SmallVec<[Reg; 3]>, half: u8, imm: Option<u8> },
     /// `mask ? then : otherwise`.
     Blend { code: Code, to: Reg, mask: Reg, then: Reg, otherwise: Reg },
     /// `a * b + c`.
@@ -288,7 +289,7 @@ pub(super) fn select(
 }
 
 /// The registers of a node's block: one of 32-bit lanes, two of 64-bit lanes.
-pub(super) type Block = Vec<Reg>;
+pub(super) type Block = SmallVec<[Reg; 2]>;
 
 pub(super) struct Selector<'k> {
     pub(super) nest: &'k Nest,
@@ -503,7 +504,7 @@ impl<'k> Selector<'k> {
 
     pub(super) fn halves(&mut self, code: Code, from: &[Reg], half: u8, imm: Option<u8>) -> Reg {
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Plain { code, to, from: from.to_vec(), half, imm });
+        self.turn.insts.push(Inst::Plain { code, to, from: SmallVec::from_slice(from), half, imm });
         to
     }
 
@@ -584,7 +585,7 @@ impl<'k> Selector<'k> {
                 r
             }
         };
-        vec![self.as_operand(lane, r); count(lane)]
+        smallvec![self.as_operand(lane, r); count(lane)]
     }
 
     /// Memory of the row, `first` elements from the turn's first one and as many registers.
@@ -646,22 +647,26 @@ impl<'k> Selector<'k> {
     pub(super) fn store_block(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
         // Values of narrow memory forms are in range, so that what a pack or a cut does beyond it never shows.
-        let (code, v, half) = match (mem, self.width) {
-            (Mem::S8 | Mem::U8, Width::W512) => (EVEX_Vpmovdb_xmmm128_k1z_zmm, v.to_vec(), false),
-            (Mem::S16 | Mem::U16, Width::W512) => (EVEX_Vpmovdw_ymmm256_k1z_zmm, v.to_vec(), false),
+        let (code, v, half): (Code, Block, bool) = match (mem, self.width) {
+            (Mem::S8 | Mem::U8, Width::W512) => (EVEX_Vpmovdb_xmmm128_k1z_zmm, v.into(), false),
+            (Mem::S16 | Mem::U16, Width::W512) => (EVEX_Vpmovdw_ymmm256_k1z_zmm, v.into(), false),
             _ if mem.is_extended() => {
                 let words =
                     if matches!(mem, Mem::U16) { VEX_Vpackusdw_ymm_ymm_ymmm256 } else { VEX_Vpackssdw_ymm_ymm_ymmm256 };
                 let r = self.plain(words, &[v[0], v[0]]);
                 let r = self.with_imm(VEX_Vpermq_ymm_ymmm256_imm8, &[r], 0b1000);
                 match mem {
-                    Mem::S8 => (VEX_Vmovq_xmmm64_xmm, vec![self.plain(VEX_Vpacksswb_ymm_ymm_ymmm256, &[r, r])], true),
-                    Mem::U8 => (VEX_Vmovq_xmmm64_xmm, vec![self.plain(VEX_Vpackuswb_ymm_ymm_ymmm256, &[r, r])], true),
-                    _ => (VEX_Vmovups_xmmm128_xmm, vec![r], true),
+                    Mem::S8 => {
+                        (VEX_Vmovq_xmmm64_xmm, smallvec![self.plain(VEX_Vpacksswb_ymm_ymm_ymmm256, &[r, r])], true)
+                    }
+                    Mem::U8 => {
+                        (VEX_Vmovq_xmmm64_xmm, smallvec![self.plain(VEX_Vpackuswb_ymm_ymm_ymmm256, &[r, r])], true)
+                    }
+                    _ => (VEX_Vmovups_xmmm128_xmm, smallvec![r], true),
                 }
             }
-            (Mem::I64 | Mem::F64, _) => (VEX_Vmovupd_ymmm256_ymm, v.to_vec(), false),
-            _ => (VEX_Vmovups_ymmm256_ymm, v.to_vec(), false),
+            (Mem::I64 | Mem::F64, _) => (VEX_Vmovupd_ymmm256_ymm, v.into(), false),
+            _ => (VEX_Vmovups_ymmm256_ymm, v.into(), false),
         };
         self.store_registers((p, mem), first, &v, (code, half))
     }

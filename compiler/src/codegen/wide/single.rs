@@ -104,7 +104,7 @@ impl Selector<'_> {
         let each = PART * 8 / i64::from(lane.bits());
         let (mut part, mut taken): (Taken, Taken) = (None, None);
         for e in (0..live).step_by(2) {
-            let from = self.part(r, e / each, &mut part);
+            let from = self.part_at_hand(r, e / each, &mut part);
             let two = (e..live.min(e + 2)).map(|e| (e, element_store(mem, (e % each) as u8)));
             match *places {
                 Places::Walk { pointer, stride, first } => {
@@ -126,23 +126,17 @@ impl Selector<'_> {
     /// The index of element `e` of a block, and of the one behind it.
     fn index(&mut self, indices: Reg, e: i64, taken: &mut Taken) -> Index {
         let each = PART / 4;
-        Index { of: self.part(indices, e / each, taken), first: (e % each) as u8 }
+        Index { of: self.part_at_hand(indices, e / each, taken), first: (e % each) as u8 }
     }
 
     /// Part `k` of a register in the low part of one; the one that was `taken` last is at hand.
-    fn part(&mut self, r: Reg, k: i64, taken: &mut Taken) -> Reg {
-        if k == 0 {
-            return r;
-        }
+    fn part_at_hand(&mut self, r: Reg, k: i64, taken: &mut Taken) -> Reg {
         if let Some((part, held)) = *taken
             && part == k
         {
             return held;
         }
-        let held = match self.width {
-            Width::W256 => self.upper(r),
-            Width::W512 => self.halves(Code::EVEX_Vextractf32x4_xmmm128_k1z_zmm_imm8, &[r], 1, Some(k as u8)),
-        };
+        let held = self.part(r, k as u8);
         *taken = Some((k, held));
         held
     }

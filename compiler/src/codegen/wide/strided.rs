@@ -8,6 +8,7 @@ use super::single::Places;
 use crate::codegen::rows::{NEAR, Near, Width};
 use crate::kernel::body::{Lane, Mem, NodeId};
 use iced_x86::Code;
+use smallvec::smallvec;
 
 /// 32-bit elements that lie a few apart.
 pub(super) struct Apart {
@@ -50,18 +51,18 @@ impl Selector<'_> {
                 .map(|k| self.some_of_every_second((p, mem), first + k * each, each, self.live_in(mem.lane(), k)))
                 .collect(),
             _ if self.is_whole() && self.lies_in_words(id, mem, stride) => {
-                Some(vec![self.load_of_words(id, mem, first, stride)?])
+                Some(smallvec![self.load_of_words(id, mem, first, stride)?])
             }
             _ if self.row.part(id).is_some() => {
                 (0..count(mem.lane()) as i64).map(|k| self.load_transposed(id, mem, (first, k), stride)).collect()
             }
             _ if whole && self.is_whole() && (3..=nearest(mem, self.width)).contains(&stride.abs()) => {
-                Some(vec![self.load_near(id, mem, first, stride)?])
+                Some(smallvec![self.load_near(id, mem, first, stride)?])
             }
             _ => {
                 let whole = if self.is_whole() { self.load_shuffled(id, mem, first, stride) } else { None };
                 match whole {
-                    Some(r) => Some(vec![r]),
+                    Some(r) => Some(smallvec![r]),
                     None => self.load_single(mem, &Places::Walk { pointer: p, stride, first }),
                 }
             }

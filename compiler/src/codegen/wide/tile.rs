@@ -12,6 +12,7 @@ use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Loop, Nest, PAGE, Stage};
 use iced_x86::Code;
+use smallvec::smallvec;
 use std::collections::HashMap;
 
 /// The most elements of a tile.
@@ -218,7 +219,7 @@ impl Selector<'_> {
         };
         let from = self.access(p, mem, element, 0)?;
         let r = self.load_at(code, from, false);
-        Some(vec![r; count(mem.lane())])
+        Some(smallvec![r; count(mem.lane())])
     }
 
     /// Stores a block past the caches, from `first` on; its registers lie on multiples of their size.

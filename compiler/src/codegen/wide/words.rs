@@ -76,9 +76,9 @@ impl Selector<'_> {
                     Some(lower) => self.each(&Op::Or, false, lower, r)?,
                 });
             }
-            all.push(vec![word?]);
+            all.push(Block::from_slice(&[word?]));
         }
-        let all: Vec<&[Reg]> = all.iter().map(Vec::as_slice).collect();
+        let all: Vec<&[Reg]> = all.iter().map(Block::as_slice).collect();
         self.store_beside(p, (Mem::I32, Lane::I32), block, &all)?.then_some(())
     }
 
