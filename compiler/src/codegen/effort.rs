@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(efforts([executed(share, 0), most].into_iter(), true), [Effort::Least, Effort::Full]);
         assert_eq!(efforts([executed(share, 0), most].into_iter(), false), [Effort::Full, Effort::Full]);
         // Together they are more.
-        let several = [most, executed(share / 2, 0), executed(share / 2 + 9, 0)];
+        let several = [most, executed(share / 2, 0), executed(share * 3 / 4, 0)];
         assert_eq!(efforts(several.into_iter(), true), [Effort::Full, Effort::Least, Effort::Full]);
         // Of a short run nothing is next to nothing.
         let short = [executed(1, 0), executed(SHORT - 2, 0)];

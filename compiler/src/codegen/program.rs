@@ -3,7 +3,9 @@
 use super::attribution::Attribution;
 use super::clif::signature;
 use super::contraction::{self, Plan, Surroundings};
-use super::driver::{Around, Driver, Parts, PhaseCode, Shared, Tasks, copies_much, task_function, task_signature};
+use super::driver::{
+    Around, Driver, Parts, PhaseCode, Shared, Tasks, copies_much, instructions_of_copies, task_function, task_signature,
+};
 use super::effort::{Effort, Executed, efforts};
 use super::machine::{Declared, Source, compile_all};
 use super::nest::{WideRows, scratch_bytes};
@@ -98,7 +100,8 @@ pub fn compile(
     let around = Around { schedule, assignment, phases, target, shared, task, copier, donated: &donated, sources };
     let driver = Driver::entry(around, &mut parts)?;
     let sections = parts.functions;
-    let entry = functions.driver(driver, sections, once, exported)?;
+    let copying = instructions_of_copies(assignment, copier.is_some());
+    let entry = functions.driver(driver, sections, once.then_some(copying), exported)?;
     let services = if task.is_some() { Services::PARALLEL_FOR } else { Services::NONE };
     let clif = if options.keep_clif { functions.texts() } else { Vec::new() };
     let Functions { object, list, per_worker, .. } = functions;
@@ -296,20 +299,21 @@ impl<'a> Functions<'a> {
         Ok(Some(id))
     }
 
-    /// The parts of the driver, and the driver itself, which alone has the entry's name.
+    /// The parts of the driver, and the driver itself, which alone has the entry's name. How many instructions copy, where it runs once.
     fn driver(
         &mut self,
         mut driver: Function,
         parts: Vec<(FuncId, Function)>,
-        once: bool,
+        copying: Option<i64>,
         exported: bool,
     ) -> Result<FuncId> {
-        // Without loops it executes each instruction once, those of a nest that is part of it a few times.
+        // Without other loops it executes each instruction once, those of a nest that is part of it a few times.
         let times = if self.inlined > 0 { INLINE_ELEMENTS } else { 1 };
         let executed = |function: &Function| {
             let mut executed = Executed::default();
             executed.add_own(times, function.dfg.num_insts() as i64);
-            once.then_some(executed)
+            executed.add_own(1, copying?);
+            Some(executed)
         };
         for (id, part) in parts {
             let executed = executed(&part);

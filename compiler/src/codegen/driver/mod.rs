@@ -83,6 +83,14 @@ pub(super) fn copies_much(assignment: &Assignment) -> bool {
     copies.any(|c| c.bytes >= LARGE_COPY)
 }
 
+/// About how many instructions of a driver copy what its copies move, but for those that a function is called for.
+pub(super) fn instructions_of_copies(assignment: &Assignment, has_copier: bool) -> i64 {
+    let copies = assignment.copies.values().flat_map(|c| c.before.iter().flatten().chain(&c.at_end));
+    let own = copies.map(|c| c.bytes).filter(|&bytes| !has_copier || bytes < LARGE_COPY);
+    // A load and a store for eight bytes, and those of the loop.
+    i64::try_from(own.fold(0, u64::saturating_add) / 3).unwrap_or(i64::MAX)
+}
+
 /// More pointers than this are not loaded at the driver's start, but each where it is used.
 const MOST_LOADED: usize = 64;
 
