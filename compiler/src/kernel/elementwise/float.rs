@@ -18,7 +18,7 @@ pub(super) fn lower(
         (Opcode::Add, &[x, y]) => b.fadd(x, y),
         (Opcode::Subtract, &[x, y]) => b.fsub(x, y),
         (Opcode::Multiply, &[x, y]) => b.fmul(x, y),
-        (Opcode::Divide, &[x, y]) => math::by_constant(b, v, x, y).unwrap_or_else(|| b.fdiv(x, y)),
+        (Opcode::Divide, &[x, y]) => math::divide_by_constant(b, v, x, y).unwrap_or_else(|| b.fdiv(x, y)),
         (Opcode::Maximum, &[x, y]) => math::maximum(b, x, y),
         (Opcode::Minimum, &[x, y]) => math::minimum(b, x, y),
         (Opcode::Clamp, &[low, x, high]) => {

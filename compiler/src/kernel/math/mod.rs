@@ -26,7 +26,7 @@ pub use hyperbolic::{acosh, asinh, atanh, cosh, sinh};
 pub use inverse_trig::{acos, asin, atan, atan2};
 pub use log::{log, log1p};
 pub use power::{cbrt, pow};
-pub use quotient::by_constant;
+pub use quotient::divide_by_constant;
 pub use remainder::remainder;
 pub use rounding::{copysign, is_finite, maximum, minimum, round_nearest_afz, sign};
 pub use trig::{cos, sin, tan};
