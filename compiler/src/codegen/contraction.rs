@@ -409,12 +409,9 @@ impl Emitter<'_, '_, '_> {
 
     /// Runs a part of a nest, the whole of which is run so many times.
     fn nest(&mut self, nest: &Nest, times: i64, bases: &[Value], (begin, end): (Value, Value)) {
-        let scratch = self.scratch[0];
-        let axes = self.axes.clone();
         let lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults, attribution: self.attribution };
-        let wide = self.rows.as_deref_mut();
-        let (results, executed) = (HashMap::new(), Executed::default());
-        let emitter = NestEmitter { lanes, bases, scratch, axes, results, nest, wide, executed };
+        let around = (bases, self.scratch[0], self.axes.clone());
+        let emitter = NestEmitter::new(lanes, nest, around, self.rows.as_deref_mut());
         self.executed.add(times, emitter.run(begin, end));
         self.attribution.mark(&mut self.b, None);
     }
@@ -583,8 +580,7 @@ impl Emitter<'_, '_, '_> {
         let all =
             [plan.points(), parts(plan.group, plan.rows), parts(plan.k, plan.steps), parts(plan.strip, plan.width())];
         self.executed.add_own(all.into_iter().fold(1, i64::saturating_mul), TILE_CALL);
-        let products = [plan.batch, plan.m, plan.n, plan.k].into_iter().fold(1, i64::saturating_mul);
-        self.executed.add_called(1, products / PRODUCTS);
+        self.executed.add_called(1, self.c.products() / PRODUCTS);
     }
 
     /// A nest that copies elements: a row loop for each point of `parallel` and `inner`.

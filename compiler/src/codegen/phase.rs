@@ -56,9 +56,7 @@ pub(super) fn emit_phase(
     let mut lanes = Lanes { b, target, faults: &faults, attribution };
     let executed = match phase {
         Phase::Nest(nest) => {
-            let (axes, results) = (HashMap::new(), HashMap::new());
-            let executed = Executed::default();
-            let emitter = NestEmitter { lanes, bases, scratch, axes, results, nest, wide, executed };
+            let emitter = NestEmitter::new(lanes, nest, (bases, scratch, HashMap::new()), wide);
             Some(emitter.run(begin, end))
         }
         Phase::Registers(l) => {

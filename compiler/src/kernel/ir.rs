@@ -393,6 +393,12 @@ fn largest_divisor(run: i64, most: i64) -> Option<i64> {
 }
 
 impl Contraction {
+    /// How many products of elements it adds up.
+    pub fn products(&self) -> i64 {
+        let loops = self.batch.iter().chain([&self.m, &self.n, &self.k]);
+        loops.fold(1, |n, l| n.saturating_mul(l.extent))
+    }
+
     /// The steps of a block, where nothing is read in place that is linear in shorter runs.
     pub fn whole_block(k: Loop) -> i64 {
         LONGEST_CHAIN.min(k.extent)

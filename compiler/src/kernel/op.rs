@@ -44,6 +44,15 @@ impl Lane {
         matches!(self, Lane::F32 | Lane::F64)
     }
 
+    /// The number that some bits are in a float lane.
+    pub const fn float(self, bits: u64) -> Option<f64> {
+        match self {
+            Lane::F32 => Some(f32::from_bits(bits as u32) as f64),
+            Lane::F64 => Some(f64::from_bits(bits)),
+            Lane::I32 | Lane::I64 | Lane::M32 | Lane::M64 => None,
+        }
+    }
+
     /// True for the two mask lanes.
     pub const fn is_mask(self) -> bool {
         matches!(self, Lane::M32 | Lane::M64)

@@ -464,7 +464,7 @@ impl Checker<'_> {
     /// What a block and all within it writes and defines.
     fn effects(&self, id: BlockId, out: &mut Effects) {
         let copies = &self.assignment.copies[id];
-        let copied = copies.before.iter().flatten().chain(&copies.at_end);
+        let copied = copies.all();
         out.written.extend(copied.filter(|c| c.from != c.to).map(|c| Range::at(c.to, c.bytes)));
         for step in &self.schedule.blocks[id].steps {
             match step {

@@ -201,6 +201,13 @@ pub struct BlockCopies {
     pub at_end: Vec<Copy>,
 }
 
+impl BlockCopies {
+    /// All copies of the block, in order.
+    pub fn all(&self) -> impl Iterator<Item = &Copy> {
+        self.before.iter().flatten().chain(&self.at_end)
+    }
+}
+
 /// The buffer assignment.
 #[derive(Clone, Debug)]
 pub struct Assignment {

@@ -59,7 +59,7 @@ fn copies_in_the_body(schedule: &Schedule, assignment: &Assignment) -> usize {
         _ => None,
     });
     let copies = &assignment.copies[body.expect("a loop")];
-    copies.before.iter().flatten().chain(&copies.at_end).filter(|c| c.bytes == 512).count()
+    copies.all().filter(|c| c.bytes == 512).count()
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_donated_parameter_is_updated_where_it_lies() {
         // One copy, which the driver leaves out where the caller made the two one.
         let entry = schedule.entry.expect("an entry");
         let copies = &assignment.copies[entry];
-        let large = copies.before.iter().flatten().chain(&copies.at_end).filter(|c| c.to == Location::Result(1));
+        let large = copies.all().filter(|c| c.to == Location::Result(1));
         assert_eq!(large.map(|c| c.from).collect::<Vec<_>>(), [Location::Parameter(0)]);
         // Room for the part, and for no array.
         assert_eq!(assignment.workspace, 64);

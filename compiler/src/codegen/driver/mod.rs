@@ -28,7 +28,7 @@ use super::phase::emit_phase;
 use super::target::Target;
 use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
-use crate::memory::schedule::{Assignment, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
+use crate::memory::schedule::{Assignment, BlockCopies, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
 use crate::sources::Sources;
 use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -79,13 +79,12 @@ const LARGE_COPY: u64 = 1 << 16;
 
 /// Whether some copy of a schedule is large.
 pub(super) fn copies_much(assignment: &Assignment) -> bool {
-    let mut copies = assignment.copies.values().flat_map(|c| c.before.iter().flatten().chain(&c.at_end));
-    copies.any(|c| c.bytes >= LARGE_COPY)
+    assignment.copies.values().flat_map(BlockCopies::all).any(|c| c.bytes >= LARGE_COPY)
 }
 
 /// About how many instructions of a driver copy what its copies move, but for those that a function is called for.
 pub(super) fn instructions_of_copies(assignment: &Assignment, has_copier: bool) -> i64 {
-    let copies = assignment.copies.values().flat_map(|c| c.before.iter().flatten().chain(&c.at_end));
+    let copies = assignment.copies.values().flat_map(BlockCopies::all);
     let own = copies.map(|c| c.bytes).filter(|&bytes| !has_copier || bytes < LARGE_COPY);
     // A load and a store for eight bytes, and those of the loop.
     i64::try_from(own.fold(0, u64::saturating_add) / 3).unwrap_or(i64::MAX)

@@ -67,9 +67,7 @@ impl Tasks {
 
     /// The tasks of a contraction that has so many points.
     pub fn of_contraction(c: &Contraction, points: i64, grain: u64) -> Option<Tasks> {
-        let loops = c.batch.iter().chain([&c.m, &c.n, &c.k]);
-        let products = loops.fold(1u64, |n, l| n.saturating_mul(l.extent as u64));
-        Tasks::of(points, products / PRODUCTS_PER_ELEMENT, grain)
+        Tasks::of(points, c.products() as u64 / PRODUCTS_PER_ELEMENT, grain)
     }
 }
 

@@ -55,26 +55,40 @@ fn row_bytes(elements: i64, lane: Lane) -> u64 {
 /// Emits one nest.
 pub struct NestEmitter<'f, 'b, 'k, 'o> {
     /// Where code goes.
-    pub lanes: Lanes<'f, 'b>,
+    lanes: Lanes<'f, 'b>,
     /// Pointer of each buffer of the kernel.
-    pub bases: &'k [Value],
+    bases: &'k [Value],
     /// The worker's row buffers.
-    pub scratch: Value,
+    scratch: Value,
     /// The loop variables that are running.
-    pub axes: HashMap<Axis, Value>,
+    axes: HashMap<Axis, Value>,
     /// Finished reductions of the current point.
-    pub results: HashMap<u32, Value>,
+    results: HashMap<u32, Value>,
     /// What is emitted.
-    pub nest: &'k Nest,
+    nest: &'k Nest,
     /// Where rows may go that are worth wide registers.
-    pub wide: Option<&'k mut WideRows<'o>>,
+    wide: Option<&'k mut WideRows<'o>>,
     /// What the code that is emitted executes.
-    pub executed: Executed,
+    executed: Executed,
 }
 
 impl<'b> Flow<'b> for NestEmitter<'_, 'b, '_, '_> {
     fn b(&mut self) -> &mut FunctionBuilder<'b> {
         self.lanes.b
+    }
+}
+
+impl<'f, 'b, 'k, 'o> NestEmitter<'f, 'b, 'k, 'o> {
+    /// What emits a nest on its kernel's buffers, with a worker's row buffers, inside the loops of some axes; `wide` takes the rows that
+    /// are worth wide registers.
+    pub fn new(
+        lanes: Lanes<'f, 'b>,
+        nest: &'k Nest,
+        (bases, scratch, axes): (&'k [Value], Value, HashMap<Axis, Value>),
+        wide: Option<&'k mut WideRows<'o>>,
+    ) -> NestEmitter<'f, 'b, 'k, 'o> {
+        let (results, executed) = (HashMap::new(), Executed::default());
+        NestEmitter { lanes, bases, scratch, axes, results, nest, wide, executed }
     }
 }
 
@@ -244,7 +258,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     fn row_loop(&mut self, row: &RowLoop<'_>, running: &mut [Running], wide: Option<&WideRow>) {
         self.lanes.mark(None);
         let times = self.nest.points().saturating_mul(depth(row.stage));
-        self.executed.add_own(times, AROUND + row.uniform().len() as i64);
+        self.executed.add_own(times, AROUND + row.uniform().count() as i64);
         if let Some(guarded) = Guarded::of(row) {
             return self.guarded(row, &guarded);
         }
@@ -253,7 +267,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.row_pointers(row, &mut live);
         if row.has_elements() {
             for segment in row.segments(wide.map(WideRow::width)) {
-                let work = row.work().saturating_add(row.folds()).saturating_mul(segment.end - segment.begin);
+                let work = row.work_in(&segment);
                 match segment.form {
                     Form::Wide(width) => self.executed.add_called(times, work / width.block()),
                     Form::Blocks => self.executed.add_own(times, work / BLOCK),
@@ -303,7 +317,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     fn uniform_nodes(&mut self, row: &RowLoop<'_>, live: &mut Live) {
         // A constant is made where it is used.
         let is_constant = |id: &NodeId| matches!(row.stage.body.node(*id).op, Op::Const(_));
-        for id in row.uniform().into_iter().filter(|id| !is_constant(id)) {
+        for id in row.uniform().filter(|id| !is_constant(id)) {
             self.uniform_node(row, live, id);
         }
     }

@@ -66,7 +66,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let (fma, least_work) = (wide.fma, wide.least_work);
         for &width in row.widths(wide.widest) {
             let Some(segment) = row.wide_segment(width) else { continue };
-            if (segment.end - segment.begin).saturating_mul(row.work() + row.folds()) < least_work {
+            if row.work_in(&segment) < least_work {
                 return None;
             }
             if let Some(function) = self.found(row_function(self.nest, row, &segment, width, fma)) {

@@ -298,7 +298,8 @@ impl<'k> RowLoop<'k> {
         let modes = stage.accumulators.iter().map(|a| Mode::of(stage, a)).collect();
         let (loads, stores, near) = (BTreeMap::new(), Vec::new(), HashMap::new());
         let mut row = RowLoop { stage, points: 1, axes: axes.to_vec(), needed, varies, loads, stores, near, modes };
-        for id in row.varying() {
+        let varying: Vec<NodeId> = row.varying().collect();
+        for id in varying {
             if let Op::Load(buffer, mem, ix) = &body.node(id).op {
                 let access = row.access(*buffer, *mem, ix);
                 row.loads.insert(id, access);
@@ -340,28 +341,34 @@ impl<'k> RowLoop<'k> {
     }
 
     /// The nodes that are computed for each element, in order.
-    pub fn varying(&self) -> Vec<NodeId> {
+    pub fn varying(&self) -> impl Iterator<Item = NodeId> {
         self.chosen(true)
     }
 
     /// The nodes that are computed once for the row, in order.
-    pub fn uniform(&self) -> Vec<NodeId> {
+    pub fn uniform(&self) -> impl Iterator<Item = NodeId> {
         self.chosen(false)
     }
 
-    fn chosen(&self, varying: bool) -> Vec<NodeId> {
+    fn chosen(&self, varying: bool) -> impl Iterator<Item = NodeId> {
         let both = self.needed.iter().zip(&self.varies);
-        (0..).map(NodeId).zip(both).filter(|(_, (n, v))| **n && **v == varying).map(|(id, _)| id).collect()
+        (0..).map(NodeId).zip(both).filter(move |(_, (n, v))| **n && **v == varying).map(|(id, _)| id)
     }
 
     /// Nodes that are computed for each element, and one for the loop itself.
     pub fn work(&self) -> i64 {
-        self.varying().len() as i64 + 1
+        self.varying().count() as i64 + 1
     }
 
-    /// Operations that fold each element.
-    pub fn folds(&self) -> i64 {
-        self.stage.accumulators.iter().map(|a| a.combine.operations() as i64).sum()
+    /// As [`RowLoop::work`], with the operations that fold an element.
+    fn work_and_folds(&self) -> i64 {
+        let folds = self.stage.accumulators.iter().map(|a| a.combine.operations() as i64);
+        self.work() + folds.sum::<i64>()
+    }
+
+    /// The work of all elements of a segment, and what folds them.
+    pub fn work_in(&self, segment: &Segment) -> i64 {
+        self.work_and_folds().saturating_mul(segment.end - segment.begin)
     }
 
     /// Whether anything happens for each element.
@@ -431,7 +438,7 @@ impl<'k> RowLoop<'k> {
         let all = self.loads.values().chain(self.stores.iter().flatten());
         let each = all.filter(moves).map(|a| a.mem.bytes()).sum::<i64>();
         let bytes = times.saturating_mul(self.stage.vector.extent).saturating_mul(each);
-        bytes >= BEYOND_CACHES && self.work() + self.folds() <= LIGHT
+        bytes >= BEYOND_CACHES && self.work_and_folds() <= LIGHT
     }
 
     /// Whether elements are put together one by one, at which a wider register gains nothing, and little is computed of them.

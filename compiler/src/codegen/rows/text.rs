@@ -22,7 +22,7 @@ pub fn describe<'k>(kernels: impl Iterator<Item = &'k Kernel>) -> String {
 impl Display for RowLoop<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "row {}", self.stage.vector)?;
-        let once: Vec<String> = self.uniform().iter().map(|id| format!("%{}", id.0)).collect();
+        let once: Vec<String> = self.uniform().map(|id| format!("%{}", id.0)).collect();
         if !once.is_empty() {
             writeln!(f, "  once {}", once.join(", "))?;
         }

@@ -64,7 +64,7 @@ impl Values {
         };
         let product = |x: Values, y: Values| (x.unit.saturating_add(y.unit), x.most.saturating_add(y.most));
         let all = match &node.op {
-            Op::Const(bits) => Values::constant(float(node.lane, *bits)?)?,
+            Op::Const(bits) => Values::constant(node.lane.float(*bits)?)?,
             Op::SToF | Op::UToF => {
                 let x = *node.args.first()?;
                 let (low, high) = b.range(x, STEPS);
@@ -92,7 +92,7 @@ impl Values {
                 let (unit, most) = product(x, y);
                 let positive = |k: usize| {
                     let factor = b.constant_bits(*node.args.get(k)?)?;
-                    float(node.lane, factor).filter(|&c| c > 0.0)
+                    node.lane.float(factor).filter(|&c| c > 0.0)
                 };
                 let negative_zero = match (positive(0), positive(1)) {
                     (Some(_), _) => y.negative_zero,
@@ -126,15 +126,6 @@ impl Values {
     }
 }
 
-/// A float of a lane.
-fn float(lane: Lane, bits: u64) -> Option<f64> {
-    match lane {
-        Lane::F32 => Some(f64::from(f32::from_bits(bits as u32))),
-        Lane::F64 => Some(f64::from_bits(bits)),
-        Lane::I32 | Lane::I64 | Lane::M32 | Lane::M64 => None,
-    }
-}
-
 /// The magnitude of a finite number as an integer of up to 53 bits times a power of two.
 fn parts(x: f64) -> Option<(u64, i32)> {
     let field = (x.to_bits() >> 52 & 0x7ff) as i32;
@@ -150,7 +141,7 @@ fn parts(x: f64) -> Option<(u64, i32)> {
 pub fn divide_by_constant(b: &mut Body, v: Variant, x: NodeId, divisor: NodeId) -> Option<NodeId> {
     let lane = b.lane(x);
     let format = Format::of(lane)?;
-    let c = float(lane, b.constant_bits(divisor)?)?;
+    let c = lane.float(b.constant_bits(divisor)?)?;
     let (mantissa, exponent) = parts(c).filter(|&(mantissa, _)| mantissa != 0)?;
     let least = exponent + (u64::BITS - 1 - mantissa.leading_zeros()) as i32;
     // Both the divisor and its reciprocal are normal.

@@ -67,7 +67,7 @@ fn samples(lane: Lane, count: u64) -> Vec<u64> {
 }
 
 fn value(lane: Lane, bits: u64) -> f64 {
-    if lane == Lane::F32 { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) }
+    lane.float(bits).expect("a float lane")
 }
 
 type Expansion = fn(&mut Body, Variant, NodeId) -> NodeId;
@@ -156,7 +156,7 @@ const BINARY: &[Binary] = &[
 /// Pairs of arguments: all special values with each other, and mixed samples; powers of moderate size among them.
 fn pairs(lane: Lane) -> Vec<(u64, u64)> {
     let encode = |v: f64| if lane == Lane::F32 { u64::from((v as f32).to_bits()) } else { v.to_bits() };
-    let least = if lane == Lane::F32 { f64::from(f32::from_bits(1)) } else { f64::from_bits(1) };
+    let least = value(lane, 1);
     let edges = [
         0.0,
         least,
