@@ -61,7 +61,7 @@ const PACK_ROWS: i64 = 96;
 /// Instructions around a call of the tile, about.
 const TILE_CALL: i64 = 64;
 /// Products of one instruction of a tile.
-const PRODUCTS: i64 = 8;
+const PRODUCTS: i64 = 16;
 
 /// Elements along either side of a square that is turned in registers while it is packed.
 const SQUARE: i64 = 16;

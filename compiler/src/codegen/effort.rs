@@ -19,7 +19,7 @@ pub enum Effort {
 }
 
 /// Code that was made with the least effort takes two or three times as long: of so many instructions, one may be of such code.
-const SHARE: i64 = 64;
+const SHARE: i64 = 16;
 
 /// Runs of fewer instructions are over so soon that each function around those that compute is felt.
 const SHORT: i64 = 1 << 16;

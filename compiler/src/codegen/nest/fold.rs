@@ -31,6 +31,11 @@ pub(super) enum Running {
 }
 
 impl Running {
+    /// Whether there are lanes that are still to be folded.
+    pub(super) fn has_lanes(&self) -> bool {
+        matches!(self, Running::Blocks(_) | Running::Few(_))
+    }
+
     /// Lanes of blocks have been folded into the first one of each component.
     pub(super) fn set_folded(&mut self) {
         if let Running::Blocks(all) = self {

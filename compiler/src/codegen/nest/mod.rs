@@ -232,7 +232,9 @@ impl NestEmitter<'_, '_, '_, '_> {
             accumulators.map(|((a, &mode), init)| self.start(stage, a, mode, init, by_itself)).collect();
         self.nested(&stage.sequential, &mut |this| this.row_loop(&row, &mut running, wide.as_ref()));
         for ((a, running), init) in stage.accumulators.iter().zip(&running).zip(&init) {
-            self.executed.add_own(self.nest.points(), FOLD);
+            if running.has_lanes() {
+                self.executed.add_own(self.nest.points(), FOLD);
+            }
             if let Place::Lanes { results } = &a.place {
                 let values = self.fold(a, running, init);
                 self.results.extend(results.iter().copied().zip(values));
