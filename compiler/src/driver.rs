@@ -25,7 +25,7 @@ use brolga_runtime::abi::{
 };
 use brolga_runtime::{ArrayShape, Layout, Shape};
 use cranelift_module::FuncId;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::time::{Duration, Instant};
 
 /// How to compile a module.

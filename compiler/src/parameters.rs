@@ -8,7 +8,7 @@ use crate::error::{shortened, suggestion};
 use crate::hlo::{Module, legal_name};
 use crate::proto;
 use brolga_runtime::{ArrayShape, Shape};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// The arrays in a parameter, or in a result.
 pub fn array_leaves(shape: &Shape) -> Vec<&ArrayShape> {

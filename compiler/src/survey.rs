@@ -14,7 +14,8 @@ use crate::memory::lifetimes::{Lifetime, lifetimes};
 use crate::memory::schedule::{Definition, KernelId, Schedule, Step, ValueId};
 use crate::proto::Origins;
 use crate::text::{PrintOptions, print_instruction};
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 
 /// A program as people see it.
 #[derive(Clone, Debug)]
@@ -111,7 +112,7 @@ pub fn survey(artifact: &Artifact) -> Result<Survey> {
             kernels.push(entry);
             continue;
         };
-        if let std::collections::hash_map::Entry::Vacant(slot) = plans.entry(computation) {
+        if let hashbrown::hash_map::Entry::Vacant(slot) = plans.entry(computation) {
             let plan = fusion::plan(module, computation)?;
             let endings = fusion::endings(module, computation, &plan)?;
             slot.insert((plan, endings));

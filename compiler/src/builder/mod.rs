@@ -84,8 +84,8 @@ use crate::hlo::{
 use crate::shape::{self, InferContext, RuleError};
 use cranelift_entity::PrimaryMap;
 use cranelift_entity::packed_option::ReservedValue;
+use hashbrown::{HashMap, HashSet};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -5,7 +5,7 @@ use super::lanes::Lanes;
 use crate::kernel::body::{Lane, NodeId};
 use crate::kernel::index::{Atom, Axis, Ix};
 use cranelift_codegen::ir::{InstBuilder, Value};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 impl Lanes<'_, '_> {
     /// The value of an index expression where the axes and the loaded offsets have the values given.

@@ -39,7 +39,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, Signature, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Rows that share one packing of the right operand.
 const ROW_GROUP: i64 = 1024;

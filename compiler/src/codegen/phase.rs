@@ -16,7 +16,7 @@ use crate::object::Numbered;
 use cranelift_codegen::ir::{Function, InstBuilder, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`, and what it executes where that is known.
 pub(super) fn phase_function(

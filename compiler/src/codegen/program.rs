@@ -27,7 +27,7 @@ use crate::sources::Sources;
 use brolga_runtime::abi::Services;
 use cranelift_codegen::ir::{Function, Signature, UserFuncName};
 use cranelift_module::FuncId;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// What a compilation gives besides the functions and data in the object.
 pub struct Code {

@@ -27,7 +27,7 @@ use crate::kernel::sort::{Sort, SortKey};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Rows of at least this many elements for each digit of their keys are sorted by digits.
 const RADIX_ROW: i64 = 64;

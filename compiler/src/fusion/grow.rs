@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use brolga_runtime::ArrayShape;
 use cranelift_entity::SecondaryMap;
+use hashbrown::HashSet;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 
 /// Plans one computation of an optimised module (calls inlined, layouts normalised).
 ///

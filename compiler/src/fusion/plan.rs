@@ -6,7 +6,7 @@ use crate::hlo::{AttrKey, Category};
 use crate::hlo::{Computation, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use brolga_runtime::{ArrayLiteral, Shape};
 use cranelift_entity::SecondaryMap;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// What kind of kernel a group becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::grow::MAX_MEMBERS;
 use super::plan::{Analysis, Class, ComputationPlan, Group, GroupKind, Step, moves};
 use crate::error::Result;
 use crate::hlo::{ComputationId, Instruction, InstructionId, Module, Opcode};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::fmt;
 
 /// Why a value is stored and its user is no member of the group that computes it.
@@ -85,7 +85,7 @@ pub fn endings(module: &Module, id: ComputationId, plan: &ComputationPlan) -> Re
                 if stored == computation.root {
                     ends.push(Ending { stored, user: None, reason: Reason::Taken });
                 }
-                for &user in analysis.users[stored].iter().filter(|u| group_of.get(u) != Some(&number)) {
+                for &user in analysis.users[stored].iter().filter(|u| group_of.get(*u) != Some(&number)) {
                     ends.push(Ending { stored, user: Some(user), reason: reason(&analysis, group, stored, user) });
                 }
             }

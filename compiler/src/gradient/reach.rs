@@ -3,7 +3,8 @@
 use crate::builder::{Builder, Op};
 use crate::hlo::{Instruction, Opcode};
 use brolga_runtime::Shape;
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 /// How far the walk goes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crate::builder::{At, Builder, Op};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Category, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use brolga_runtime::Shape;
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 /// Deeper calls are not followed: each level of them takes some of the stack.
 const DEEPEST: usize = 64;
@@ -21,7 +21,7 @@ pub(super) fn replay(b: &Builder, at: At, module: &Module, arguments: &[Option<O
     let needed = needed(module);
     let mut ops: HashMap<InstructionId, Op> = HashMap::new();
     let lost = |i: &Instruction| Error::Internal(format!("gradient: '{}' of '{}' is lost", i.name, entry.name));
-    for &id in entry.order.iter().filter(|id| needed.contains(id)) {
+    for &id in entry.order.iter().filter(|id| needed.contains(*id)) {
         let instruction = &entry.instructions[id];
         let op = match instruction.parameter_number() {
             Some(n) if instruction.opcode == Opcode::Parameter => {

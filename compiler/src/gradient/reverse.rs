@@ -6,7 +6,7 @@ use super::rule::{Cotangent, Given, Rule, Rules};
 use crate::builder::{At, Builder, Op};
 use crate::error::Result;
 use brolga_runtime::{ArrayShape, Shape};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 /// The cotangents of `inputs`, given those of some values. Inputs are named once each.
 pub(super) fn pull(

@@ -7,7 +7,7 @@ use crate::builder::{At, Builder, Op, Shape};
 use crate::error::Result;
 use crate::hlo::{AttrKey, ComparisonDirection, ComputationId, InstructionId, Module, Opcode};
 use brolga_runtime::{ArrayShape, ElementType};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// The operation of two numbers that a computation of two scalars is, whatever it converts them to on the way.
 pub(super) fn reducer(module: &Module) -> Option<Opcode> {

@@ -41,7 +41,7 @@ pub(crate) fn elided_constant() -> String {
 
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{PrimaryMap, entity_impl};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::sync::Arc;
 
 /// Gives the dimension of a sort its number: -1 stands for the last one, as XLA takes it.

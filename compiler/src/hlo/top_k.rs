@@ -2,7 +2,7 @@
 
 use super::{AttrKey, Computation, Instruction, InstructionId, Module, Opcode};
 use brolga_runtime::ElementType;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// The target of custom calls that are a `topk`.
 const TARGET: &str = "TopK";

@@ -12,9 +12,9 @@ pub use super::index::NodeId;
 pub use super::op::{Args, FloatCond, IntCond, Lane, Mem, Node, Op, PART};
 use crate::hlo::InstructionId;
 use brolga_runtime::ElementType;
+use hashbrown::HashMap;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 /// Steps from an integer to what it is made of, in which its range is looked for: fewer than the verifier takes.

@@ -7,7 +7,7 @@ use super::pack::{Item, pack};
 use super::schedule::{Assignment, BlockCopies, Copy, Location, Schedule};
 use crate::error::Result;
 use cranelift_entity::SecondaryMap;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Gives every value a place.
 ///

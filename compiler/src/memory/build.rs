@@ -15,7 +15,7 @@ use crate::kernel::verify;
 use crate::schedule::schedule;
 use brolga_runtime::abi::dynamic_sizes_offset;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Shape};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Loops and conditionals may nest this deep.

@@ -33,7 +33,8 @@
 use super::schedule::{Assignment, BlockId, ConstantId, Copy, Definition, KernelId, Location, Schedule, Step, ValueId};
 use crate::error::{Error, Result};
 use crate::kernel::ir::Role;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Checks that an assignment keeps every value until its last reader has seen it.
 ///

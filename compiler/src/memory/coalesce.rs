@@ -12,7 +12,8 @@
 use super::flow::{Flow, Home, Node, Run, Variable};
 use super::live::Ranges;
 use cranelift_entity::SecondaryMap;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Where a class lies, as far as that is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

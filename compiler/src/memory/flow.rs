@@ -12,7 +12,8 @@ use super::schedule::{BlockId, Definition, KernelId, Location, Schedule, Step, V
 use crate::error::{Error, Result};
 use crate::kernel::ir::Role;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 
 /// Names a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

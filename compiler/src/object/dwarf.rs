@@ -24,7 +24,8 @@ use gimli::write::{
     Relocation, RelocationTarget, Sections, UnitEntryId,
 };
 use gimli::{DwAt, DwTag, Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 const ENCODING: Encoding = Encoding { format: Format::Dwarf32, version: 4, address_size: 8 };
 

@@ -2,7 +2,7 @@
 
 use crate::symbol_name;
 use brolga_runtime::abi::{DescriptorInfo, Leaf};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// The name of a whole program: without the sizes, or the name of the computation, that one of several has.
 pub fn program_name(descriptors: &[DescriptorInfo]) -> &str {

@@ -9,11 +9,11 @@ use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_module::{DataDescription, DataId, FuncId, Init, Linkage, Module, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
+use hashbrown::HashSet;
 use object::write::{Relocation, StandardSection, Symbol, SymbolId};
 use object::{
     BinaryFormat, RelocationEncoding, RelocationFlags, RelocationKind, SectionKind, SymbolFlags, SymbolScope,
 };
-use std::collections::HashSet;
 
 /// Bytes of code and data that one object may hold; x86-64 code reaches two gigabytes.
 const MAX_SIZE: u64 = 1 << 30;

@@ -13,7 +13,7 @@ use crate::collective::{Grid, ends, runtime_combines, starts};
 use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, Attrs, ComputationId, InstructionId, Module, Opcode};
 use brolga_runtime::{Literal, Shape};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// Rewrites every asynchronous form.
 pub fn run(module: &mut Module) -> Result<Stats> {

@@ -15,8 +15,8 @@ use crate::hlo::{
 };
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 

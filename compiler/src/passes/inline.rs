@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::hlo::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Instructions that inlining may add to any module.
 pub const BUDGET_FLOOR: usize = 20_000;

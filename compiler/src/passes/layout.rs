@@ -22,7 +22,7 @@ use crate::hlo::{
     AttrKey, AttrValue, Attrs, InstructionId, Module, Opcode, PaddingDimension, SliceRange, inverse, lapack,
 };
 use brolga_runtime::{ArrayShape, Shape};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Makes every array row-major; layouts of entry parameters and results are kept for callers.
 pub fn run(module: &mut Module) -> Result<Stats> {

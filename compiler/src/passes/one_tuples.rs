@@ -11,7 +11,7 @@ use super::rewrite::{Rewriter, fresh_computation_name, rewrite, sort_computation
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Computation, ComputationId, Module, Opcode};
 use brolga_runtime::Shape;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Rewrites every such operation.
 pub fn run(module: &mut Module) -> Result<Stats> {

@@ -14,7 +14,7 @@ use crate::hlo::{
 use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Gives out names that a computation does not use yet.

@@ -14,7 +14,8 @@ use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Computation, ComputationId, InstructionId, Module, Opcode};
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Slims the state of every loop.
 pub fn run(module: &mut Module) -> Result<Stats> {

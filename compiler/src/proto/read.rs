@@ -14,9 +14,9 @@ use crate::hlo::{
 use crate::text::check_entry_layout;
 use brolga_runtime::Shape;
 use cranelift_entity::PrimaryMap;
+use hashbrown::{HashMap, HashSet};
 use prost::Message;
 use prost::bytes::Bytes;
-use std::collections::{HashMap, HashSet};
 
 pub(super) fn read(bytes: &[u8]) -> Result<Read> {
     let envelope = envelope::open(Bytes::copy_from_slice(bytes))?;

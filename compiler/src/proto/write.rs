@@ -17,8 +17,8 @@ use crate::hlo::{
 use crate::text::cursor::Cursor;
 use crate::{Error, Result};
 use brolga_runtime::{ArrayShape, Layout, Shape};
+use hashbrown::{HashMap, HashSet};
 use prost::Message as _;
-use std::collections::{HashMap, HashSet};
 
 /// The id and the name that an instruction of a computation gets.
 type Ids = HashMap<InstructionId, (i64, String)>;

@@ -8,7 +8,7 @@ use crate::hlo::{
 };
 use crate::passes;
 use brolga_runtime::{ArrayLiteral, ArrayShape, Literal, Shape};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// A computation's name and an instruction's name.

@@ -19,11 +19,12 @@ mod tests;
 
 use crate::hlo::{AttrKey, Instruction, Module, Opcode};
 use crate::{passes, shape, text};
+use hashbrown::HashSet;
 pub use shrink::leading_array;
 
 use brolga_runtime::Shape;
 use edit::Place;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What the search may do.

@@ -21,7 +21,7 @@ use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Stage, Store};
 use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 use crate::kernel::simplify::merge_loops;
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 /// A vector axis of fewer elements is written out where another axis can take its place, ...
 const SHORT: i64 = UNIT / 4;

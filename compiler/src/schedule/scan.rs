@@ -17,7 +17,7 @@ use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Running, Stage};
 use crate::kernel::rewrite::{Copied, copied_store, copy_nodes, place};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Turns of a piece, where the body allows so many.
 const TURNS: [i64; 3] = [8, 4, 2];

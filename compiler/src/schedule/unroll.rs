@@ -16,7 +16,8 @@ use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Role, RowBuffer, Stage};
 use crate::kernel::rewrite::{Copied, copied_store, copy, copy_nodes, place};
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 /// The most turns that are written out, a window of three in three dimensions: each is a stream of its own through memory.
 const TURNS: i64 = 27;

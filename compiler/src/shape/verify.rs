@@ -14,7 +14,7 @@ use crate::hlo::{
 };
 use brolga_runtime::{ElementType, Shape};
 use cranelift_entity::SecondaryMap;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// Checks a whole module.
 pub fn verify(module: &Module) -> Result<()> {
@@ -160,7 +160,7 @@ fn check_computations(module: &Module) -> Result<()> {
         }
         for &i in &computation.order {
             let Some(instruction) = computation.instructions.get(i) else { continue };
-            if let Some(&lost) = instruction.attrs.called().iter().find(|c| !live.contains(c)) {
+            if let Some(&lost) = instruction.attrs.called().iter().find(|c| !live.contains(*c)) {
                 return fault(instruction, "call.computation", format!("the called {lost} does not exist"));
             }
         }

@@ -12,7 +12,7 @@ use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId
 use crate::memory::schedule::{Definition, LeafPlace, Location, ValueId};
 use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
 use brolga_runtime::{ArrayShape, ElementType, Layout, Shape};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::fmt;
 
 /// What is known of one array of a compiled program.

@@ -5,7 +5,7 @@ use super::{kept, shapes};
 use crate::Result;
 use crate::hlo::{Alias, AliasKind, ModuleConfig};
 use brolga_runtime::Shape;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// Tables of source positions that newer texts carry between the header and the computations; they are kept as read.
 pub(super) const TABLES: [&str; 4] = ["FileNames", "FunctionNames", "FileLocations", "StackFrames"];

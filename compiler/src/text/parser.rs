@@ -15,7 +15,7 @@ use crate::shape::{self, InferContext};
 use crate::{Error, Result, suggestion};
 use brolga_runtime::Shape;
 use cranelift_entity::PrimaryMap;
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 pub(super) struct Parser<'a> {
     pub(super) cursor: Cursor<'a>,

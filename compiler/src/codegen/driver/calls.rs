@@ -20,7 +20,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     ExtFuncData, ExternalName, FuncRef, InstBuilder, StackSlotData, StackSlotKind, Value, types,
 };
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// What the calls of a schedule need.
 #[derive(Default)]

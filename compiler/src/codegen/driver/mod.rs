@@ -15,6 +15,7 @@ mod parts;
 mod shared;
 
 use calls::Calls;
+use hashbrown::{HashMap, HashSet};
 pub use parallel::DEFAULT_GRAIN;
 pub(super) use parallel::{Tasks, task_function, task_signature};
 pub(super) use parts::Parts;
@@ -36,7 +37,6 @@ use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, StackSlot, UserFuncN
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{DataId, FuncId};
 use parts::{Counter, PARAMETERS};
-use std::collections::{HashMap, HashSet};
 
 /// Where a phase's code is.
 pub(super) enum PhaseCode {

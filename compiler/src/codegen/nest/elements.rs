@@ -9,7 +9,7 @@ use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Some elements of a row, and the nest that they are of.
 pub(super) struct Elements<'t, 'f, 'b, 'k, 'o> {

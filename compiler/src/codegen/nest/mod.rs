@@ -16,6 +16,7 @@ mod guarded;
 mod transposed;
 mod wide_rows;
 
+use hashbrown::HashMap;
 use wide_rows::WideRow;
 pub use wide_rows::WideRows;
 
@@ -35,7 +36,6 @@ use cranelift_frontend::FunctionBuilder;
 use elements::Elements;
 use fold::Running;
 use guarded::Guarded;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// Instructions around the elements of a row, about.

@@ -26,7 +26,8 @@ use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Place, Stage, Store};
 use crate::schedule::cost::{BEYOND_CACHES, depth};
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Elements of a block: a 128-bit register of 32-bit lanes, two of 64-bit lanes.

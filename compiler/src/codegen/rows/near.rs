@@ -4,7 +4,7 @@
 use super::{BLOCK, RowLoop};
 use crate::kernel::body::{Mem, NodeId};
 use crate::kernel::index::Ix;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Bytes at which a load is too far from another to share its pointer: a displacement has 32 bits, of which a row takes its part.
 const FAR: i64 = 1 << 30;

@@ -3,9 +3,9 @@
 use super::select::{Access, Definition, Division, Element, Index, Inst, Turn};
 use super::{FIRST_MASK, Frame, MASKS_END, Reg};
 use crate::codegen::rows::Width;
+use hashbrown::HashMap;
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// An operand with its place.

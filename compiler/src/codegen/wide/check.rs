@@ -15,9 +15,9 @@ use super::allocate::{Allocated, Operand, Operands, Step};
 use super::select::{Definition, Index, Inst, Turn};
 use super::{FIRST_MASK, Frame, MASKS_END, Reg};
 use crate::codegen::rows::Width;
+use hashbrown::HashMap;
 use iced_x86::Code;
 use smallvec::smallvec;
-use std::collections::HashMap;
 
 struct State<'t> {
     turn: &'t Turn,

@@ -8,9 +8,9 @@ use crate::hlo::InstructionId;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Nest, Place};
+use hashbrown::HashMap;
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
-use std::collections::HashMap;
 
 /// What a pointer of the frame points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,9 +11,9 @@ use crate::codegen::vector::{Leaves, Partial, Row, Step, Storing, Values, elemen
 use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Loop, Nest, PAGE, Stage};
+use hashbrown::HashMap;
 use iced_x86::Code;
 use smallvec::smallvec;
-use std::collections::HashMap;
 
 /// The most elements of a tile.
 const MOST_ELEMENTS: i64 = 256;

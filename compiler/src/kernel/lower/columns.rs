@@ -15,7 +15,7 @@ use crate::kernel::body::Mem;
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Loop, Nest, Phase, Place, RowBuffer, Store};
 use crate::kernel::storage;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// The loops of such a group, and where things are in them.
 struct Columns {

@@ -15,7 +15,7 @@
 
 use crate::hlo::{AttrKey, Attrs, Computation, Instruction, InstructionId, Opcode, resolve};
 use brolga_runtime::Shape;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// What exchanging the sides of a combiner does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

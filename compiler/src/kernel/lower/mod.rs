@@ -40,7 +40,7 @@ use crate::error::{Error, Result, Site};
 use crate::fusion::{Group, GroupKind, cumulative_window, is_splat};
 use crate::hlo::{AttrKey, Computation, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Scalar, Shape};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 /// Choices that change the numbers a kernel computes, and what the machine has that changes how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::fusion::reduced_dims;
 use crate::hlo::{AttrKey, Instruction, InstructionId, Opcode, resolve};
 use crate::kernel::body::{Body, FloatCond, Lane, NodeId, Op};
 use crate::kernel::eval::eval;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// Whether a root of a combiner of `n` components depends on an accumulator and on a value. One that does not is no
 /// fold of its elements; its result follows from their order alone, which must then be kept.

@@ -14,7 +14,7 @@ use crate::kernel::index::Ix;
 use crate::kernel::registers::{RegisterLoop, StateArray};
 use crate::kernel::storage;
 use brolga_runtime::{ArrayShape, ElementType, Shape, row_major_strides};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// A loop keeps at most this many elements of state in registers.
 const MAX_STATE: usize = 64;

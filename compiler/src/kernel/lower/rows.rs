@@ -12,7 +12,7 @@ use crate::kernel::body::{Lane, NodeId};
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer, Store};
 use crate::kernel::storage;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// A full value that costs more than this to compute again is kept in a row buffer.
 const RECOMPUTE: u32 = 5;

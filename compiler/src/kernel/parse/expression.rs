@@ -4,7 +4,7 @@ use super::{Inside, Named, Read};
 use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::text::mnemonic;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// A place in a line.
 pub(super) struct Cursor<'t> {

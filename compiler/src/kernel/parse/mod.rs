@@ -23,7 +23,7 @@ use super::sort::{Sort, SortKey, SortOperand};
 use crate::error::{Error, Result, Site};
 use crate::hlo::SourceLocation;
 use expression::{Cursor, Scope};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Reads the kernels of a text; lines that begin with `//` are comments.
 ///

@@ -23,8 +23,8 @@ use super::ir::{Accumulator, Contraction, Kernel, Loop, Nest, Phase, Place, Role
 use super::registers::RegisterLoop;
 use super::sort::Sort;
 use crate::error::{Error, Result};
+use hashbrown::HashSet;
 use nodes::{Leaves, check_body};
-use std::collections::HashSet;
 
 /// What is wrong: the rule that is broken, and where.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ mod sized;
 use super::names::{camel_case, comment, identifier, leaf_names, modules};
 use brolga_runtime::abi::{DescriptorInfo, Leaf, Service, storage_bits};
 use brolga_runtime::{ElementType, row_major_strides};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::fmt::Write;
 
 /// A Rust module's text: a struct named after the program, whose `run` takes one reference to an array for each

@@ -31,8 +31,8 @@ use super::{CompiledFunction, ObjectInput};
 use crate::{Error, Result, Site};
 use brolga_runtime::abi::{Architecture, DescriptorInfo};
 use cranelift_codegen::isa::TargetIsa;
+use hashbrown::HashSet;
 use object::BinaryFormat;
-use std::collections::HashSet;
 
 /// The symbol of the function that says how many bytes of workspace an entry needs.
 pub fn workspace_size_symbol(descriptor: &DescriptorInfo) -> String {

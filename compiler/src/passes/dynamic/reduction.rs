@@ -14,7 +14,7 @@ use crate::passes::expand::is_arithmetic;
 use crate::passes::rewrite::fresh_computation_name;
 use crate::passes::value::{Element, binary_reducer, int_range};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Shape};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// The results of an operation that yields an array or a tuple of arrays, all of the same true sizes.
 pub(super) fn results(draft: &mut Draft, out: InstructionId, sizes: &[Size]) -> Result<Value> {

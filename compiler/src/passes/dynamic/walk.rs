@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Category, ComputationId, InstructionId, Module, Opcode};
 use crate::passes::rewrite::fresh_computation_name;
 use cranelift_entity::{EntityRef, SecondaryMap};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Calls, loops and branches may nest so deep.
 const MAX_DEPTH: usize = 128;

@@ -8,7 +8,7 @@ use crate::hlo::{
 use crate::passes::rewrite::{Rewriter, fresh_computation_name};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Shape};
 use cranelift_entity::PrimaryMap;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// The computations that add two numbers of a type, made when first asked for.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use crate::hlo::{
 use crate::passes::rewrite::fresh_computation_name;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar, Shape};
 use cranelift_entity::PrimaryMap;
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Whether a computation is straight-line arithmetic on scalars, which kernels hold in their loops.

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
 use crate::passes::rewrite::Rewriter;
 use brolga_runtime::{ArrayShape, Shape};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Applies the computation to whole arrays; `None` where it does more than compute elements.
 pub fn map(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<InstructionId>> {

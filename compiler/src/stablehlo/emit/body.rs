@@ -7,7 +7,7 @@ use crate::stablehlo::ir::{
     Attribute, Dictionary, Element, Function, LocationId, Operation, Region, TensorType, Type, Value, ValueData,
 };
 use brolga_runtime::{ArrayShape, ElementType, Shape};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::rc::Rc;
 
 /// The value of an instruction.

@@ -30,7 +30,8 @@ use crate::passes::async_to_sync;
 use body::Body;
 use brolga_runtime::Shape;
 use cranelift_entity::EntitySet;
-use std::collections::{HashMap, HashSet, VecDeque};
+use hashbrown::{HashMap, HashSet};
+use std::collections::VecDeque;
 
 /// Regions nest so deep at most; what is deeper becomes a function.
 const MAX_REGIONS: usize = 32;

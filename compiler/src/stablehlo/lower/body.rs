@@ -11,7 +11,7 @@ use crate::shape::{self, InferContext, RuleError};
 use crate::stablehlo::ir::{Dim, Element, Function, Operation, Quantized, Region, TensorType, Type, Value};
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Literal, Scalar, Shape};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Attrs, ComputationId, InstructionId, Opcode};
 use crate::stablehlo::ir::{Attribute, Function, Operation, Region, Value};
 use brolga_runtime::{Literal, Shape};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 impl<'p> Body<'_, 'p> {

@@ -32,7 +32,7 @@ use crate::hlo::{Computation, ComputationId, Module, ModuleConfig, SourceLocatio
 use brolga_runtime::{ArrayShape, Shape};
 use cranelift_entity::PrimaryMap;
 use cranelift_entity::packed_option::ReservedValue;
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use super::ir::{Dim, Element, TensorType};
 use body::{Body, Graph, agrees as agrees_with};

@@ -24,7 +24,7 @@ use crate::stablehlo::ir::{
 };
 use cranelift_entity::PrimaryMap;
 use cursor::Cursor;
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 pub(in crate::stablehlo) use dense::storage_type;
