@@ -33,11 +33,12 @@ pub mod rows;
 pub mod selector;
 pub mod sort;
 pub mod target;
+mod tasks;
 pub mod tile;
 mod vector;
 mod wide;
 mod x86;
 
-pub use driver::DEFAULT_GRAIN;
 pub use effort::Effort;
 pub use program::{CodegenOptions, WIDE_WORK};
+pub use tasks::DEFAULT_GRAIN;

@@ -40,8 +40,11 @@ pub(super) fn phase_function(
     Ok((function, executed))
 }
 
+/// Instructions for each element that is sorted, at least.
+const SORTED: i64 = 16;
+
 /// The loops of a phase, where they belong: its own function or the driver. `begin` and `end` are of its parallel space. What is
-/// executed is counted of nests.
+/// executed is counted of nests and sorts.
 pub(super) fn emit_phase(
     b: &mut FunctionBuilder<'_>,
     target: &Target,
@@ -65,7 +68,9 @@ pub(super) fn emit_phase(
         }
         Phase::Sort(s) => {
             sort::emit(lanes, s, bases, (begin, end), scratch);
-            None
+            let mut executed = Executed::default();
+            executed.add_own(s.points().saturating_mul(s.row.extent), SORTED);
+            Some(executed)
         }
         Phase::Contraction(_) | Phase::Call(_) | Phase::RandomState { .. } => {
             return Err(Error::Internal("a phase that is no loop nest reached the emitter of nests".into()));

@@ -1,17 +1,16 @@
-//! A program's functions, in order: tiles, phases with their rows, the task function, the driver's parts, the driver.
+//! A program's functions, in order: tiles, phases with their rows, what launches tasks, the driver's parts, the driver.
 
 use super::attribution::Attribution;
 use super::clif::signature;
 use super::contraction::{self, Plan, Surroundings};
-use super::driver::{
-    Around, Driver, Parts, PhaseCode, Shared, Tasks, copies_much, instructions_of_copies, task_function, task_signature,
-};
+use super::driver::{Around, Driver, Parts, PhaseCode, Shared, copies_much, executed_by_copies};
 use super::effort::{Effort, Executed, efforts};
 use super::machine::{Declared, Source, compile_all};
 use super::nest::{WideRows, scratch_bytes};
 use super::phase::phase_function;
 use super::rows::Width;
 use super::target::Target;
+use super::tasks::{LAUNCH_PARAMETERS, Tasks, launch_function, task_function, task_signature};
 use super::x86::{
     self,
     tile::{Blocks, Form},
@@ -19,13 +18,14 @@ use super::x86::{
 use super::{sort, tile};
 use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
-use crate::kernel::ir::{Contraction, Kernel, Phase, Product};
+use crate::kernel::ir::{Callee, Contraction, Kernel, Phase, Product};
 use crate::memory::schedule::{Assignment, KernelId, Schedule, Step};
 use crate::object::{Numbered, ObjectInput};
 use crate::schedule::cost::elements_of_nest;
 use crate::sources::Sources;
 use brolga_runtime::abi::Services;
 use cranelift_codegen::ir::{Function, Signature, UserFuncName};
+use cranelift_codegen::isa::CallConv;
 use cranelift_module::FuncId;
 use hashbrown::HashMap;
 
@@ -66,6 +66,8 @@ pub struct CodegenOptions<'s> {
 const INLINE_ELEMENTS: i64 = 16;
 /// So many at most.
 const MAX_INLINED: usize = 64;
+/// Instructions that a service of the runtime executes, at least about.
+const SERVICE: i64 = 1 << 12;
 
 /// Compiles a schedule into an object that has what its targets share. Where the entry is `exported` it has the program's
 /// name; where it is not, the names of the functions say the target's level.
@@ -91,18 +93,19 @@ pub fn compile(
             functions.phase((k, kernel), (p, phase))?;
         }
     }
-    let task = functions.task()?;
+    let launch = functions.launch()?;
     let mut parts = Parts::new(functions.object, functions.entry.clone());
     let donated = schedule.donated.iter().map(|&(parameter, result, _)| (parameter, result)).collect();
     let phases = &functions.phases;
     let sources = options.sources;
     let once = runs_once(schedule);
-    let around = Around { schedule, assignment, phases, target, shared, task, copier, donated: &donated, sources };
+    let around = Around { schedule, assignment, phases, target, shared, launch, copier, donated: &donated, sources };
     let driver = Driver::entry(around, &mut parts)?;
     let sections = parts.functions;
-    let copying = instructions_of_copies(assignment, copier.is_some());
-    let entry = functions.driver(driver, sections, once.then_some(copying), exported)?;
-    let services = if task.is_some() { Services::PARALLEL_FOR } else { Services::NONE };
+    let mut besides = executed_by_copies(assignment, copier.is_some());
+    besides.add_called(services(schedule), SERVICE);
+    let entry = functions.driver(driver, sections, once.then_some(besides), exported)?;
+    let wanted = if launch.is_some() { Services::PARALLEL_FOR } else { Services::NONE };
     let clif = if options.keep_clif { functions.texts() } else { Vec::new() };
     let Functions { object, list, per_worker, .. } = functions;
     let efforts = match options.effort {
@@ -112,7 +115,13 @@ pub fn compile(
     for (id, function) in compile_all(list, efforts, target, options.threads, options.keep_clif)? {
         object.define(id, function)?;
     }
-    Ok(Code { entry, per_worker, clif, services })
+    Ok(Code { entry, per_worker, clif, services: wanted })
+}
+
+/// How many calls of services a program has.
+fn services(schedule: &Schedule) -> i64 {
+    let is_service = |phase: &&Phase| matches!(phase, Phase::Call(call) if matches!(call.callee, Callee::Service(_)));
+    schedule.kernels.values().flat_map(|kernel| &kernel.phases).filter(is_service).count() as i64
 }
 
 /// Whether no function of a program is called in a loop, or loops itself in the driver.
@@ -287,32 +296,40 @@ impl<'a> Functions<'a> {
         Ok(id)
     }
 
-    /// The task function, where some phase is cut into tasks.
-    fn task(&mut self) -> Result<Option<FuncId>> {
+    /// The launch function and the task function, where some phase is cut into tasks.
+    fn launch(&mut self) -> Result<Option<FuncId>> {
         if !self.split {
             return Ok(None);
         }
-        let id = self.declare("task", &task_signature(self.target))?;
-        // A task is some microseconds of work.
-        let executed = Some(Executed::default());
-        self.push(id, Source::clif(task_function(id, self.per_worker, self.target), executed));
-        Ok(Some(id))
+        let target = self.target;
+        let task = self.declare("task", &task_signature(target))?;
+        let launch = self.declare("launch", &signature(LAUNCH_PARAMETERS, true))?;
+        let (of_task, of_launch) = if target.is_x86() && target.host_convention() == CallConv::SystemV {
+            (Source::Machine(x86::tasks::task(self.per_worker)?), Source::Machine(x86::tasks::launch(task)?))
+        } else {
+            // A task is some microseconds of work.
+            let clif = |function| Source::clif(function, Some(Executed::default()));
+            (clif(task_function(task, self.per_worker, target)), clif(launch_function(launch, task, target)))
+        };
+        self.push(task, of_task);
+        self.push(launch, of_launch);
+        Ok(Some(launch))
     }
 
-    /// The parts of the driver, and the driver itself, which alone has the entry's name. How many instructions copy, where it runs once.
+    /// The parts of the driver, and the driver itself, which alone has the entry's name; where they run once, what they execute besides
+    /// their own instructions.
     fn driver(
         &mut self,
         mut driver: Function,
         parts: Vec<(FuncId, Function)>,
-        copying: Option<i64>,
+        besides: Option<Executed>,
         exported: bool,
     ) -> Result<FuncId> {
         // Without other loops it executes each instruction once, those of a nest that is part of it a few times.
         let times = if self.inlined > 0 { INLINE_ELEMENTS } else { 1 };
         let executed = |function: &Function| {
-            let mut executed = Executed::default();
+            let mut executed = besides?;
             executed.add_own(times, function.dfg.num_insts() as i64);
-            executed.add_own(1, copying?);
             Some(executed)
         };
         for (id, part) in parts {

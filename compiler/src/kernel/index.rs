@@ -429,13 +429,17 @@ impl Ix {
         let mut out = Ix::constant(self.constant);
         for (atom, c) in &self.terms {
             let value = match atom {
-                Atom::Axis(a, _) => replace(*a).unwrap_or_else(|| Ix::atom(atom.clone())),
-                Atom::Div(x, n) => x.substitute(replace).div(*n),
-                Atom::Mod(x, n) => x.substitute(replace).rem(*n),
-                Atom::Value(..) => Ix::atom(atom.clone()),
+                Atom::Axis(a, _) => replace(*a),
+                Atom::Div(x, n) => Some(x.substitute(replace).div(*n)),
+                Atom::Mod(x, n) => Some(x.substitute(replace).rem(*n)),
+                Atom::Value(..) => None,
             };
-            out.add_times(&value, *c);
+            match value {
+                Some(value) => out.add_times(&value, *c),
+                None => out.add_term(atom, *c),
+            }
         }
+        out.fold_div_mod();
         out
     }
 

@@ -116,11 +116,8 @@ fn folds_few_rows(stage: &Stage) -> bool {
 
 /// What becomes of an operation in a turn.
 fn moved(turn: &[(Axis, i64)]) -> impl Fn(&Op) -> Copied + use<'_> {
-    move |op| {
-        Copied::Op(
-            op.map_index(|ix: &Ix| turn.iter().fold(ix.clone(), |ix, &(axis, at)| ix.at(axis, &Ix::constant(at)))),
-        )
-    }
+    let at = |axis| turn.iter().find(|(a, _)| *a == axis).map(|&(_, at)| Ix::constant(at));
+    move |op| Copied::Op(op.map_index(|ix: &Ix| ix.substitute(&at)))
 }
 
 /// The nest with its short folds written out, where it has such.
@@ -150,7 +147,8 @@ fn unroll(nest: &Nest, is_scratch: &dyn Fn(u32) -> bool) -> Option<Nest> {
             }
         }
     }
-    changed.then(|| without_unread_rows(&Nest { stages, ..nest.clone() })).flatten()
+    let Nest { parallel, rows, .. } = nest;
+    changed.then(|| without_unread_rows(Nest { parallel: parallel.clone(), rows: rows.clone(), stages })).flatten()
 }
 
 /// The values of each sequential loop's variable, turn by turn, in the order in which the turns run.
@@ -219,7 +217,7 @@ fn joined(before: &Stage, stage: &Stage) -> Option<Stage> {
 }
 
 /// The nest without row buffers that no stage reads.
-fn without_unread_rows(nest: &Nest) -> Option<Nest> {
+fn without_unread_rows(nest: Nest) -> Option<Nest> {
     let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
     for stage in &nest.stages {
         let read = stage.body.nodes().iter().filter_map(|n| if let Op::Row(row) = n.op { Some(row) } else { None });
@@ -231,17 +229,19 @@ fn without_unread_rows(nest: &Nest) -> Option<Nest> {
     }
     numbers.values_mut().zip(0..).for_each(|(new, number)| *new = number);
     let rows = numbers.keys().map(|&row| nest.rows.get(row as usize).copied()).collect::<Option<_>>()?;
-    let stages = nest.stages.iter().map(|stage| renumbered(stage, &numbers)).collect::<Option<_>>()?;
-    Some(Nest { rows, stages, ..nest.clone() })
+    let stages = nest.stages.into_iter().map(|stage| renumbered(stage, &numbers)).collect::<Option<_>>()?;
+    Some(Nest { rows, stages, ..nest })
 }
 
 /// The stage with other numbers for its row buffers; stores to those without a number are gone, with what only they need.
-fn renumbered(stage: &Stage, numbers: &BTreeMap<u32, u32>) -> Option<Stage> {
-    let mut out = stage.clone();
-    out.row_stores.retain(|(row, _)| numbers.contains_key(row));
-    let inits = out.accumulators.iter().flat_map(|a| a.init.iter().copied());
-    let wanted = stage.body.needed(out.roots().into_iter().chain(inits));
-    out.body = Body::new();
+fn renumbered(mut stage: Stage, numbers: &BTreeMap<u32, u32>) -> Option<Stage> {
+    stage.row_stores.retain(|(row, _)| numbers.contains_key(row));
+    let inits = stage.accumulators.iter().flat_map(|a| a.init.iter().copied());
+    let wanted = stage.body.needed(stage.roots().into_iter().chain(inits));
+    if wanted.iter().all(|wanted| *wanted) && numbers.iter().all(|(old, new)| old == new) {
+        return Some(stage);
+    }
+    let mut out = Stage { body: Body::new(), ..stage.clone() };
     let places = copy(&mut out.body, &stage.body, &wanted, &|op| match op {
         Op::Row(row) => Copied::Op(Op::Row(numbers.get(row).copied().unwrap_or(*row))),
         op => Copied::Op(op.clone()),

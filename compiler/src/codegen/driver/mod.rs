@@ -7,33 +7,32 @@
 //! are few of them.
 //!
 //! **Algorithm.** Steps become blocks of CLIF in the order of the schedule; [`parts`] cuts what is long into functions, [`calls`]
-//! reaches services and functions outside, [`parallel`] hands a phase's tasks to the context's workers.
+//! reaches services and functions outside.
 
 mod calls;
-mod parallel;
 mod parts;
 mod shared;
 
 use calls::Calls;
 use hashbrown::{HashMap, HashSet};
-pub use parallel::DEFAULT_GRAIN;
-pub(super) use parallel::{Tasks, task_function, task_signature};
 pub(super) use parts::Parts;
 pub(super) use shared::Shared;
 
 use super::attribution::Attribution;
 use super::clif::{copy, data_address, host_signature, import_function, signature, table_of};
+use super::effort::Executed;
 use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::phase::emit_phase;
 use super::target::Target;
+use super::tasks::{LAUNCH_PARAMETERS, Tasks};
 use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
 use crate::memory::schedule::{Assignment, BlockCopies, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
 use crate::sources::Sources;
 use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, StackSlot, UserFuncName, Value, types};
+use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{DataId, FuncId};
 use parts::{Counter, PARAMETERS};
@@ -54,8 +53,8 @@ pub(super) struct Around<'a> {
     pub(super) phases: &'a HashMap<(KernelId, usize), PhaseCode>,
     pub(super) target: &'a Target,
     pub(super) shared: &'a Shared,
-    /// The task function, where some phase is cut into tasks.
-    pub(super) task: Option<FuncId>,
+    /// The launch function, where some phase is cut into tasks.
+    pub(super) launch: Option<FuncId>,
     /// The function that copies large arrays, where the machine has a better one than a loop.
     pub(super) copier: Option<FuncId>,
     /// The parameters and results that callers may make one.
@@ -82,12 +81,19 @@ pub(super) fn copies_much(assignment: &Assignment) -> bool {
     assignment.copies.values().flat_map(BlockCopies::all).any(|c| c.bytes >= LARGE_COPY)
 }
 
-/// About how many instructions of a driver copy what its copies move, but for those that a function is called for.
-pub(super) fn instructions_of_copies(assignment: &Assignment, has_copier: bool) -> i64 {
-    let copies = assignment.copies.values().flat_map(BlockCopies::all);
-    let own = copies.map(|c| c.bytes).filter(|&bytes| !has_copier || bytes < LARGE_COPY);
-    // A load and a store for eight bytes, and those of the loop.
-    i64::try_from(own.fold(0, u64::saturating_add) / 3).unwrap_or(i64::MAX)
+/// What a driver's copies execute: a function is called for large ones where there is one.
+pub(super) fn executed_by_copies(assignment: &Assignment, has_copier: bool) -> Executed {
+    let mut executed = Executed::default();
+    for copy in assignment.copies.values().flat_map(BlockCopies::all) {
+        // A load and a store for eight bytes, and those of the loop.
+        let instructions = i64::try_from(copy.bytes / 3).unwrap_or(i64::MAX);
+        if has_copier && copy.bytes >= LARGE_COPY {
+            executed.add_called(1, instructions);
+        } else {
+            executed.add_own(1, instructions);
+        }
+    }
+    executed
 }
 
 /// More pointers than this are not loaded at the driver's start, but each where it is used.
@@ -129,8 +135,6 @@ pub(super) struct Driver<'a, 'b, 'o> {
     functions: HashMap<FuncId, FuncRef>,
     /// The counter of the random number generator, where the program has one.
     counter: Option<Counter>,
-    /// What a task is told.
-    pub(super) argument: Option<StackSlot>,
 }
 
 impl<'a> Driver<'a, '_, '_> {
@@ -167,9 +171,7 @@ impl<'a> Driver<'a, '_, '_> {
         let results = Pointers::new(&mut b, results, &schedule.result_places, r);
         let counter = values.get(PARAMETERS - 1).filter(|_| around.shared.calls.random).map(|&at| Counter::Pointer(at));
         let functions = HashMap::new();
-        let argument = None;
-        let mut driver =
-            Driver { b, around, parts, parameters, results, workspace, context, functions, counter, argument };
+        let mut driver = Driver { b, around, parts, parameters, results, workspace, context, functions, counter };
         body(&mut driver)?;
         driver.mark(Attribution::of_entry(around.sources));
         let ok = driver.b.ins().iconst(types::I32, 0);
@@ -348,12 +350,31 @@ impl Driver<'_, '_, '_> {
         Ok(())
     }
 
+    /// Runs a phase of `points` points: as tasks where the context has workers, otherwise here.
+    fn run_phase(&mut self, phase: FuncId, buffers: Value, scratch: Value, points: i64, tasks: Option<Tasks>) {
+        let phase = self.function(phase);
+        let points = self.b.ins().iconst(types::I64, points);
+        let (Some(tasks), Some(launch)) = (tasks, self.around.launch) else {
+            let begin = self.b.ins().iconst(types::I64, 0);
+            self.b.ins().call(phase, &[buffers, begin, points, scratch, self.context]);
+            return;
+        };
+        let own = self.b.import_signature(signature(LAUNCH_PARAMETERS, true));
+        let launch = import_function(self.b.func, launch, own);
+        let phase = self.b.ins().func_addr(types::I64, phase);
+        let [chunk, count] = [tasks.chunk, tasks.count].map(|n| self.b.ins().iconst(types::I64, n));
+        let call = self.b.ins().call(launch, &[buffers, scratch, self.context, phase, points, chunk, count]);
+        let status = self.b.inst_results(call)[0];
+        let fine = self.b.ins().icmp_imm_s(IntCC::Equal, status, 0);
+        self.return_unless(fine, status);
+    }
+
     /// A reference to a phase's function.
-    pub(super) fn function(&mut self, id: FuncId) -> FuncRef {
+    fn function(&mut self, id: FuncId) -> FuncRef {
         if let Some(&f) = self.functions.get(&id) {
             return f;
         }
-        let signature = self.b.func.import_signature(signature(5, false));
+        let signature = self.b.import_signature(signature(5, false));
         let f = import_function(self.b.func, id, signature);
         self.functions.insert(id, f);
         f
