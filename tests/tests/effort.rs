@@ -27,7 +27,7 @@ const LARGE: [&str; 4] = [
 const SMALL: [&str; 4] = [
     "ENTRY e { x = f32[8] parameter(0)\n ROOT r = f32[8] add(x, x)\n}",
     "ENTRY e { x = f32[1000] parameter(0)\n ROOT r = f32[1000] add(x, x)\n}",
-    "ENTRY e { x = f32[5000] parameter(0)\n ROOT r = f32[5000] sort(x), dimensions={0}, to_apply=less\n}",
+    "ENTRY e { x = f32[500] parameter(0)\n ROOT r = f32[500] sort(x), dimensions={0}, to_apply=less\n}",
     "body { s = (s32[], f32[32]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n x = f32[32] get-tuple-element(s), index=1
   o = s32[] constant(1)\n n = s32[] add(i, o)\n y = f32[32] sine(x)\n ROOT r = (s32[], f32[32]) tuple(n, y)\n}
 cond { s = (s32[], f32[32]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n n = s32[] constant(9)
@@ -35,6 +35,9 @@ cond { s = (s32[], f32[32]) parameter(0)\n i = s32[] get-tuple-element(s), index
 ENTRY e { x = f32[32] parameter(0)\n z = s32[] constant(0)\n t = (s32[], f32[32]) tuple(z, x)
   w = (s32[], f32[32]) while(t), condition=cond, body=body\n ROOT r = f32[32] get-tuple-element(w), index=1\n}",
 ];
+
+/// Computes long in Cranelift's own code, around which there is other code.
+const LONG: &str = "ENTRY e { x = f32[5000] parameter(0)\n ROOT r = f32[5000] sort(x), dimensions={0}, to_apply=less\n}";
 
 fn module(source: &str) -> Module {
     let module = text::parse(&format!("HloModule m\n{SUM}{source}")).unwrap_or_else(|e| panic!("{e}\n{source}"));
@@ -58,7 +61,7 @@ fn run(object: &[u8], shape: &ArrayShape, threads: usize) -> Vec<ArrayLiteral> {
 
 #[test]
 fn least_effort_gives_other_code_and_the_same_bits() {
-    for source in LARGE.iter().chain(&SMALL) {
+    for source in LARGE.iter().chain(&SMALL).chain([&LONG]) {
         let module = module(source);
         let entry = module.entry();
         let shape = entry.instructions[entry.parameters()[0]].shape.as_array().unwrap();
@@ -85,5 +88,9 @@ fn functions_get_what_they_are_worth() {
     for source in SMALL {
         let module = module(source);
         assert!(object(&module, None) == object(&module, Some(Effort::Full)), "too little effort\n{source}");
+    }
+    let long = module(LONG);
+    for effort in [Effort::Full, Effort::Least] {
+        assert!(object(&long, None) != object(&long, Some(effort)), "{effort:?} for all functions of a sort");
     }
 }
