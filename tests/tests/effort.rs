@@ -37,7 +37,8 @@ ENTRY e { x = f32[32] parameter(0)\n z = s32[] constant(0)\n t = (s32[], f32[32]
 ];
 
 /// Computes long in Cranelift's own code, around which there is other code.
-const LONG: &str = "ENTRY e { x = f32[5000] parameter(0)\n ROOT r = f32[5000] sort(x), dimensions={0}, to_apply=less\n}";
+const LONG: &str =
+    "ENTRY e { x = f32[5000] parameter(0)\n ROOT r = f32[5000] sort(x), dimensions={0}, to_apply=less\n}";
 
 fn module(source: &str) -> Module {
     let module = text::parse(&format!("HloModule m\n{SUM}{source}")).unwrap_or_else(|e| panic!("{e}\n{source}"));
