@@ -3,7 +3,7 @@
 use super::attribution::Attribution;
 use super::clif::signature;
 use super::contraction::{self, Plan, Surroundings};
-use super::driver::{Around, Driver, Parts, PhaseCode, Shared, copies_much, executed_by_copies};
+use super::driver::{Around, Driver, Parts, PhaseCode, Shared, copies_much, executed_by_copies, phase_symbol};
 use super::effort::{Effort, Executed, efforts};
 use super::machine::{Declared, Source, compile_all};
 use super::nest::{WideRows, scratch_bytes};
@@ -64,6 +64,8 @@ pub struct CodegenOptions<'s> {
 
 /// Phases whose whole work is at most this many elements become part of the driver.
 const INLINE_ELEMENTS: i64 = 16;
+/// So do all that no workers share, of a program with at most so many.
+const FEW_PHASES: usize = 2;
 /// So many at most.
 const MAX_INLINED: usize = 64;
 /// Instructions that a service of the runtime executes, at least about.
@@ -85,7 +87,8 @@ pub fn compile(
 ) -> Result<Code> {
     let symbol = &shared.symbol;
     let entry = if exported { symbol.clone() } else { format!("{symbol}.{}", target.level) };
-    let mut functions = Functions::new(object, entry, target, options);
+    let few = schedule.kernels.values().map(|kernel| kernel.phases.len()).sum::<usize>() <= FEW_PHASES;
+    let mut functions = Functions::new(object, entry, target, options, few);
     functions.tiles(schedule)?;
     let copier = functions.copier(assignment)?;
     for (k, kernel) in schedule.kernels.iter() {
@@ -99,12 +102,16 @@ pub fn compile(
     let phases = &functions.phases;
     let sources = options.sources;
     let once = runs_once(schedule);
-    let around = Around { schedule, assignment, phases, target, shared, launch, copier, donated: &donated, sources };
+    let (donated, wide_work) = (&donated, options.wide_work);
+    let around = Around { schedule, assignment, phases, target, shared, launch, copier, donated, sources, wide_work };
     let driver = Driver::entry(around, &mut parts)?;
-    let sections = parts.functions;
+    let Parts { functions: sections, rows, .. } = parts;
     let mut besides = executed_by_copies(assignment, copier.is_some());
     besides.add_called(services(schedule), SERVICE);
     let entry = functions.driver(driver, sections, once.then_some(besides), exported)?;
+    for (id, row, attribution) in rows {
+        functions.push_attributed(id, Source::Machine(row.code), attribution);
+    }
     let wanted = if launch.is_some() { Services::PARALLEL_FOR } else { Services::NONE };
     let clif = if options.keep_clif { functions.texts() } else { Vec::new() };
     let Functions { object, list, per_worker, .. } = functions;
@@ -145,6 +152,8 @@ struct Functions<'a> {
     inlined: usize,
     /// Whether some phase is cut into tasks.
     split: bool,
+    /// Whether there are few phases.
+    few: bool,
 }
 
 impl<'a> Functions<'a> {
@@ -153,10 +162,12 @@ impl<'a> Functions<'a> {
         entry: String,
         target: &'a Target,
         options: CodegenOptions<'a>,
+        few: bool,
     ) -> Functions<'a> {
         let (tiles, phases) = (HashMap::new(), HashMap::new());
         let list = Vec::new();
-        Functions { object, entry, target, options, list, tiles, phases, per_worker: 0, inlined: 0, split: false }
+        let (per_worker, inlined, split) = (0, 0, false);
+        Functions { object, entry, target, options, list, tiles, phases, per_worker, inlined, split, few }
     }
 
     /// Declares a function whose name follows the entry's.
@@ -228,17 +239,18 @@ impl<'a> Functions<'a> {
 
     /// A phase of a kernel: part of the driver, or a function.
     fn phase(&mut self, (k, kernel): (KernelId, &Kernel), (p, phase): (usize, &Phase)) -> Result<()> {
+        let grain = self.options.grain;
         let inline = match phase {
             Phase::Call(_) | Phase::RandomState { .. } => true,
             Phase::Registers(l) => l.state.len() <= INLINE_ELEMENTS as usize,
             Phase::Nest(nest) => {
-                let small = elements_of_nest(nest) <= INLINE_ELEMENTS && self.inlined < MAX_INLINED;
+                let few = self.few && Tasks::of_nest(nest, grain).is_none();
+                let small = (few || elements_of_nest(nest) <= INLINE_ELEMENTS) && self.inlined < MAX_INLINED;
                 self.inlined += usize::from(small);
                 small
             }
             Phase::Sort(_) | Phase::Contraction(_) => false,
         };
-        let grain = self.options.grain;
         let (points, tasks, scratch) = match phase {
             Phase::Nest(nest) => (nest.points(), Tasks::of_nest(nest, grain), scratch_bytes(nest)),
             Phase::Sort(sort) => (sort.points(), Tasks::of_sort(sort, grain), sort::scratch_bytes(sort)),
@@ -253,31 +265,18 @@ impl<'a> Functions<'a> {
             PhaseCode::Inline
         } else {
             self.split |= tasks.is_some();
-            PhaseCode::Function(
-                self.outlined(&format!("{}.{}.{p}", k.as_u32(), kernel.name), kernel, phase)?,
-                points,
-                tasks,
-            )
+            PhaseCode::Function(self.outlined(phase_symbol(&self.entry, (k, kernel), p), kernel, phase)?, points, tasks)
         };
         self.phases.insert((k, p), code);
         Ok(())
     }
 
     /// The function of a phase and, behind it, the wide rows that it calls.
-    fn outlined(&mut self, name: &str, kernel: &Kernel, phase: &Phase) -> Result<FuncId> {
-        let (id, target) = (self.declare(name, &signature(5, false))?, self.target);
-        let least_work = i64::try_from(self.options.wide_work).unwrap_or(i64::MAX);
-        let phase_name = self.object.function_name(id);
+    fn outlined(&mut self, symbol: String, kernel: &Kernel, phase: &Phase) -> Result<FuncId> {
+        let (id, target) = (self.object.function(&symbol, false, &signature(5, false))?, self.target);
         let attribution = Attribution::of_kernel(self.options.sources, kernel);
         let plan = if let Phase::Contraction(c) = phase { Some(self.plan(c)) } else { None };
-        let mut rows = target.widest_rows().map(|widest| WideRows {
-            object: &mut *self.object,
-            phase: phase_name,
-            functions: Vec::new(),
-            widest,
-            fma: target.variant == Variant::Fma,
-            least_work,
-        });
+        let mut rows = WideRows::new(self.object, symbol, target, self.options.wide_work);
         let (function, executed) = match (phase, plan) {
             (Phase::Contraction(c), Some(plan)) => {
                 let missing = || Error::Internal(format!("there is no tile for {}", c.product));
@@ -320,23 +319,22 @@ impl<'a> Functions<'a> {
     /// their own instructions.
     fn driver(
         &mut self,
-        mut driver: Function,
-        parts: Vec<(FuncId, Function)>,
+        (mut driver, of_driver): (Function, Executed),
+        parts: Vec<(FuncId, Function, Executed)>,
         besides: Option<Executed>,
         exported: bool,
     ) -> Result<FuncId> {
-        // Without other loops it executes each instruction once, those of a nest that is part of it a few times.
-        let times = if self.inlined > 0 { INLINE_ELEMENTS } else { 1 };
-        let executed = |function: &Function| {
+        let executed = |function: &Function, own: Executed| {
             let mut executed = besides?;
-            executed.add_own(times, function.dfg.num_insts() as i64);
+            executed.add(1, own);
+            executed.add_own(1, function.dfg.num_insts() as i64);
             Some(executed)
         };
-        for (id, part) in parts {
-            let executed = executed(&part);
+        for (id, part, own) in parts {
+            let executed = executed(&part, own);
             self.push(id, Source::clif(part, executed));
         }
-        let executed = executed(&driver);
+        let executed = executed(&driver, of_driver);
         let id = self.object.function(&self.entry, exported, &driver.signature)?;
         driver.name = UserFuncName::User(id.external_name());
         self.push(id, Source::clif(driver, executed));

@@ -23,11 +23,12 @@ use super::clif::{copy, data_address, host_signature, import_function, signature
 use super::effort::Executed;
 use super::flow::{Flow, enter};
 use super::lanes::flags;
+use super::nest::WideRows;
 use super::phase::emit_phase;
 use super::target::Target;
 use super::tasks::{LAUNCH_PARAMETERS, Tasks};
 use crate::error::{Error, Result};
-use crate::kernel::ir::Phase;
+use crate::kernel::ir::{Kernel, Phase};
 use crate::memory::schedule::{Assignment, BlockCopies, Copy, KernelId, LeafPlace, Location, Schedule, Step, ValueId};
 use crate::sources::Sources;
 use brolga_runtime::abi::WORKSPACE_ALIGNMENT;
@@ -61,6 +62,8 @@ pub(super) struct Around<'a> {
     pub(super) donated: &'a HashSet<(u32, u32)>,
     /// Numbers of what code comes from, where debuggers are to know.
     pub(super) sources: Option<&'a Sources>,
+    /// As in [`CodegenOptions`](super::CodegenOptions).
+    pub(super) wide_work: u64,
 }
 
 /// The caller's pointers to parameters or results.
@@ -71,6 +74,11 @@ pub(super) struct Pointers<'a> {
     places: &'a [LeafPlace],
     /// Those that have been loaded: all, or none.
     loaded: Vec<Value>,
+}
+
+/// The symbol of a phase of a kernel.
+pub(super) fn phase_symbol(entry: &str, (id, kernel): (KernelId, &Kernel), phase: usize) -> String {
+    format!("{entry}.{}.{}.{phase}", id.as_u32(), kernel.name)
 }
 
 /// Copies of so many bytes and more are those of the machine's own instruction, which does not read what it overwrites.
@@ -135,11 +143,13 @@ pub(super) struct Driver<'a, 'b, 'o> {
     functions: HashMap<FuncId, FuncRef>,
     /// The counter of the random number generator, where the program has one.
     counter: Option<Counter>,
+    /// What is executed besides the function's own instructions.
+    executed: Executed,
 }
 
 impl<'a> Driver<'a, '_, '_> {
     /// The entry; the parts that it calls are added to `parts`.
-    pub(super) fn entry(around: Around<'a>, parts: &mut Parts<'_>) -> Result<Function> {
+    pub(super) fn entry(around: Around<'a>, parts: &mut Parts<'_>) -> Result<(Function, Executed)> {
         let block = around.schedule.entry.ok_or_else(|| Error::Internal("a schedule without an entry".into()))?;
         Driver::make(around, parts, false, &mut |driver| {
             driver.prologue();
@@ -147,13 +157,14 @@ impl<'a> Driver<'a, '_, '_> {
         })
     }
 
-    /// A function that does what `body` emits, and returns 0: the entry, or a part of it.
+    /// A function that does what `body` emits, and returns 0: the entry, or a part of it; and what it executes besides its own
+    /// instructions.
     pub(super) fn make(
         around: Around<'a>,
         parts: &mut Parts<'_>,
         is_part: bool,
         body: &mut dyn FnMut(&mut Driver<'_, '_, '_>) -> Result<()>,
-    ) -> Result<Function> {
+    ) -> Result<(Function, Executed)> {
         let own = match is_part {
             true => signature(PARAMETERS, true),
             false => host_signature(PARAMETERS - 1, true, around.target),
@@ -171,13 +182,16 @@ impl<'a> Driver<'a, '_, '_> {
         let results = Pointers::new(&mut b, results, &schedule.result_places, r);
         let counter = values.get(PARAMETERS - 1).filter(|_| around.shared.calls.random).map(|&at| Counter::Pointer(at));
         let functions = HashMap::new();
-        let mut driver = Driver { b, around, parts, parameters, results, workspace, context, functions, counter };
+        let executed = Executed::default();
+        let mut driver =
+            Driver { b, around, parts, parameters, results, workspace, context, functions, counter, executed };
         body(&mut driver)?;
         driver.mark(Attribution::of_entry(around.sources));
         let ok = driver.b.ins().iconst(types::I32, 0);
         driver.b.ins().return_(&[ok]);
+        let executed = driver.executed;
         driver.b.finalize(around.target.isa.frontend_config());
-        Ok(function)
+        Ok((function, executed))
     }
 }
 
@@ -343,8 +357,14 @@ impl Driver<'_, '_, '_> {
             let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
             let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
             let attribution = Attribution::of_kernel(self.around.sources, kernel);
+            let Around { target, wide_work, .. } = self.around;
+            let symbol = phase_symbol(&self.parts.entry, (id, kernel), p);
+            let mut rows = WideRows::new(self.parts.object, symbol, target, wide_work);
             let phase = (phase, attribution);
-            emit_phase(&mut self.b, self.around.target, phase, &bases, (begin, end), scratch, None)?;
+            let executed = emit_phase(&mut self.b, target, phase, &bases, (begin, end), scratch, rows.as_mut())?;
+            self.executed.add(1, executed.unwrap_or_default());
+            let rows = rows.map(|rows| rows.functions).unwrap_or_default();
+            self.parts.rows.extend(rows.into_iter().map(|(id, row)| (id, row, attribution)));
             self.mark(attribution);
         }
         Ok(())

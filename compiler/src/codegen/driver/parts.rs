@@ -14,9 +14,11 @@
 use super::{Around, Driver, PhaseCode};
 use crate::codegen::attribution::Attribution;
 use crate::codegen::clif::{import_function, signature};
+use crate::codegen::effort::Executed;
 use crate::codegen::flow::{Flow, enter};
 use crate::codegen::lanes::flags;
 use crate::codegen::target::Target;
+use crate::codegen::wide::WideFunction;
 use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
 use crate::memory::schedule::{BlockId, Copy, LeafPlace, Location, Step};
@@ -44,11 +46,13 @@ const NODES: usize = 8;
 /// The functions and tables that a driver is made of besides the entry.
 pub struct Parts<'o> {
     /// Where they are declared.
-    object: &'o mut ObjectInput,
+    pub(super) object: &'o mut ObjectInput,
     /// The entry's symbol, which the functions' follow.
-    entry: String,
-    /// The functions.
-    pub functions: Vec<(FuncId, Function)>,
+    pub(super) entry: String,
+    /// The functions, with what they execute besides their own instructions.
+    pub functions: Vec<(FuncId, Function, Executed)>,
+    /// The rows of phases that are part of the driver.
+    pub rows: Vec<(FuncId, WideFunction, Attribution)>,
     /// How many tables the copier has.
     tables: usize,
     copier: Option<FuncId>,
@@ -58,14 +62,14 @@ pub struct Parts<'o> {
 impl Parts<'_> {
     /// None yet, of the entry of that symbol.
     pub fn new(object: &mut ObjectInput, entry: String) -> Parts<'_> {
-        Parts { object, entry, functions: Vec::new(), tables: 0, copier: None, sections: 0 }
+        Parts { object, entry, functions: Vec::new(), rows: Vec::new(), tables: 0, copier: None, sections: 0 }
     }
 
     /// Adds a function.
-    fn push(&mut self, name: &str, mut function: Function) -> Result<FuncId> {
+    fn push(&mut self, name: &str, (mut function, executed): (Function, Executed)) -> Result<FuncId> {
         let id = self.object.function(&format!("{}.{name}", self.entry), false, &function.signature)?;
         function.name = UserFuncName::User(id.external_name());
-        self.functions.push((id, function));
+        self.functions.push((id, function, executed));
         Ok(id)
     }
 
@@ -247,7 +251,7 @@ impl Driver<'_, '_, '_> {
         let copier = match self.parts.copier {
             Some(id) => id,
             None => {
-                let id = self.parts.push("copies", copier(self.around.target))?;
+                let id = self.parts.push("copies", (copier(self.around.target), Executed::default()))?;
                 *self.parts.copier.insert(id)
             }
         };

@@ -6,8 +6,9 @@ use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Val, flags, vector_type};
 use crate::codegen::rows::{RowLoop, Segment, Width};
+use crate::codegen::target::Target;
 use crate::codegen::wide::{Frame, Pointer, Uniform, WideFunction, row_function, tile_function, tile_of};
-use crate::kernel::body::{Lane, Mem};
+use crate::kernel::body::{Lane, Mem, Variant};
 use crate::kernel::ir::{LINE, Stage};
 use crate::object::ObjectInput;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -18,17 +19,26 @@ use cranelift_module::FuncId;
 /// The hand-encoded functions of a kernel's phase.
 pub struct WideRows<'o> {
     /// Where they are declared.
-    pub object: &'o mut ObjectInput,
+    object: &'o mut ObjectInput,
     /// The phase's symbol, which theirs follow.
-    pub phase: String,
+    phase: String,
     /// The functions.
     pub functions: Vec<(FuncId, WideFunction)>,
     /// The widest registers of the target.
-    pub widest: Width,
+    pub(super) widest: Width,
     /// Whether fused multiply-add is there.
-    pub fma: bool,
+    pub(super) fma: bool,
     /// Rows with less work, in elements times nodes and what folds them, stay in 128-bit registers.
-    pub least_work: i64,
+    least_work: i64,
+}
+
+impl<'o> WideRows<'o> {
+    /// None yet, of a phase of that symbol; `None` where the target has no wide registers.
+    pub fn new(object: &'o mut ObjectInput, phase: String, target: &Target, least_work: u64) -> Option<WideRows<'o>> {
+        let (widest, fma) = (target.widest_rows()?, target.variant == Variant::Fma);
+        let least_work = i64::try_from(least_work).unwrap_or(i64::MAX);
+        Some(WideRows { object, phase, functions: Vec::new(), widest, fma, least_work })
+    }
 }
 
 /// A function for a row, and what its frame holds.
