@@ -62,10 +62,8 @@ pub struct CodegenOptions<'s> {
     pub sources: Option<&'s Sources>,
 }
 
-/// Phases whose whole work is at most this many elements become part of the driver.
+/// Phases whose whole work is at most this many elements become part of the driver, and the only one where no workers share it.
 const INLINE_ELEMENTS: i64 = 16;
-/// So do all that no workers share, of a program with at most so many.
-const FEW_PHASES: usize = 2;
 /// So many at most.
 const MAX_INLINED: usize = 64;
 /// Instructions that a service of the runtime executes, at least about.
@@ -87,8 +85,9 @@ pub fn compile(
 ) -> Result<Code> {
     let symbol = &shared.symbol;
     let entry = if exported { symbol.clone() } else { format!("{symbol}.{}", target.level) };
-    let few = schedule.kernels.values().map(|kernel| kernel.phases.len()).sum::<usize>() <= FEW_PHASES;
-    let mut functions = Functions::new(object, entry, target, options, few);
+    // With more, loops of the driver's would share their registers with what it goes on with.
+    let alone = schedule.kernels.values().map(|kernel| kernel.phases.len()).sum::<usize>() == 1;
+    let mut functions = Functions::new(object, entry, target, options, alone);
     functions.tiles(schedule)?;
     let copier = functions.copier(assignment)?;
     for (k, kernel) in schedule.kernels.iter() {
@@ -152,8 +151,8 @@ struct Functions<'a> {
     inlined: usize,
     /// Whether some phase is cut into tasks.
     split: bool,
-    /// Whether there are few phases.
-    few: bool,
+    /// Whether a program has one phase.
+    alone: bool,
 }
 
 impl<'a> Functions<'a> {
@@ -162,12 +161,12 @@ impl<'a> Functions<'a> {
         entry: String,
         target: &'a Target,
         options: CodegenOptions<'a>,
-        few: bool,
+        alone: bool,
     ) -> Functions<'a> {
         let (tiles, phases) = (HashMap::new(), HashMap::new());
         let list = Vec::new();
         let (per_worker, inlined, split) = (0, 0, false);
-        Functions { object, entry, target, options, list, tiles, phases, per_worker, inlined, split, few }
+        Functions { object, entry, target, options, list, tiles, phases, per_worker, inlined, split, alone }
     }
 
     /// Declares a function whose name follows the entry's.
@@ -244,8 +243,8 @@ impl<'a> Functions<'a> {
             Phase::Call(_) | Phase::RandomState { .. } => true,
             Phase::Registers(l) => l.state.len() <= INLINE_ELEMENTS as usize,
             Phase::Nest(nest) => {
-                let few = self.few && Tasks::of_nest(nest, grain).is_none();
-                let small = (few || elements_of_nest(nest) <= INLINE_ELEMENTS) && self.inlined < MAX_INLINED;
+                let alone = self.alone && Tasks::of_nest(nest, grain).is_none();
+                let small = (alone || elements_of_nest(nest) <= INLINE_ELEMENTS) && self.inlined < MAX_INLINED;
                 self.inlined += usize::from(small);
                 small
             }
