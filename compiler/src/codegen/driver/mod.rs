@@ -14,7 +14,6 @@ mod parts;
 mod shared;
 
 use calls::Calls;
-use hashbrown::{HashMap, HashSet};
 pub(super) use parts::Parts;
 pub(super) use shared::Shared;
 
@@ -36,6 +35,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{DataId, FuncId};
+use hashbrown::{HashMap, HashSet};
 use parts::{Counter, PARAMETERS};
 
 /// Where a phase's code is.

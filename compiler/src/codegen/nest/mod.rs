@@ -16,7 +16,6 @@ mod guarded;
 mod transposed;
 mod wide_rows;
 
-use hashbrown::HashMap;
 use wide_rows::WideRow;
 pub use wide_rows::WideRows;
 
@@ -36,6 +35,7 @@ use cranelift_frontend::FunctionBuilder;
 use elements::Elements;
 use fold::Running;
 use guarded::Guarded;
+use hashbrown::HashMap;
 use std::ops::Range;
 
 /// Instructions around the elements of a row, about.
