@@ -44,6 +44,7 @@ mod sorts;
 mod stablehlo_artifacts;
 mod stablehlo_text;
 mod stablehlo_versions;
+mod tasks;
 mod tensor_checkpoints;
 mod tensor_layouts;
 mod tensor_views;
