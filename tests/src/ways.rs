@@ -26,7 +26,22 @@ fn input(shape: &ArrayShape, n: usize) -> ArrayLiteral {
     a
 }
 
-fn inputs(module: &Module) -> Vec<ArrayLiteral> {
+/// A program that is right.
+///
+/// # Panics
+/// Where it is not.
+#[track_caller]
+pub fn parsed(source: &str) -> Module {
+    let module = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    module
+}
+
+/// What a program whose parameters are arrays may be run with: numbers of both signs, no two arrays alike.
+///
+/// # Panics
+/// Where a parameter is none.
+pub fn inputs(module: &Module) -> Vec<ArrayLiteral> {
     let entry = module.entry();
     let shapes = entry.parameters().into_iter().map(|p| entry.instructions[p].shape.as_array().unwrap());
     shapes.enumerate().map(|(n, shape)| input(shape, n)).collect()
@@ -39,8 +54,7 @@ fn inputs(module: &Module) -> Vec<ArrayLiteral> {
 /// Where anything differs, or the program is none.
 #[track_caller]
 pub fn check(source: &str, rtol: f64) -> Artifact {
-    let module = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let module = parsed(source);
     let inputs = inputs(&module);
     let literals: Vec<Literal> = inputs.iter().cloned().map(Literal::Array).collect();
     let want = interp::run(&module, &literals, &interp::Options::default()).unwrap();

@@ -4,9 +4,10 @@
 
 use brolga_compiler::codegen::Effort;
 use brolga_compiler::hlo::Module;
-use brolga_compiler::{CompileOptions, compile, shape, text};
-use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Program, RunOptions};
+use brolga_compiler::{CompileOptions, compile};
+use brolga_runtime::{ArrayLiteral, Program, RunOptions};
 use brolga_tests::compare::first_other_bits;
+use brolga_tests::ways::{inputs, parsed};
 
 const SUM: &str = "sum { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}
 less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = pred[] compare(a, b), direction=LT\n}
@@ -41,37 +42,29 @@ const LONG: &str =
     "ENTRY e { x = f32[5000] parameter(0)\n ROOT r = f32[5000] sort(x), dimensions={0}, to_apply=less\n}";
 
 fn module(source: &str) -> Module {
-    let module = text::parse(&format!("HloModule m\n{SUM}{source}")).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    module
+    parsed(&format!("HloModule m\n{SUM}{source}"))
 }
 
 fn object(module: &Module, effort: Option<Effort>) -> Vec<u8> {
     compile(module, &CompileOptions { effort, ..CompileOptions::default() }).unwrap_or_else(|e| panic!("{e}")).object
 }
 
-/// The results for numbers from -1 to 1.
-fn run(object: &[u8], shape: &ArrayShape, threads: usize) -> Vec<ArrayLiteral> {
-    let mut input = ArrayLiteral::zeros(shape);
-    for (k, element) in input.bytes_mut().chunks_exact_mut(4).enumerate() {
-        element.copy_from_slice(&((k * 37 % 101) as f32 / 50.0 - 1.0).to_le_bytes());
-    }
+fn run(object: &[u8], inputs: &[ArrayLiteral], threads: usize) -> Vec<ArrayLiteral> {
     let program = Program::from_object(object).unwrap_or_else(|e| panic!("{e}"));
-    program.run_with(&[&input], &RunOptions { threads, ..RunOptions::default() }).unwrap_or_else(|e| panic!("{e}"))
+    let inputs: Vec<&ArrayLiteral> = inputs.iter().collect();
+    program.run_with(&inputs, &RunOptions { threads, ..RunOptions::default() }).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
 fn least_effort_gives_other_code_and_the_same_bits() {
     for source in LARGE.iter().chain(&SMALL).chain([&LONG]) {
         let module = module(source);
-        let entry = module.entry();
-        let shape = entry.instructions[entry.parameters()[0]].shape.as_array().unwrap();
-        assert_eq!(shape.ty, ElementType::F32);
+        let inputs = inputs(&module);
         let [full, least] = [Effort::Full, Effort::Least].map(|effort| object(&module, Some(effort)));
         assert!(full != least, "the same code with all effort and with the least\n{source}");
-        let want = run(&full, shape, 1);
+        let want = run(&full, &inputs, 1);
         for threads in [1, 3] {
-            let got = run(&least, shape, threads);
+            let got = run(&least, &inputs, threads);
             assert_eq!(got.len(), want.len());
             for (got, want) in got.iter().zip(&want) {
                 assert_eq!(first_other_bits(got, want), None, "{threads} threads\n{source}");

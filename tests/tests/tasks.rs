@@ -1,10 +1,11 @@
 //! Phases that are worth it are handed to an executor's workers, the result is the same, and a loop that fails ends the run.
 #![allow(clippy::unwrap_used)]
 
-use brolga_compiler::{CompileOptions, compile, shape, text};
+use brolga_compiler::{CompileOptions, compile};
 use brolga_runtime::abi::Status;
 use brolga_runtime::pool::Executor;
 use brolga_runtime::{ArrayLiteral, Program, RunError, RunOptions};
+use brolga_tests::ways::{inputs, parsed};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -41,15 +42,10 @@ impl Executor for Backwards {
 }
 
 fn program(source: &str) -> (Program, ArrayLiteral) {
-    let module = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
-    shape::verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    let module = parsed(source);
     let artifact = compile(&module, &CompileOptions::default()).unwrap_or_else(|e| panic!("{e}"));
-    let entry = module.entry();
-    let mut x = ArrayLiteral::zeros(entry.instructions[entry.parameters()[0]].shape.as_array().unwrap());
-    for (k, element) in x.bytes_mut().chunks_exact_mut(4).enumerate() {
-        element.copy_from_slice(&((k * 37 % 101) as f32 / 50.0 - 1.0).to_le_bytes());
-    }
-    (Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}")), x)
+    let program = Program::from_object(&artifact.object).unwrap_or_else(|e| panic!("{e}"));
+    (program, inputs(&module).remove(0))
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use super::attribution::Attribution;
 use super::clif::signature;
 use super::contraction::{self, Plan, Surroundings};
-use super::driver::{Around, Driver, Parts, PhaseCode, Shared, copies_much, executed_by_copies, phase_symbol};
+use super::driver::{Around, Driver, Parts, PhaseCode, Shared, copies_much, phase_symbol};
 use super::effort::{Effort, Executed, efforts};
 use super::machine::{Declared, Source, compile_all};
-use super::nest::{WideRows, scratch_bytes};
+use super::nest::{WideFunctions, WideRows, scratch_bytes};
 use super::phase::phase_function;
 use super::rows::Width;
 use super::target::Target;
@@ -18,7 +18,7 @@ use super::x86::{
 use super::{sort, tile};
 use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
-use crate::kernel::ir::{Callee, Contraction, Kernel, Phase, Product};
+use crate::kernel::ir::{Contraction, Kernel, Phase, Product};
 use crate::memory::schedule::{Assignment, KernelId, Schedule, Step};
 use crate::object::{Numbered, ObjectInput};
 use crate::schedule::cost::elements_of_nest;
@@ -66,8 +66,6 @@ pub struct CodegenOptions<'s> {
 const INLINE_ELEMENTS: i64 = 16;
 /// So many at most.
 const MAX_INLINED: usize = 64;
-/// Instructions that a service of the runtime executes, at least about.
-const SERVICE: i64 = 1 << 12;
 
 /// Compiles a schedule into an object that has what its targets share. Where the entry is `exported` it has the program's
 /// name; where it is not, the names of the functions say the target's level.
@@ -105,12 +103,8 @@ pub fn compile(
     let around = Around { schedule, assignment, phases, target, shared, launch, copier, donated, sources, wide_work };
     let driver = Driver::entry(around, &mut parts)?;
     let Parts { functions: sections, rows, .. } = parts;
-    let mut besides = executed_by_copies(assignment, copier.is_some());
-    besides.add_called(services(schedule), SERVICE);
-    let entry = functions.driver(driver, sections, once.then_some(besides), exported)?;
-    for (id, row, attribution) in rows {
-        functions.push_attributed(id, Source::Machine(row.code), attribution);
-    }
+    let entry = functions.driver(driver, sections, once, exported)?;
+    rows.into_iter().for_each(|(rows, attribution)| functions.push_rows(rows, attribution));
     let wanted = if launch.is_some() { Services::PARALLEL_FOR } else { Services::NONE };
     let clif = if options.keep_clif { functions.texts() } else { Vec::new() };
     let Functions { object, list, per_worker, .. } = functions;
@@ -122,12 +116,6 @@ pub fn compile(
         object.define(id, function)?;
     }
     Ok(Code { entry, per_worker, clif, services: wanted })
-}
-
-/// How many calls of services a program has.
-fn services(schedule: &Schedule) -> i64 {
-    let is_service = |phase: &&Phase| matches!(phase, Phase::Call(call) if matches!(call.callee, Callee::Service(_)));
-    schedule.kernels.values().flat_map(|kernel| &kernel.phases).filter(is_service).count() as i64
 }
 
 /// Whether no function of a program is called in a loop, or loops itself in the driver.
@@ -182,6 +170,13 @@ impl<'a> Functions<'a> {
     /// What a function is made from that was declared.
     fn push_attributed(&mut self, id: FuncId, source: Source, attribution: Attribution) {
         self.list.push(Declared { id, symbol: self.object.function_name(id), source, attribution });
+    }
+
+    /// The wide rows of a phase.
+    fn push_rows(&mut self, rows: WideFunctions, attribution: Attribution) {
+        for (id, row) in rows {
+            self.push_attributed(id, Source::Machine(row.code), attribution);
+        }
     }
 
     /// The tiles that contractions call, one for each product.
@@ -288,9 +283,7 @@ impl<'a> Functions<'a> {
         };
         let rows = rows.map(|w| w.functions).unwrap_or_default();
         self.push_attributed(id, Source::clif(function, executed), attribution);
-        for (id, row) in rows {
-            self.push_attributed(id, Source::Machine(row.code), attribution);
-        }
+        self.push_rows(rows, attribution);
         Ok(id)
     }
 
@@ -314,29 +307,21 @@ impl<'a> Functions<'a> {
         Ok(Some(launch))
     }
 
-    /// The parts of the driver, and the driver itself, which alone has the entry's name; where they run once, what they execute besides
-    /// their own instructions.
+    /// The parts of the driver, and the driver itself, which alone has the entry's name; what they execute is known where they run
+    /// `once`.
     fn driver(
         &mut self,
-        (mut driver, of_driver): (Function, Executed),
+        (mut driver, executed): (Function, Executed),
         parts: Vec<(FuncId, Function, Executed)>,
-        besides: Option<Executed>,
+        once: bool,
         exported: bool,
     ) -> Result<FuncId> {
-        let executed = |function: &Function, own: Executed| {
-            let mut executed = besides?;
-            executed.add(1, own);
-            executed.add_own(1, function.dfg.num_insts() as i64);
-            Some(executed)
-        };
-        for (id, part, own) in parts {
-            let executed = executed(&part, own);
-            self.push(id, Source::clif(part, executed));
+        for (id, part, executed) in parts {
+            self.push(id, Source::clif(part, once.then_some(executed)));
         }
-        let executed = executed(&driver, of_driver);
         let id = self.object.function(&self.entry, exported, &driver.signature)?;
         driver.name = UserFuncName::User(id.external_name());
-        self.push(id, Source::clif(driver, executed));
+        self.push(id, Source::clif(driver, once.then_some(executed)));
         Ok(id)
     }
 

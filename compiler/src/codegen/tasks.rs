@@ -89,7 +89,7 @@ impl Argument {
     pub const FIELDS: [i32; 6] =
         [Argument::BUFFERS, Argument::SCRATCH, Argument::CONTEXT, Argument::PHASE, Argument::CHUNK, Argument::POINTS];
     /// Bytes of it all.
-    pub const SIZE: u32 = 48;
+    pub const SIZE: u32 = 8 * Argument::FIELDS.len() as u32;
 }
 
 /// The signature of a task: [`brolga_runtime::abi::ParallelBody`].

@@ -241,21 +241,22 @@ fn renumbered(mut stage: Stage, numbers: &BTreeMap<u32, u32>) -> Option<Stage> {
     if wanted.iter().all(|wanted| *wanted) && numbers.iter().all(|(old, new)| old == new) {
         return Some(stage);
     }
-    let mut out = Stage { body: Body::new(), ..stage.clone() };
-    let places = copy(&mut out.body, &stage.body, &wanted, &|op| match op {
+    let mut body = Body::new();
+    let places = copy(&mut body, &stage.body, &wanted, &|op| match op {
         Op::Row(row) => Copied::Op(Op::Row(numbers.get(row).copied().unwrap_or(*row))),
         op => Copied::Op(op.clone()),
     });
     let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
-    out.stores = stage.stores.iter().map(|s| copied_store(s, &out.body, &places, Ix::clone)).collect::<Option<_>>()?;
-    for (row, value) in &mut out.row_stores {
+    stage.stores = stage.stores.iter().map(|s| copied_store(s, &body, &places, Ix::clone)).collect::<Option<_>>()?;
+    for (row, value) in &mut stage.row_stores {
         (*row, *value) = (*numbers.get(row)?, place(&places, *value)?);
     }
-    for a in &mut out.accumulators {
+    for a in &mut stage.accumulators {
         (a.init, a.values) = (all(&a.init)?, all(&a.values)?);
         if let Place::Row { rows } = &mut a.place {
             *rows = rows.iter().map(|row| numbers.get(row).copied()).collect::<Option<_>>()?;
         }
     }
-    Some(out)
+    stage.body = body;
+    Some(stage)
 }

@@ -7,7 +7,7 @@
 
 use super::Driver;
 use super::parts::Counter;
-use crate::codegen::clif::{copy, host_signature, table_of};
+use crate::codegen::clif::{host_signature, table_of};
 use crate::codegen::lanes::flags;
 use crate::error::{Error, Result};
 use crate::kernel::ir::{Callee, HostCall, Phase};
@@ -21,6 +21,9 @@ use cranelift_codegen::ir::{
     ExtFuncData, ExternalName, FuncRef, InstBuilder, StackSlotData, StackSlotKind, Value, types,
 };
 use hashbrown::HashMap;
+
+/// Instructions that a service of the runtime executes, at least about.
+const SERVICE: i64 = 1 << 12;
 
 /// What the calls of a schedule need.
 #[derive(Default)]
@@ -148,6 +151,7 @@ impl Driver<'_, '_, '_> {
     }
 
     fn service_at(&mut self, kernel: KernelId, callee: Value, function: Value, buffers: &[Value]) -> Result<()> {
+        self.executed.add_called(1, SERVICE);
         let table = table_of(&mut self.b, buffers);
         let shared = self.around.shared;
         let words = shared.calls.words_of.get(&kernel).and_then(|&n| shared.words.get(n)).copied();
@@ -173,7 +177,7 @@ impl Driver<'_, '_, '_> {
             self.b.ins().brif(same, after, &[], apart, &[]);
             self.b.switch_to_block(apart);
             self.b.seal_block(apart);
-            copy(&mut self.b, from, to, bytes);
+            self.copy_bytes(from, to, bytes);
             self.b.ins().jump(after, &[]);
             self.b.switch_to_block(after);
             self.b.seal_block(after);

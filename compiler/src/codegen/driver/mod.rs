@@ -89,19 +89,9 @@ pub(super) fn copies_much(assignment: &Assignment) -> bool {
     assignment.copies.values().flat_map(BlockCopies::all).any(|c| c.bytes >= LARGE_COPY)
 }
 
-/// What a driver's copies execute: a function is called for large ones where there is one.
-pub(super) fn executed_by_copies(assignment: &Assignment, has_copier: bool) -> Executed {
-    let mut executed = Executed::default();
-    for copy in assignment.copies.values().flat_map(BlockCopies::all) {
-        // A load and a store for eight bytes, and those of the loop.
-        let instructions = i64::try_from(copy.bytes / 3).unwrap_or(i64::MAX);
-        if has_copier && copy.bytes >= LARGE_COPY {
-            executed.add_called(1, instructions);
-        } else {
-            executed.add_own(1, instructions);
-        }
-    }
-    executed
+/// Instructions that execute a copy: a load and a store for eight bytes, and those of the loop.
+fn instructions_of_copy(bytes: u64) -> i64 {
+    i64::try_from(bytes / 3).unwrap_or(i64::MAX)
 }
 
 /// More pointers than this are not loaded at the driver's start, but each where it is used.
@@ -143,7 +133,7 @@ pub(super) struct Driver<'a, 'b, 'o> {
     functions: HashMap<FuncId, FuncRef>,
     /// The counter of the random number generator, where the program has one.
     counter: Option<Counter>,
-    /// What is executed besides the function's own instructions.
+    /// What the function executes, but for what it is made of itself.
     executed: Executed,
 }
 
@@ -157,8 +147,8 @@ impl<'a> Driver<'a, '_, '_> {
         })
     }
 
-    /// A function that does what `body` emits, and returns 0: the entry, or a part of it; and what it executes besides its own
-    /// instructions.
+    /// A function that does what `body` emits, and returns 0: the entry, or a part of it; and what it executes where nothing in it is
+    /// repeated.
     pub(super) fn make(
         around: Around<'a>,
         parts: &mut Parts<'_>,
@@ -189,7 +179,8 @@ impl<'a> Driver<'a, '_, '_> {
         driver.mark(Attribution::of_entry(around.sources));
         let ok = driver.b.ins().iconst(types::I32, 0);
         driver.b.ins().return_(&[ok]);
-        let executed = driver.executed;
+        let mut executed = driver.executed;
+        executed.add_own(1, driver.b.func.dfg.num_insts() as i64);
         driver.b.finalize(around.target.isa.frontend_config());
         Ok((function, executed))
     }
@@ -249,15 +240,21 @@ impl Driver<'_, '_, '_> {
         self.b.seal_block(after);
     }
 
-    fn copy_bytes(&mut self, from: Value, to: Value, bytes: u64) {
+    /// Copies so many bytes between buffers that are apart.
+    pub(super) fn copy_bytes(&mut self, from: Value, to: Value, bytes: u64) {
+        let instructions = instructions_of_copy(bytes);
         match self.around.copier {
             Some(id) if bytes >= LARGE_COPY => {
+                self.executed.add_called(1, instructions);
                 let signature = self.b.import_signature(signature(3, false));
                 let f = import_function(self.b.func, id, signature);
                 let bytes = self.b.ins().iconst(types::I64, bytes as i64);
                 self.b.ins().call(f, &[to, from, bytes]);
             }
-            _ => copy(&mut self.b, from, to, bytes),
+            _ => {
+                self.executed.add_own(1, instructions);
+                copy(&mut self.b, from, to, bytes);
+            }
         }
     }
 
@@ -363,8 +360,7 @@ impl Driver<'_, '_, '_> {
             let phase = (phase, attribution);
             let executed = emit_phase(&mut self.b, target, phase, &bases, (begin, end), scratch, rows.as_mut())?;
             self.executed.add(1, executed.unwrap_or_default());
-            let rows = rows.map(|rows| rows.functions).unwrap_or_default();
-            self.parts.rows.extend(rows.into_iter().map(|(id, row)| (id, row, attribution)));
+            self.parts.rows.extend(rows.map(|rows| (rows.functions, attribution)));
             self.mark(attribution);
         }
         Ok(())

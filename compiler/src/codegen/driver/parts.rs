@@ -11,14 +11,14 @@
 //! these. Their status is 0 or ends the run. A long run of copies is one item: a table in constant data, and a call of
 //! the [`copier`].
 
-use super::{Around, Driver, PhaseCode};
+use super::{Around, Driver, PhaseCode, instructions_of_copy};
 use crate::codegen::attribution::Attribution;
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::effort::Executed;
 use crate::codegen::flow::{Flow, enter};
 use crate::codegen::lanes::flags;
+use crate::codegen::nest::WideFunctions;
 use crate::codegen::target::Target;
-use crate::codegen::wide::WideFunction;
 use crate::error::{Error, Result};
 use crate::kernel::ir::Phase;
 use crate::memory::schedule::{BlockId, Copy, LeafPlace, Location, Step};
@@ -49,13 +49,14 @@ pub struct Parts<'o> {
     pub(super) object: &'o mut ObjectInput,
     /// The entry's symbol, which the functions' follow.
     pub(super) entry: String,
-    /// The functions, with what they execute besides their own instructions.
+    /// The functions, with what they execute where nothing is repeated.
     pub functions: Vec<(FuncId, Function, Executed)>,
     /// The rows of phases that are part of the driver.
-    pub rows: Vec<(FuncId, WideFunction, Attribution)>,
+    pub rows: Vec<(WideFunctions, Attribution)>,
     /// How many tables the copier has.
     tables: usize,
-    copier: Option<FuncId>,
+    /// Which function that is.
+    copier: Option<usize>,
     sections: u32,
 }
 
@@ -248,13 +249,17 @@ impl Driver<'_, '_, '_> {
             }
         }
         let data = self.parts.table(&self.around.shared.symbol, table)?;
-        let copier = match self.parts.copier {
-            Some(id) => id,
+        let at = match self.parts.copier {
+            Some(at) => at,
             None => {
-                let id = self.parts.push("copies", (copier(self.around.target), Executed::default()))?;
-                *self.parts.copier.insert(id)
+                self.parts.push("copies", (copier(self.around.target), Executed::default()))?;
+                *self.parts.copier.insert(self.parts.functions.len() - 1)
             }
         };
+        let missing = || Error::Internal("a table of copies without its function".into());
+        let (copier, _, executed) = self.parts.functions.get_mut(at).ok_or_else(missing)?;
+        let copier = *copier;
+        copies.iter().for_each(|c| executed.add_own(1, instructions_of_copy(c.bytes)));
         let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, Bases::SIZE, 3);
         let slot = self.b.create_sized_stack_slot(slot);
         let workspace = self.b.ins().stack_addr(types::I64, slot, Bases::POINTER);

@@ -17,7 +17,7 @@ mod transposed;
 mod wide_rows;
 
 use wide_rows::WideRow;
-pub use wide_rows::WideRows;
+pub use wide_rows::{WideFunctions, WideRows};
 
 use super::address::Point;
 use super::effort::Executed;

@@ -16,6 +16,9 @@ use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, ty
 use cranelift_frontend::Variable;
 use cranelift_module::FuncId;
 
+/// Functions that a phase calls for its rows.
+pub type WideFunctions = Vec<(FuncId, WideFunction)>;
+
 /// The hand-encoded functions of a kernel's phase.
 pub struct WideRows<'o> {
     /// Where they are declared.
@@ -23,7 +26,7 @@ pub struct WideRows<'o> {
     /// The phase's symbol, which theirs follow.
     phase: String,
     /// The functions.
-    pub functions: Vec<(FuncId, WideFunction)>,
+    pub functions: WideFunctions,
     /// The widest registers of the target.
     pub(super) widest: Width,
     /// Whether fused multiply-add is there.
