@@ -10,11 +10,11 @@
 //! **Algorithm.** Each axis, the vector axis first, is cut into what lies before, between and behind the places where a clamp of an index
 //! begins and ends to change nothing; only what is between is cut along the next axis.
 
-use super::cost::{TASK, UNIT, elements_of_nest, reads_what_it_writes};
+use super::cost::{TASK, UNIT, elements, reads_what_it_writes};
 use super::split::{rows, window};
 use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Loop, Nest};
+use crate::kernel::ir::{Loop, Nest, Stage};
 use std::ops::Range;
 
 /// Axes that are cut at most.
@@ -24,7 +24,7 @@ const LONG: i64 = 8 * UNIT;
 
 /// The nest without its borders, and its borders.
 pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
-    if elements_of_nest(nest) < TASK || reads_what_it_writes(nest) {
+    if loads(nest) < TASK || reads_what_it_writes(nest) {
         return None;
     }
     let (mut inner, mut borders) = (nest.clone(), Vec::new());
@@ -45,6 +45,15 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
     }
     borders.push(inner);
     (cut > 0).then_some(borders)
+}
+
+/// How often a nest loads an element.
+fn loads(nest: &Nest) -> i64 {
+    let of_stage = |stage: &Stage| {
+        let loads = stage.body.nodes().iter().filter(|n| matches!(n.op, Op::Load(..))).count();
+        elements(stage).saturating_mul(loads as i64)
+    };
+    nest.points().saturating_mul(nest.stages.iter().map(of_stage).fold(0, i64::saturating_add))
 }
 
 /// The elements of the axes for which clamps change nothing, where these are most of them but not all.

@@ -18,10 +18,10 @@
 //! 3. [`together`]: phases that read the same elements, or store between each other's, become one.
 //! 4. [`partial`]: a reduction with few points is cut into parts, whose results a second phase combines. Only one that fusion gives a
 //!    kernel of its own is: one that shares its rows with others must not depend on them.
-//! 5. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.
-//! 6. [`tile`]: what is read along one axis and written along another goes in blocks of both.
-//! 7. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
-//! 8. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
+//! 5. [`unroll`]: a reduction of few rows that keeps the vector axis is written out.
+//! 6. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.
+//! 7. [`tile`]: what is read along one axis and written along another goes in blocks of both.
+//! 8. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
 //! 9. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
 //! 10. [`scan`]: what is carried from turn to turn takes several turns at once.
 //! 11. [`jam`]: a reduction over long rows reads several of them in a turn.
@@ -70,10 +70,10 @@ const ALL: [Transformation; 12] = [
         applies: |kind| matches!(kind, GroupKind::Reduce(_)),
         run: partial::run,
     },
+    Transformation { name: "unroll", folds: false, applies: |_| true, run: unroll::run },
     Transformation { name: "border", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, border::border) },
     Transformation { name: "tile", folds: true, applies: |_| true, run: tile::run },
     Transformation { name: "chunk", folds: true, applies: |_| true, run: |kernel| each_nest(kernel, chunk::chunk) },
-    Transformation { name: "unroll", folds: false, applies: |_| true, run: unroll::run },
     Transformation {
         name: "fold",
         folds: true,
