@@ -424,7 +424,7 @@ impl Builder {
                 format!("the object is for {}, the build for {}", descriptor.architecture, triple.unwrap_or("?"));
             return Err(at(path, message));
         }
-        let own = program_name(&descriptors);
+        let own = program_name(descriptors.iter());
         if let Some(name) = self.name.as_ref().filter(|n| *n != own) {
             return Err(at(path, format!("the object's program is called '{own}', not '{name}'")));
         }
@@ -438,7 +438,7 @@ impl Builder {
         descriptors: Vec<DescriptorInfo>,
         triple: Option<&str>,
     ) -> Result<Output, BuildError> {
-        let name = program_name(&descriptors).to_owned();
+        let name = program_name(descriptors.iter()).to_owned();
         self.claim(directory.join(&name))?;
         std::fs::create_dir_all(directory).map_err(|e| at(directory, e))?;
         let library = static_library(&descriptors, &object, triple)

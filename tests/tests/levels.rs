@@ -7,6 +7,7 @@
 
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::hlo::{Module, Opcode};
+use brolga_compiler::object::read_descriptor;
 use brolga_compiler::{CompileOptions, Error, compile, shape, text};
 use brolga_runtime::abi::NumericVariant;
 use brolga_runtime::{ArrayLiteral, ArrayShape, ElementType, Program, Scalar, Shape};
@@ -108,6 +109,24 @@ fn every_operation_compiles_for_every_machine() {
     }
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
     assert!(compiled > 1000, "{compiled}");
+}
+
+/// Whoever loads a program learns all that its level needs, what Cranelift has no name for too.
+#[test]
+fn a_descriptor_has_the_features_of_its_level() {
+    let module = text::parse("HloModule m\nENTRY e {\n  ROOT x = f32[] parameter(0)\n}").unwrap();
+    for (cpu, features, named) in [("x86-64-v4", &[][..], "avx512bw"), ("x86-64-v3", &["+avxvnni"], "avxvnni")] {
+        let target = TargetOptions {
+            triple: Some("x86_64-unknown-linux-gnu".into()),
+            cpu: Some(cpu.into()),
+            features: features.iter().map(|f| f.to_string()).collect(),
+            ..TargetOptions::default()
+        };
+        let artifact = compile(&module, &CompileOptions { target, ..CompileOptions::default() }).unwrap();
+        let descriptor = read_descriptor(&artifact.object).unwrap();
+        assert!(descriptor.features.to_string().split(',').any(|name| name == named), "{}", descriptor.features);
+        assert_eq!(descriptor.levels, [descriptor.features]);
+    }
 }
 
 /// A program of several levels is that of the one it runs; all of a list compute as the lowest must.

@@ -4,14 +4,14 @@ use super::attribution::Attribution;
 use super::clif::signature;
 use super::effort::Executed;
 use super::fault::Faults;
-use super::flow::enter;
+use super::flow::{Flow, enter};
 use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows};
 use super::registers::emit_loop;
 use super::sort;
 use super::target::Target;
 use crate::error::{Error, Result};
-use crate::kernel::ir::{Kernel, Phase};
+use crate::kernel::ir::{Kernel, Nest, Phase};
 use crate::object::Numbered;
 use cranelift_codegen::ir::{Function, InstBuilder, UserFuncName, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -19,12 +19,14 @@ use cranelift_module::FuncId;
 use hashbrown::HashMap;
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`, and what it executes where that is known.
+/// Several phases follow each other, each of them whole, whatever `begin` and `end` are; registers are shared by the turns of one, for
+/// each loads its pointers itself.
 pub(super) fn phase_function(
     (id, attribution): (FuncId, Attribution),
     kernel: &Kernel,
-    phase: &Phase,
+    phases: &[Phase],
     target: &Target,
-    wide: Option<&mut WideRows<'_>>,
+    mut wide: Option<&mut WideRows<'_>>,
 ) -> Result<(Function, Option<Executed>)> {
     let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature(5, false));
     let mut context = FunctionBuilderContext::new();
@@ -32,12 +34,26 @@ pub(super) fn phase_function(
     attribution.mark(&mut b, None);
     let values = enter(&mut b);
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
-    let bases: Vec<Value> =
-        (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
-    let executed = emit_phase(&mut b, target, (phase, attribution), &bases, (begin, end), scratch, wide)?;
+    let mut all = Some(Executed::default());
+    for phase in phases {
+        let bases: Vec<Value> =
+            (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
+        let points = if phases.len() > 1 { (b.iconst(0), b.iconst(points(phase))) } else { (begin, end) };
+        let wide = wide.as_deref_mut();
+        let executed = emit_phase(&mut b, target, (phase, attribution), &bases, points, scratch, wide)?;
+        all = all.zip(executed).map(|(mut all, executed)| {
+            all.add(1, executed);
+            all
+        });
+    }
     b.ins().return_(&[]);
     b.finalize(target.isa.frontend_config());
-    Ok((function, executed))
+    Ok((function, all))
+}
+
+/// Points of a phase that its function counts: all of a nest.
+pub(super) fn points(phase: &Phase) -> i64 {
+    phase.as_nest().map_or(1, Nest::points)
 }
 
 /// Instructions for each element that is sorted, at least.

@@ -88,10 +88,8 @@ pub fn compile(
     let mut functions = Functions::new(object, entry, target, options, alone);
     functions.tiles(schedule)?;
     let copier = functions.copier(assignment)?;
-    for (k, kernel) in schedule.kernels.iter() {
-        for (p, phase) in kernel.phases.iter().enumerate() {
-            functions.phase((k, kernel), (p, phase))?;
-        }
+    for kernel in schedule.kernels.iter() {
+        functions.kernel(kernel)?;
     }
     let launch = functions.launch()?;
     let mut parts = Parts::new(functions.object, functions.entry.clone());
@@ -231,6 +229,33 @@ impl<'a> Functions<'a> {
         Ok(Some(id))
     }
 
+    /// The phases of a kernel. Nests that follow each other and are not shared among workers, the borders of a window and what a cut
+    /// leaves over, become one function.
+    fn kernel(&mut self, (k, kernel): (KernelId, &Kernel)) -> Result<()> {
+        let mut p = 0;
+        while let Some(phase) = kernel.phases.get(p) {
+            let joined = kernel.phases[p..].iter().take_while(|phase| self.joins(phase)).count();
+            if joined > 1 {
+                let phases = &kernel.phases[p..p + joined];
+                let scratch = phases.iter().filter_map(Phase::as_nest).map(scratch_bytes).max();
+                self.per_worker = self.per_worker.max(scratch.unwrap_or(0));
+                let id = self.outlined(phase_symbol(&self.entry, (k, kernel), p), kernel, phases)?;
+                self.phases.insert((k, p), PhaseCode::Function(id, 1, None));
+                self.phases.extend((p + 1..p + joined).map(|p| ((k, p), PhaseCode::Joined)));
+            } else {
+                self.phase((k, kernel), (p, phase))?;
+            }
+            p += joined.max(1);
+        }
+        Ok(())
+    }
+
+    /// Whether a phase is a nest of some size that no workers share.
+    fn joins(&self, phase: &Phase) -> bool {
+        let alone = |nest| Tasks::of_nest(nest, self.options.grain).is_none();
+        phase.as_nest().is_some_and(|nest| elements_of_nest(nest) > INLINE_ELEMENTS && alone(nest))
+    }
+
     /// A phase of a kernel: part of the driver, or a function.
     fn phase(&mut self, (k, kernel): (KernelId, &Kernel), (p, phase): (usize, &Phase)) -> Result<()> {
         let grain = self.options.grain;
@@ -259,27 +284,28 @@ impl<'a> Functions<'a> {
             PhaseCode::Inline
         } else {
             self.split |= tasks.is_some();
+            let phase = std::slice::from_ref(phase);
             PhaseCode::Function(self.outlined(phase_symbol(&self.entry, (k, kernel), p), kernel, phase)?, points, tasks)
         };
         self.phases.insert((k, p), code);
         Ok(())
     }
 
-    /// The function of a phase and, behind it, the wide rows that it calls.
-    fn outlined(&mut self, symbol: String, kernel: &Kernel, phase: &Phase) -> Result<FuncId> {
+    /// The function of phases and, behind it, the wide rows that it calls.
+    fn outlined(&mut self, symbol: String, kernel: &Kernel, phases: &[Phase]) -> Result<FuncId> {
         let (id, target) = (self.object.function(&symbol, false, &signature(5, false))?, self.target);
         let attribution = Attribution::of_kernel(self.options.sources, kernel);
-        let plan = if let Phase::Contraction(c) = phase { Some(self.plan(c)) } else { None };
+        let plan = if let [Phase::Contraction(c)] = phases { Some(self.plan(c)) } else { None };
         let mut rows = WideRows::new(self.object, symbol, target, self.options.wide_work);
-        let (function, executed) = match (phase, plan) {
-            (Phase::Contraction(c), Some(plan)) => {
+        let (function, executed) = match (phases, plan) {
+            ([Phase::Contraction(c)], Some(plan)) => {
                 let missing = || Error::Internal(format!("there is no tile for {}", c.product));
                 let tile = self.tiles.get(&c.product).copied().ok_or_else(missing)?;
                 let around = Surroundings { kernel, target, tile, plan, attribution };
                 let (function, executed) = contraction::function(id, signature(5, false), c, around, rows.as_mut())?;
                 (function, Some(executed))
             }
-            _ => phase_function((id, attribution), kernel, phase, target, rows.as_mut())?,
+            _ => phase_function((id, attribution), kernel, phases, target, rows.as_mut())?,
         };
         let rows = rows.map(|w| w.functions).unwrap_or_default();
         self.push_attributed(id, Source::clif(function, executed), attribution);

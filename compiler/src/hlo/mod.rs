@@ -152,6 +152,11 @@ impl Computation {
         &self.instructions[self.root].shape
     }
 
+    /// Whether an instruction has this operation.
+    pub fn holds(&self, opcode: Opcode) -> bool {
+        self.order.iter().any(|&id| self.instructions[id].opcode == opcode)
+    }
+
     /// Who uses each instruction, once for each operand position.
     pub fn users(&self) -> cranelift_entity::SecondaryMap<InstructionId, Vec<InstructionId>> {
         let mut users = cranelift_entity::SecondaryMap::new();

@@ -473,6 +473,13 @@ pub enum Phase {
     Sort(Box<Sort>),
 }
 
+impl Phase {
+    /// The loops, where it is such.
+    pub fn as_nest(&self) -> Option<&Nest> {
+        if let Phase::Nest(nest) = self { Some(nest) } else { None }
+    }
+}
+
 /// A kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {

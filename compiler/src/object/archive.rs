@@ -22,7 +22,7 @@ pub struct StaticLibrary {
 /// for an archive.
 pub fn static_library(descriptors: &[DescriptorInfo], object: &[u8], triple: Option<&str>) -> Option<StaticLibrary> {
     let triple = triple.map_or_else(|| target_lexicon::Triple::host().to_string(), str::to_owned);
-    let program = program_name(descriptors);
+    let program = program_name(descriptors.iter());
     let name = format!("brolga_{program}");
     let file = if triple.ends_with("-msvc") { format!("{name}.lib") } else { format!("lib{name}.a") };
     let mut symbols: Vec<String> = descriptors.iter().flat_map(|d| [d.entry.clone(), d.descriptor_symbol()]).collect();

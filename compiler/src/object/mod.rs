@@ -46,4 +46,4 @@ pub use lines::{LineTable, Lines, Place, Source};
 pub use names::program_name;
 pub use shared::{exported_symbols, signature_symbol, workspace_size_symbol, write_shared};
 pub use unwind::Unwind;
-pub use write::{architecture, isa_features, write};
+pub use write::{architecture, write};

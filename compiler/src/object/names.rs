@@ -5,11 +5,11 @@ use brolga_runtime::abi::{DescriptorInfo, Leaf};
 use hashbrown::HashSet;
 
 /// The name of a whole program: without the sizes, or the name of the computation, that one of several has.
-pub fn program_name(descriptors: &[DescriptorInfo]) -> &str {
-    let Some(first) = descriptors.first() else { return "" };
+pub fn program_name<'d>(mut descriptors: impl Iterator<Item = &'d DescriptorInfo>) -> &'d str {
+    let Some(first) = descriptors.next() else { return "" };
     let computation = format!("_{}", symbol_name(&first.module_name));
     match first.entry.strip_suffix(&computation) {
-        Some(name) if first.open.is_empty() && descriptors.len() > 1 => name,
+        Some(name) if first.open.is_empty() && descriptors.next().is_some() => name,
         _ => first.program_name(),
     }
 }
@@ -111,8 +111,8 @@ mod tests {
             d
         };
         let both = [of("step"), of("predict")];
-        assert_eq!((program_name(&both), modules(&both).as_str()), ("net", "step, predict"));
-        assert_eq!(program_name(&both[..1]), "net_step");
+        assert_eq!((program_name(both.iter()), modules(&both).as_str()), ("net", "step, predict"));
+        assert_eq!(program_name(both[..1].iter()), "net_step");
     }
 
     #[test]

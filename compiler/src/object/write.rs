@@ -4,7 +4,7 @@ use super::input::refused;
 use super::reloc::{check_kind, coff_kind, relax_got_access};
 use super::{CompiledFunction, ObjectInput, Referent, dwarf, unwind};
 use crate::{Error, Result, Site};
-use brolga_runtime::abi::{Architecture, DescriptorInfo, HASH_OFFSET, HASH_SIZE, IsaFeatures, object_hash};
+use brolga_runtime::abi::{Architecture, DescriptorInfo, HASH_OFFSET, HASH_SIZE, object_hash};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_module::{DataDescription, DataId, FuncId, Init, Linkage, Module, default_libcall_names};
@@ -14,6 +14,7 @@ use object::write::{Relocation, StandardSection, Symbol, SymbolId};
 use object::{
     BinaryFormat, RelocationEncoding, RelocationFlags, RelocationKind, SectionKind, SymbolFlags, SymbolScope,
 };
+use std::borrow::Cow;
 
 /// Bytes of code and data that one object may hold; x86-64 code reaches two gigabytes.
 const MAX_SIZE: u64 = 1 << 30;
@@ -39,29 +40,7 @@ pub fn architecture(isa: &dyn TargetIsa) -> Result<Architecture> {
     }
 }
 
-/// The instruction-set features that code compiled by `isa` may need.
-pub fn isa_features(isa: &dyn TargetIsa) -> IsaFeatures {
-    let mut features = IsaFeatures::NONE;
-    for flag in isa.isa_flags() {
-        let Some(name) = flag.name.strip_prefix("has_") else {
-            continue;
-        };
-        if flag.as_bool() != Some(true) {
-            continue;
-        }
-        let name = match name {
-            "sse41" => "sse4.1",
-            "sse42" => "sse4.2",
-            "pauth" => "paca",
-            other => other,
-        };
-        // What is not in the table (RISC-V's base extensions, vector lengths) is part of the target's baseline.
-        features = IsaFeatures::from_name(name).map_or(features, |f| features.union(f));
-    }
-    features
-}
-
-/// Writes the object. The descriptor's architecture, features and hash are filled in here.
+/// Writes the object. The descriptor's architecture and hash are filled in here.
 ///
 /// # Errors
 /// Where the target has no object format here, or the input contradicts itself (a bug of the code generator).
@@ -111,7 +90,6 @@ pub(super) fn encode_descriptors(input: &ObjectInput, isa: &dyn TargetIsa) -> Re
     for (_, descriptor) in input.descriptors() {
         let mut descriptor = descriptor.clone();
         descriptor.architecture = architecture(isa)?;
-        descriptor.features = isa_features(isa);
         descriptor.hash = [0; HASH_SIZE];
         let Some(blob) = descriptor.encode() else {
             let feature =
@@ -224,14 +202,14 @@ pub(super) fn size(data: &DataDescription) -> usize {
 }
 
 /// A function's code as it stands in a file, its accesses through the global offset table relaxed where they can be.
-pub(super) fn relaxed(
+pub(super) fn relaxed<'f>(
     input: &ObjectInput,
     architecture: Architecture,
-    function: &CompiledFunction,
-) -> CompiledFunction {
-    let mut function = function.clone();
-    if architecture == Architecture::X86_64 {
-        let CompiledFunction { code, relocs, .. } = &mut function;
+    function: &'f CompiledFunction,
+) -> Cow<'f, CompiledFunction> {
+    let mut function = Cow::Borrowed(function);
+    if architecture == Architecture::X86_64 && function.relocs.iter().any(|reloc| reloc.kind == Reloc::X86GOTPCRel4) {
+        let CompiledFunction { code, relocs, .. } = function.to_mut();
         relocs.iter_mut().for_each(|reloc| relax_got_access(input, code, reloc));
     }
     function
@@ -252,8 +230,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(input: &'a ObjectInput, isa: &OwnedTargetIsa, format: BinaryFormat) -> Result<Writer<'a>> {
-        let name =
-            super::program_name(&input.descriptors().iter().map(|(_, d)| d.clone()).collect::<Vec<_>>()).to_owned();
+        let name = super::program_name(input.descriptors().iter().map(|(_, d)| d)).to_owned();
         let builder = ObjectBuilder::new(isa.clone(), name, default_libcall_names()).map_err(refused)?;
         let (module, architecture) = (ObjectModule::new(builder), architecture(&**isa)?);
         let function_alignment = u64::from(isa.function_alignment().preferred);
@@ -306,7 +283,7 @@ impl<'a> Writer<'a> {
                         _ => return internal("an address in COFF has an addend".to_owned()),
                     }
                 }
-                function.relocs.retain(|reloc| coff_kind(reloc.kind).is_none());
+                function.to_mut().relocs.retain(|reloc| coff_kind(reloc.kind).is_none());
             }
             let alignment = function.alignment.max(self.function_alignment);
             self.module.define_function_bytes(id, alignment, &function.code, &function.relocs).map_err(refused)?;

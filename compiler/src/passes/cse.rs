@@ -16,7 +16,7 @@ use crate::hlo::{
 use brolga_runtime::{Literal, Shape};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use hashbrown::hash_map::EntryRef;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
@@ -25,6 +25,11 @@ pub fn run(module: &mut Module) -> Result<Stats> {
     let mut stats = Stats::default();
     let effects = Effects::of(module);
     let mut numbering = Numbering::default();
+    // What one instruction alone calls is compared with nothing.
+    let calls = |i: &&Instruction| !i.attrs.called().is_empty();
+    let computations = module.order.iter().map(|&id| &module.computations[id]);
+    let instructions = computations.flat_map(|c| c.order.iter().map(|&i| &c.instructions[i]));
+    let compared = instructions.filter(calls).nth(1).is_some();
     for id in module.order.clone() {
         let mut known: HashMap<Vec<u8>, InstructionId> = HashMap::new();
         rewrite(module, id, |rw, i| {
@@ -33,18 +38,22 @@ pub fn run(module: &mut Module) -> Result<Stats> {
                 return Ok(None);
             }
             let key = numbering.key(instruction, |operand| operand.index() as u64);
-            Ok(match known.entry(key) {
-                Entry::Occupied(first) => {
+            let merged = match known.entry_ref(&key[..]) {
+                EntryRef::Occupied(first) => {
                     stats.add("merged", 1);
                     Some(*first.get())
                 }
-                Entry::Vacant(slot) => {
+                EntryRef::Vacant(slot) => {
                     slot.insert(i);
                     None
                 }
-            })
+            };
+            numbering.scratch = key;
+            Ok(merged)
         })?;
-        numbering.number(id, &module.computations[id]);
+        if compared && id != module.entry {
+            numbering.number(id, &module.computations[id]);
+        }
     }
     Ok(stats)
 }
@@ -72,7 +81,11 @@ fn may_merge(instruction: &Instruction, effects: &Effects) -> bool {
 }
 
 fn holds_token(shape: &Shape) -> bool {
-    shape.leaves().iter().any(|leaf| matches!(leaf, Shape::Token | Shape::Opaque | Shape::Buffer(_)))
+    match shape {
+        Shape::Tuple(elements) => elements.iter().any(holds_token),
+        Shape::Token | Shape::Opaque | Shape::Buffer(_) => true,
+        Shape::Array(_) => false,
+    }
 }
 
 /// Numbers for literals and computations: equal numbers mean equal things.
@@ -83,6 +96,8 @@ struct Numbering {
     literal_count: u64,
     computations: SecondaryMap<ComputationId, u64>,
     bodies: HashMap<Vec<u8>, u64>,
+    /// The memory of the last key.
+    scratch: Vec<u8>,
 }
 
 impl Numbering {
@@ -94,7 +109,8 @@ impl Numbering {
             positions[i] = position as u64;
             let part = self.key(&computation.instructions[i], |operand| positions[operand]);
             number(&mut key, part.len() as u64);
-            key.extend(part);
+            key.extend_from_slice(&part);
+            self.scratch = part;
         }
         number(&mut key, positions[computation.root]);
         let fresh = self.bodies.len() as u64;
@@ -103,7 +119,9 @@ impl Numbering {
 
     fn key(&mut self, instruction: &Instruction, name: impl Fn(InstructionId) -> u64) -> Vec<u8> {
         // What folds in other ways is not the same.
-        let mut key = vec![instruction.opcode as u8, u8::from(is_frozen(instruction))];
+        let mut key = std::mem::take(&mut self.scratch);
+        key.clear();
+        key.extend([instruction.opcode as u8, u8::from(is_frozen(instruction))]);
         shape(&mut key, &instruction.shape);
         let mut operands: Vec<u64> = instruction.operands.iter().map(|&o| name(o)).collect();
         if instruction.opcode.is_commutative() {

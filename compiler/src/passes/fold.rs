@@ -66,6 +66,9 @@ fn foldable(module: &Module, instruction: &Instruction) -> bool {
         Opcode::Reduce | Opcode::Scatter => true,
         op => matches!(op.category(), Category::Elementwise | Category::Movement),
     };
+    if !known || instruction.operands.is_empty() {
+        return false;
+    }
     let arrays = instruction.shape.leaves().iter().all(|s| s.as_array().is_some_and(|a| !a.is_dynamic()));
     // A reducer that loops could take any time.
     let plain = |i: &Instruction| matches!(i.opcode.category(), Category::Structure | Category::Elementwise);
@@ -73,7 +76,7 @@ fn foldable(module: &Module, instruction: &Instruction) -> bool {
         let computation = &module.computations[c];
         computation.order.len() <= 64 && computation.order.iter().all(|&i| plain(&computation.instructions[i]))
     });
-    known && short && arrays && !instruction.operands.is_empty()
+    short && arrays
 }
 
 /// Whether compiled code gives the bits that the interpreter gives: the operation moves data, or is one of integers or of IEEE

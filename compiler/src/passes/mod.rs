@@ -155,6 +155,8 @@ struct State {
     keep_entry_layouts: bool,
     /// Instructions that inlining may still add, over all rounds.
     inline_budget: usize,
+    /// Passes that changed nothing, and that would change nothing again: the module is still what it was.
+    idle: Vec<&'static str>,
 }
 
 /// A pass: from module to what it changed.
@@ -177,7 +179,7 @@ const PREPARE: &[(&str, Pass)] = &[
     ("dce", |m, _| dce::run(m)),
 ];
 
-/// Passes that repeat until nothing changes.
+/// Passes that repeat until nothing changes; none runs on what it has seen already.
 const REPEAT: &[(&str, Pass)] = &[
     ("simplify", |m, _| simplify::run(m)),
     ("transposed-dot", |m, _| transposed_dot::run(m)),
@@ -202,7 +204,11 @@ pub fn optimize_with(
 ) -> Result<PipelineStats> {
     let mut pipeline = PipelineStats::default();
     rewrite::sort_computations(module)?;
-    let mut state = State { keep_entry_layouts: options.keep_entry_layouts, inline_budget: inline::budget(module) };
+    let mut state = State {
+        keep_entry_layouts: options.keep_entry_layouts,
+        inline_budget: inline::budget(module),
+        idle: Vec::new(),
+    };
     for &(name, pass) in PREPARE {
         step(module, options, &mut state, &mut pipeline, observe, (name, pass))?;
     }
@@ -226,11 +232,19 @@ fn step(
     observe: &mut dyn FnMut(&str, &Module),
     (name, pass): (&'static str, Pass),
 ) -> Result<usize> {
+    if state.idle.contains(&name) {
+        return Ok(0);
+    }
     let start = Instant::now();
     let stats = pass(module, state)?;
     let time = start.elapsed();
     let instructions = module.order.iter().map(|&c| module.computations[c].order.len()).sum();
     let changes = stats.changes();
+    if changes > 0 {
+        state.idle.clear();
+    } else {
+        state.idle.push(name);
+    }
     observe(name, module);
     if options.verify {
         crate::shape::verify(module).map_err(|e| Error::Internal(format!("after pass {name}: {e}")))?;

@@ -22,6 +22,9 @@ const MAX_DEPTH: usize = 32;
 pub fn run(module: &mut Module) -> Result<Stats> {
     let mut stats = Stats::default();
     for id in module.order.clone() {
+        if [Opcode::Transpose, Opcode::Dot].iter().any(|&op| !module.computations[id].holds(op)) {
+            continue;
+        }
         let (users, root) = (module.computations[id].users(), module.computations[id].root);
         let mut used_once: SecondaryMap<InstructionId, bool> = SecondaryMap::new();
         // Contractions alone read a transpose where it is.

@@ -16,6 +16,9 @@ use brolga_runtime::ArrayShape;
 pub fn run(module: &mut Module) -> Result<Stats> {
     let mut stats = Stats::default();
     for id in module.order.clone() {
+        if [Opcode::Transpose, Opcode::Dot].iter().any(|&op| !module.computations[id].holds(op)) {
+            continue;
+        }
         let users = module.computations[id].users();
         rewrite(module, id, |rw, i| {
             if rw.opcode(i) != Opcode::Dot || rw.instruction(i).operands.len() != 2 {

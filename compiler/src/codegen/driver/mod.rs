@@ -23,7 +23,7 @@ use super::effort::Executed;
 use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::nest::WideRows;
-use super::phase::emit_phase;
+use super::phase::{emit_phase, points};
 use super::target::Target;
 use super::tasks::{LAUNCH_PARAMETERS, Tasks};
 use crate::error::{Error, Result};
@@ -44,6 +44,8 @@ pub(super) enum PhaseCode {
     Inline,
     /// Its function, its points, and how they are cut into tasks.
     Function(FuncId, i64, Option<Tasks>),
+    /// Part of the function of a phase before.
+    Joined,
 }
 
 /// What a driver is made from.
@@ -346,13 +348,16 @@ impl Driver<'_, '_, '_> {
                 }
                 _ => {}
             }
-            if let Some(&PhaseCode::Function(id, points, tasks)) = self.around.phases.get(&(id, p)) {
-                let arguments = *arguments.get_or_insert_with(|| table_of(&mut self.b, &bases));
-                self.run_phase(id, arguments, scratch, points, tasks);
-                continue;
+            match self.around.phases.get(&(id, p)) {
+                Some(&PhaseCode::Function(id, points, tasks)) => {
+                    let arguments = *arguments.get_or_insert_with(|| table_of(&mut self.b, &bases));
+                    self.run_phase(id, arguments, scratch, points, tasks);
+                    continue;
+                }
+                Some(PhaseCode::Joined) => continue,
+                Some(PhaseCode::Inline) | None => {}
             }
-            let points = if let Phase::Nest(nest) = phase { nest.points() } else { 1 };
-            let (begin, end) = (self.b.ins().iconst(types::I64, 0), self.b.ins().iconst(types::I64, points));
+            let (begin, end) = (self.b.iconst(0), self.b.iconst(points(phase)));
             let attribution = Attribution::of_kernel(self.around.sources, kernel);
             let Around { target, wide_work, .. } = self.around;
             let symbol = phase_symbol(&self.parts.entry, (id, kernel), p);

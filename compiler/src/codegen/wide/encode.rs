@@ -61,7 +61,7 @@ pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Resul
     let Ok(elements) = i32::try_from(elements) else { return Ok(None) };
     let saved: Vec<Register> = pointers.iter().copied().filter(|r| POINTERS[SAVED..].contains(r)).collect();
     let pointers = pointers.as_slice();
-    let mut out = Assembler::default();
+    let mut out = Assembler::new();
     for &r in &saved {
         out.put(Instruction::with1(Code::Push_r64, r));
     }

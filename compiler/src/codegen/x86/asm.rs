@@ -63,6 +63,9 @@ impl StackFrame {
     }
 }
 
+/// Lines that a function of some size has at least.
+const LINES: usize = 64;
+
 /// Constants start on a line of so many bytes.
 const POOL_ALIGNMENT: u64 = 64;
 
@@ -75,14 +78,19 @@ pub struct Assembler {
     pool: Vec<u8>,
     /// What is on the stack behind the last line.
     frame: StackFrame,
-    /// The lines before which that changes.
-    frames: Vec<(usize, StackFrame)>,
+    /// The lines before which the rules change by which the caller's frame is found, and how.
+    changes: Vec<(usize, CallFrameInstruction)>,
     /// The lines from which on others are meant by [`Assembled::sources`].
     sources: Vec<(usize, Option<InstructionId>)>,
     fault: Option<String>,
 }
 
 impl Assembler {
+    /// Without a line.
+    pub fn new() -> Assembler {
+        Assembler { lines: Vec::with_capacity(LINES), ..Assembler::default() }
+    }
+
     /// A label that [`Assembler::bind`] puts somewhere.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
@@ -155,26 +163,53 @@ impl Assembler {
 
     /// Says what is on the stack where no line before leads to: at the start of a subroutine.
     pub fn resume(&mut self, frame: StackFrame) {
-        self.frame = frame;
-        self.frames.push((self.lines.len(), self.frame.clone()));
+        let before = std::mem::replace(&mut self.frame, frame.clone());
+        if frame.depth != before.depth {
+            self.deepen(0);
+        }
+        for &saved in frame.saved.iter().filter(|s| !before.saved.contains(s)) {
+            self.saved(saved);
+        }
+        for (register, _) in before.saved.iter().filter(|s| !frame.saved.contains(s)) {
+            self.change(CallFrameInstruction::Restore(dwarf(*register)));
+        }
+    }
+
+    /// The rules change behind the last line.
+    fn change(&mut self, how: CallFrameInstruction) {
+        self.changes.push((self.lines.len(), how));
+    }
+
+    /// The stack grows by so many bytes.
+    fn deepen(&mut self, bytes: i32) {
+        self.frame.depth += bytes;
+        self.change(CallFrameInstruction::CfaOffset(RETURN_ADDRESS + self.frame.depth));
+    }
+
+    /// A register of the caller's lies on the stack.
+    fn saved(&mut self, (register, depth): (Register, i32)) {
+        self.change(CallFrameInstruction::Offset(dwarf(register), -(RETURN_ADDRESS + depth)));
     }
 
     fn follow_stack(&mut self, instruction: &Instruction) {
         let of_stack = instruction.op0_register() == Register::RSP;
         match instruction.code() {
             Code::Push_r64 => {
-                self.frame.depth += 8;
-                self.frame.saved.push((instruction.op0_register(), self.frame.depth));
+                self.deepen(8);
+                let saved = (instruction.op0_register(), self.frame.depth);
+                self.frame.saved.push(saved);
+                self.saved(saved);
             }
             Code::Pop_r64 => {
-                self.frame.depth -= 8;
-                self.frame.saved.pop();
+                self.deepen(-8);
+                if let Some((register, _)) = self.frame.saved.pop() {
+                    self.change(CallFrameInstruction::Restore(dwarf(register)));
+                }
             }
-            Code::Sub_rm64_imm32 if of_stack => self.frame.depth += instruction.immediate32() as i32,
-            Code::Add_rm64_imm32 if of_stack => self.frame.depth -= instruction.immediate32() as i32,
-            _ => return,
+            Code::Sub_rm64_imm32 if of_stack => self.deepen(instruction.immediate32() as i32),
+            Code::Add_rm64_imm32 if of_stack => self.deepen(-(instruction.immediate32() as i32)),
+            _ => {}
         }
-        self.frames.push((self.lines.len(), self.frame.clone()));
     }
 
     /// The function.
@@ -193,32 +228,12 @@ impl Assembler {
         // Behind the last instruction lies what nobody runs.
         code.resize(pool as usize, 0xcc);
         code.extend_from_slice(&self.pool);
-        let unwind = Unwind::Changes(changes(&self.frames, &places));
+        let placed = self.changes.into_iter().filter_map(|(line, how)| Some((*places.get(line)? as u32, how)));
+        let unwind = Unwind::Changes(placed.collect());
         let marked = self.sources.iter().filter_map(|&(line, source)| Some((*places.get(line)? as u32, source)));
         let sources = marked.filter(|(at, _)| u64::from(*at) < end).collect();
         Ok(Assembled { code, relocs, unwind, sources })
     }
-}
-
-/// The changes of the rules by which the caller's frame is found; `places` are those of the lines.
-fn changes(frames: &[(usize, StackFrame)], places: &[u64]) -> Vec<(u32, CallFrameInstruction)> {
-    let mut out = Vec::new();
-    let mut before = &StackFrame::default();
-    for (line, frame) in frames {
-        let Some(&place) = places.get(*line) else { continue };
-        let mut change = |what| out.push((place as u32, what));
-        if frame.depth != before.depth {
-            change(CallFrameInstruction::CfaOffset(RETURN_ADDRESS + frame.depth));
-        }
-        for (register, depth) in frame.saved.iter().filter(|s| !before.saved.contains(s)) {
-            change(CallFrameInstruction::Offset(dwarf(*register), -(RETURN_ADDRESS + depth)));
-        }
-        for (register, _) in before.saved.iter().filter(|s| !frame.saved.contains(s)) {
-            change(CallFrameInstruction::Restore(dwarf(*register)));
-        }
-        before = frame;
-    }
-    out
 }
 
 /// Bytes of the return address, which lies between the function's frame and what its rules count from.
@@ -345,7 +360,7 @@ mod tests {
 
     #[test]
     fn labels_constants_and_symbols_are_reached() {
-        let mut a = Assembler::default();
+        let mut a = Assembler::new();
         let end = a.label();
         a.branch(Code::Jmp_rel32_64, Refer::Label(end));
         a.branch(Code::Call_rel32_64, Refer::Symbol(FuncOrDataId::Func(FuncId::from_u32(3))));
@@ -377,7 +392,7 @@ mod tests {
     #[test]
     fn what_is_on_the_stack_is_followed() {
         use CallFrameInstruction::{CfaOffset, Offset, Restore};
-        let mut a = Assembler::default();
+        let mut a = Assembler::new();
         a.put(Instruction::with1(Code::Push_r64, Register::RBX));
         a.put(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, 32));
         let inside = a.frame();
@@ -406,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_label_that_was_put_nowhere_is_an_error() {
-        let mut a = Assembler::default();
+        let mut a = Assembler::new();
         let nowhere = a.label();
         a.branch(Code::Jmp_rel32_64, Refer::Label(nowhere));
         assert!(a.finish().is_err());

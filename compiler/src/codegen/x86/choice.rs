@@ -18,17 +18,21 @@ const NONE: i32 = -1;
 /// What is found out: the words of the leaves, and which registers the operating system keeps.
 const FIRST: Register = Register::R10D;
 const SEVENTH: Register = Register::R11D;
-const SEVENTH_MORE: Register = Register::R8D;
-const SEVENTH_SECOND: Register = Register::R9D;
-const EXTENDED: Register = Register::ESI;
-const KEPT: Register = Register::EDI;
+const EXTENDED: Register = Register::R8D;
+const KEPT: Register = Register::R9D;
+const SEVENTH_MORE: Register = Register::ESI;
+const SEVENTH_SECOND: Register = Register::EDI;
+/// Registers that callers pass arguments in or keep, and that what is found out goes by: those of every program ...
+const SAVED: [Register; 5] = [Register::RBX, Register::RCX, Register::RDX, Register::R8, Register::R9];
+/// ... and those of one that stands apart from the levels.
+const SAVED_APART: [Register; 2] = [Register::RSI, Register::RDI];
 
 /// Bits of `xcr0` for 256 and for 512 bits.
 const KEPT_256: u32 = 0x6;
 const KEPT_512: u32 = 0xe6;
 const OSXSAVE: u32 = 27;
 
-/// What a level needs: bits of each word.
+/// What a level needs, or all of them: bits of each word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     first: u32,
@@ -62,6 +66,35 @@ impl Needs {
             kept,
         }
     }
+
+    /// The words that what is found out is compared with, in the order of their registers.
+    fn words(&self) -> [(Register, u32); 6] {
+        [
+            (FIRST, self.first),
+            (SEVENTH, self.seventh),
+            (SEVENTH_MORE, self.seventh_more),
+            (SEVENTH_SECOND, self.seventh_second),
+            (EXTENDED, self.extended),
+            (KEPT, self.kept),
+        ]
+    }
+
+    /// What either needs.
+    fn union(self, other: Needs) -> Needs {
+        Needs {
+            first: self.first | other.first,
+            seventh: self.seventh | other.seventh,
+            seventh_more: self.seventh_more | other.seventh_more,
+            seventh_second: self.seventh_second | other.seventh_second,
+            extended: self.extended | other.extended,
+            kept: self.kept | other.kept,
+        }
+    }
+
+    /// Whether something is needed that no level has.
+    fn stands_apart(&self) -> bool {
+        self.seventh_more != 0 || self.seventh_second != 0
+    }
 }
 
 /// The function: `levels` say what each needs, the lowest first, with its entry; `state` are the four bytes, which are zero
@@ -70,7 +103,7 @@ impl Needs {
 /// # Errors
 /// [`crate::Error::Internal`] where an instruction cannot be encoded.
 pub fn function(levels: &[(Needs, FuncId)], state: DataId) -> Result<Assembled> {
-    let mut a = Assembler::default();
+    let mut a = Assembler::new();
     let state = Refer::Symbol(FuncOrDataId::Data(state));
     a.put_at(Instruction::with2(Code::Mov_r32_rm32, Register::EAX, there()), state);
     let choose = a.here();
@@ -88,14 +121,15 @@ pub fn function(levels: &[(Needs, FuncId)], state: DataId) -> Result<Assembled> 
     a.plain(Code::Retnq);
 
     a.bind(detect);
-    // The arguments of the call, and what is the caller's; both conventions pass arguments in all but the first of these.
-    let saved = [Register::RBX, Register::RCX, Register::RDX, Register::RSI, Register::RDI, Register::R8, Register::R9];
-    for r in saved {
+    let all = levels.iter().fold(Needs::default(), |all, (needs, _)| all.union(*needs));
+    let apart = if all.stands_apart() { &SAVED_APART[..] } else { &[] };
+    let saved = SAVED.iter().chain(apart).copied();
+    for r in saved.clone() {
         a.put(Instruction::with1(Code::Push_r64, r));
     }
-    look(&mut a);
+    look(&mut a, &all);
     number(&mut a, levels);
-    for r in saved.into_iter().rev() {
+    for r in saved.rev() {
         a.put(Instruction::with1(Code::Pop_r64, r));
     }
     a.put_at(Instruction::with2(Code::Mov_rm32_r32, there(), Register::EAX), state);
@@ -115,58 +149,74 @@ fn zero(a: &mut Assembler, register: Register) {
     a.put(Instruction::with2(Code::Xor_r32_rm32, register, register));
 }
 
-/// `cpuid`, where the highest leaf that there is reaches so far; of a part of a leaf that is not there the processor says zeros.
-fn leaf(a: &mut Assembler, group: u32, (leaf, part): (u32, u32), words: &[(Register, Register)]) {
+/// `cpuid` of a part of a leaf; where it is not there, the processor says zeros.
+fn ask(a: &mut Assembler, leaf: u32, part: u32) {
+    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, leaf));
+    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::ECX, part));
+    a.plain(Code::Cpuid);
+}
+
+/// Goes on where the highest leaf of a group reaches as far as `leaf`, otherwise to the label that is returned.
+fn reach(a: &mut Assembler, group: u32, leaf: u32) -> Label {
     let missing = a.label();
-    for &(_, to) in words {
-        zero(a, to);
-    }
     a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, group));
     a.plain(Code::Cpuid);
     a.put(Instruction::with2(Code::Cmp_rm32_imm32, Register::EAX, leaf));
     a.branch(Code::Jb_rel32_64, Refer::Label(missing));
-    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, leaf));
-    a.put(Instruction::with2(Code::Mov_r32_imm32, Register::ECX, part));
-    a.plain(Code::Cpuid);
-    for &(found, to) in words {
-        set(a, to, found);
-    }
-    a.bind(missing);
+    missing
 }
 
-/// Finds out what the processor and the operating system have.
-fn look(a: &mut Assembler) {
-    leaf(a, 0, (1, 0), &[(Register::ECX, FIRST)]);
-    leaf(a, 0, (7, 0), &[(Register::EBX, SEVENTH), (Register::ECX, SEVENTH_MORE)]);
-    leaf(a, 0, (7, 1), &[(Register::EAX, SEVENTH_SECOND)]);
-    leaf(a, 0x8000_0000, (0x8000_0001, 0), &[(Register::ECX, EXTENDED)]);
-    zero(a, KEPT);
-    let narrow = a.label();
-    a.put(Instruction::with2(Code::Test_rm32_imm32, FIRST, 1u32 << OSXSAVE));
-    a.branch(Code::Je_rel32_64, Refer::Label(narrow));
-    zero(a, Register::ECX);
-    a.plain(Code::Xgetbv);
-    set(a, KEPT, Register::EAX);
-    a.bind(narrow);
+/// Finds out what of their needs the processor and the operating system have.
+fn look(a: &mut Assembler, needs: &Needs) {
+    for (register, _) in needs.words().into_iter().filter(|(_, mask)| *mask != 0) {
+        zero(a, register);
+    }
+    if needs.first != 0 || needs.kept != 0 {
+        // Every processor of the architecture has it.
+        ask(a, 1, 0);
+        set(a, FIRST, Register::ECX);
+    }
+    if needs.seventh != 0 || needs.stands_apart() {
+        let missing = reach(a, 0, 7);
+        ask(a, 7, 0);
+        set(a, SEVENTH, Register::EBX);
+        if needs.seventh_more != 0 {
+            set(a, SEVENTH_MORE, Register::ECX);
+        }
+        if needs.seventh_second != 0 {
+            ask(a, 7, 1);
+            set(a, SEVENTH_SECOND, Register::EAX);
+        }
+        a.bind(missing);
+    }
+    if needs.extended != 0 {
+        let missing = reach(a, 0x8000_0000, 0x8000_0001);
+        ask(a, 0x8000_0001, 0);
+        set(a, EXTENDED, Register::ECX);
+        a.bind(missing);
+    }
+    if needs.kept != 0 {
+        let narrow = a.label();
+        a.put(Instruction::with2(Code::Test_rm32_imm32, FIRST, 1u32 << OSXSAVE));
+        a.branch(Code::Je_rel32_64, Refer::Label(narrow));
+        zero(a, Register::ECX);
+        a.plain(Code::Xgetbv);
+        set(a, KEPT, Register::EAX);
+        a.bind(narrow);
+    }
 }
 
 /// The number of the highest level that has what it needs, as do all below it, in `eax`.
 fn number(a: &mut Assembler, levels: &[(Needs, FuncId)]) {
     let done = a.label();
     a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, NONE));
+    let mut below = Needs::default();
     for (number, (needs, _)) in (1..).zip(levels) {
-        let words = [
-            (FIRST, needs.first),
-            (SEVENTH, needs.seventh),
-            (SEVENTH_MORE, needs.seventh_more),
-            (SEVENTH_SECOND, needs.seventh_second),
-            (EXTENDED, needs.extended),
-            (KEPT, needs.kept),
-        ];
-        for (register, mask) in words {
-            all_of(a, register, mask, done);
+        for ((register, mask), (_, known)) in needs.words().into_iter().zip(below.words()) {
+            all_of(a, register, mask & !known, done);
         }
         a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, number));
+        below = below.union(*needs);
     }
     a.bind(done);
 }
@@ -207,7 +257,7 @@ mod tests {
         };
         let mut entries = Vec::new();
         for (n, needs) in levels.iter().enumerate() {
-            let mut a = Assembler::default();
+            let mut a = Assembler::new();
             a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, 101 + n as i32));
             a.plain(Code::Retnq);
             entries.push((*needs, add(&mut input, &format!("f.v{n}"), false, a.finish().unwrap())));

@@ -12,7 +12,7 @@ use iced_x86::{Code, Instruction, Register};
 /// # Errors
 /// [`crate::Error::Internal`] where an instruction cannot be encoded.
 pub fn function() -> Result<Assembled> {
-    let mut a = Assembler::default();
+    let mut a = Assembler::new();
     a.put(Instruction::with2(Code::Mov_r64_rm64, Register::RCX, Register::RDX));
     a.put(Instruction::with_rep_movsb(64));
     a.plain(Code::Retnq);

@@ -35,7 +35,7 @@ fn returns_zero(a: &mut Assembler) {
 /// [`crate::Error::Internal`] where an instruction cannot be encoded.
 pub fn task(per_worker: u64) -> Result<Assembled> {
     use Register::{R8, R9, R10, RAX, RCX, RDI, RDX, RSI};
-    let mut a = Assembler::default();
+    let mut a = Assembler::new();
     load(&mut a, RAX, RDI, Argument::CHUNK);
     a.put(Instruction::with2(Code::Imul_r64_rm64, RSI, RAX));
     a.put(Instruction::with2(Code::Add_r64_rm64, RAX, RSI));
@@ -64,7 +64,7 @@ pub fn task(per_worker: u64) -> Result<Assembled> {
 pub fn launch(task: FuncId) -> Result<Assembled> {
     use Register::{R8, R9, R10, RAX, RCX, RDI, RDX, RSI, RSP};
     let [buffers, scratch, context, phase, points, chunk] = [RDI, RSI, RDX, RCX, R8, R9];
-    let mut a = Assembler::default();
+    let mut a = Assembler::new();
     let alone = a.label();
     let workers = memory(context, Context::OFFSET_WORKERS.into());
     a.put(Instruction::with2(Code::Test_rm64_r64, context, context));

@@ -167,7 +167,7 @@ const MASK_REGISTER: Register = Register::YMM15;
 /// # Errors
 /// [`crate::Error::Internal`] where an instruction cannot be encoded.
 pub fn function(form: Form, blocks: &Blocks) -> Result<Assembled> {
-    let mut w = Writer { a: Assembler::default(), form, codes: form.codes(), micros: BTreeMap::new() };
+    let mut w = Writer { a: Assembler::new(), form, codes: form.codes(), micros: BTreeMap::new() };
     w.tile(blocks);
     w.a.finish()
 }

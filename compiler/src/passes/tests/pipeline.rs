@@ -1,7 +1,7 @@
 //! The whole pipeline: bounds, hooks, statistics.
 
 use super::{lines, module};
-use crate::passes::{PassOptions, inline, optimize, optimize_with};
+use crate::passes::{PassOptions, REPEAT, inline, optimize, optimize_with};
 use std::fmt::Write;
 
 /// Computations that call the next one twice: 2^60 calls in a text of a few kilobytes.
@@ -32,6 +32,24 @@ fn hooks_see_each_pass_and_times_are_kept() {
     assert!(seen.iter().any(|name| name == "layout"), "{seen:?}");
     assert_eq!(lines(&module).len(), 1);
     assert!(stats.to_string().contains("simplify"), "{stats}");
+}
+
+#[test]
+fn each_pass_that_repeats_sees_what_came_of_the_last_change_once() {
+    let (p, twice) = ("p = f32[2] parameter(0)\n", "t = f32[2] call(p), to_apply=c\nu = f32[2] call(p), to_apply=c\n");
+    let called = "c { q = f32[2] parameter(0)\nz = f32[] constant(1)\nb = f32[2] broadcast(z), dimensions={}\nROOT m = f32[2] multiply(q, b) }";
+    for (others, text) in
+        [("", format!("{p}ROOT n = f32[2] negate(p)")), (called, format!("{p}{twice}ROOT a = f32[2] add(t, u)"))]
+    {
+        let mut module = module(others, &text);
+        let stats = optimize(&mut module, &PassOptions::default()).unwrap();
+        let changed = stats.records.iter().rposition(|r| r.stats.changes() > 0).map_or(0, |last| last + 1);
+        for &(name, _) in REPEAT {
+            let runs = stats.records[changed..].iter().filter(|r| r.name == name).count();
+            assert_eq!(runs, 1, "{name}: {stats}");
+        }
+        assert_eq!(changed > 0, !others.is_empty(), "{stats}");
+    }
 }
 
 #[test]
