@@ -59,6 +59,16 @@ impl Body {
         Body::default()
     }
 
+    /// An empty body with room for so many nodes.
+    pub fn sized(nodes: usize) -> Body {
+        Body {
+            nodes: Vec::with_capacity(nodes),
+            known: HashTable::with_capacity(nodes),
+            sources: Vec::with_capacity(nodes),
+            ..Body::default()
+        }
+    }
+
     /// All nodes, arguments before users.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -163,7 +173,7 @@ impl Body {
             Some(bits) => (Op::Const(bits), &[][..]),
             None => (op, args),
         };
-        let node = Node { op, args: args.into(), lane };
+        let node = Node { op, args: Args::from_slice(args), lane };
         let Body { nodes, known, hashes, .. } = self;
         let at = |id: NodeId| &nodes[id.0 as usize];
         match known.entry(hashes.hash_one(&node), |&id| *at(id) == node, |&id| hashes.hash_one(at(id))) {

@@ -10,7 +10,7 @@ pub fn map_indices(body: &Body, change: &impl Fn(&Ix) -> Ix) -> (Body, Vec<NodeI
 }
 
 fn map_body(body: &Body, change: &impl Fn(&Op) -> Op) -> (Body, Vec<NodeId>) {
-    let mut out = Body::new();
+    let mut out = Body::sized(body.nodes().len());
     let all = vec![true; body.nodes().len()];
     let places = copy(&mut out, body, &all, &|op| Copied::Op(change(op)));
     (out, places.into_iter().flatten().collect())
@@ -55,7 +55,8 @@ pub fn copy_nodes(
             }
             Copied::Op(op) => op,
         };
-        let args: Args = node.args.iter().map(|&a| at(a)).collect();
+        let mut args = Args::from_slice(&node.args);
+        args.iter_mut().for_each(|a| *a = at(*a));
         out.set_source(body.source(id).or(now));
         let place = out.push(op, &args, node.lane);
         places.push(Some(place));
@@ -150,13 +151,23 @@ pub fn indices(nest: &Nest) -> impl Iterator<Item = &Ix> {
     })
 }
 
-/// Replaces axes in every index map of a nest.
-pub fn substitute(nest: &mut Nest, replace: &impl Fn(Axis) -> Option<Ix>) {
-    for stage in &mut nest.stages {
+/// The nest with other indices for axes, in every index map.
+pub fn substitute(nest: &Nest, replace: &impl Fn(Axis) -> Option<Ix>) -> Nest {
+    let of_stage = |stage: &Stage| {
         let (body, places) = map_indices(&stage.body, &|ix| ix.substitute(replace));
-        stage.body = body;
         // Before offsets become what the new body says of them, whose axes are replaced already.
-        stage.stores.iter_mut().for_each(|s| s.index = s.index.substitute(replace));
-        move_nodes(stage, &places);
-    }
+        let stores = stage.stores.iter().map(|s| Store { index: s.index.substitute(replace), ..s.clone() }).collect();
+        let mut new = Stage {
+            accumulators: stage.accumulators.clone(),
+            stores,
+            row_stores: stage.row_stores.clone(),
+            regroups: stage.regroups,
+            streams: stage.streams,
+            ..Stage::new(stage.sequential.clone(), stage.vector, body)
+        };
+        move_nodes(&mut new, &places);
+        new
+    };
+    let stages = nest.stages.iter().map(of_stage).collect();
+    Nest { parallel: nest.parallel.clone(), rows: nest.rows.clone(), stages }
 }

@@ -38,8 +38,7 @@ pub fn rows(nest: &Nest) -> Option<(Vec<Axis>, i64)> {
 /// The nest over `length` elements from `start` on of the loops of `axes`, wherever they run; `start` may be a new loop's. Row buffers
 /// are as long as their rows.
 pub fn window(nest: &Nest, axes: &[Axis], start: &Ix, length: i64) -> Nest {
-    let mut part = nest.clone();
-    substitute(&mut part, &|a| axes.contains(&a).then(|| start.add(&Ix::axis(a, length))));
+    let mut part = substitute(nest, &|a| axes.contains(&a).then(|| start.add(&Ix::axis(a, length))));
     let of_stage = part.stages.iter_mut().flat_map(|s| s.sequential.iter_mut().chain([&mut s.vector]));
     for l in part.parallel.iter_mut().chain(of_stage).filter(|l| axes.contains(&l.axis)) {
         l.extent = length;

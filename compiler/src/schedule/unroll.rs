@@ -84,7 +84,8 @@ impl Turns {
     fn of(stage: &Stage, with_inits: bool) -> Option<Turns> {
         let first = stage.body.needed(stage.accumulators.iter().flat_map(|a| a.init.iter().copied()));
         let wanted = stage.body.needed(stage.roots());
-        let mut body = Body::new();
+        let nodes = (stage.body.nodes().len() as i64).saturating_mul(depth(stage) + 1);
+        let mut body = Body::sized(nodes.min(MOST as i64) as usize);
         let places = copy(&mut body, &stage.body, &first, &|op| Copied::Op(op.clone()));
         let init = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect();
         let inits: Vec<Vec<NodeId>> = stage.accumulators.iter().map(init).collect::<Option<_>>()?;
@@ -241,7 +242,7 @@ fn renumbered(mut stage: Stage, numbers: &BTreeMap<u32, u32>) -> Option<Stage> {
     if wanted.iter().all(|wanted| *wanted) && numbers.iter().all(|(old, new)| old == new) {
         return Some(stage);
     }
-    let mut body = Body::new();
+    let mut body = Body::sized(stage.body.nodes().len());
     let places = copy(&mut body, &stage.body, &wanted, &|op| match op {
         Op::Row(row) => Copied::Op(Op::Row(numbers.get(row).copied().unwrap_or(*row))),
         op => Copied::Op(op.clone()),

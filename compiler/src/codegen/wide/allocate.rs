@@ -62,17 +62,18 @@ const REGISTERS: usize = MASKS_END as usize;
 
 /// Gives a turn its registers; spilled ones are added to the frame.
 pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
-    let plain = Allocator::run(turn, frame, &[]);
+    let uses = Uses::of(turn);
+    let plain = Allocator::run(turn, frame, &uses, &[]);
     let spare = turn.width.registers().saturating_sub(plain.peak + turn.accumulators.len());
     let mut memory: Vec<(usize, Reg)> = (0..turn.definitions.len() as u32)
         .map(Reg)
         .filter(|r| matches!(turn.definitions[r.0 as usize], Definition::Constant(_) | Definition::Uniform(_)))
-        .map(|r| (plain.counts[r.0 as usize], r))
+        .map(|r| (uses.counts[r.0 as usize], r))
         .filter(|(count, _)| *count > 0)
         .collect();
     memory.sort_by_key(|(count, r)| (std::cmp::Reverse(*count), r.0));
     let kept: Vec<Reg> = memory.into_iter().take(spare).map(|(_, r)| r).collect();
-    let done = if kept.is_empty() { plain } else { Allocator::run(turn, frame, &kept) };
+    let done = if kept.is_empty() { plain } else { Allocator::run(turn, frame, &uses, &kept) };
     let (load, store) = (done.move_code(false, true), done.move_code(false, false));
     let Allocator { before: kept, steps, spills, divides, .. } = done;
     let (body, origins) = steps.into_iter().unzip();
@@ -121,12 +122,56 @@ fn takes_memory(code: Code) -> bool {
     )
 }
 
+/// Where the virtual registers of a turn are used.
+struct Uses {
+    /// The instructions that use each register, the last one first; behind those of the register before.
+    positions: Vec<u32>,
+    /// Where those of each register start, and the end.
+    starts: Vec<u32>,
+    /// How many operands each register is.
+    counts: Vec<usize>,
+}
+
+impl Uses {
+    fn of(turn: &Turn) -> Uses {
+        let n = turn.definitions.len();
+        let (mut counts, mut starts) = (vec![0; n], vec![0; n + 1]);
+        // An instruction that has a register twice is one position.
+        let of_one = |count: &mut dyn FnMut(usize, u32)| {
+            let mut last = vec![None; n];
+            let ends = turn.accumulators.iter().map(|&(_, end)| (turn.insts.len(), end));
+            let operands = turn.insts.iter().enumerate().rev();
+            for (at, r) in ends.chain(operands.flat_map(|(at, inst)| inst.operands().map(move |r| (at, r)))) {
+                let (at, r) = (at as u32, r.0 as usize);
+                if last[r].replace(at) != Some(at) {
+                    count(r, at);
+                }
+            }
+        };
+        of_one(&mut |r, _| starts[r + 1] += 1);
+        (1..=n).for_each(|r| starts[r] += starts[r - 1]);
+        let mut positions = vec![0; starts[n] as usize];
+        let mut next = starts.clone();
+        of_one(&mut |r, at| {
+            positions[next[r] as usize] = at;
+            next[r] += 1;
+        });
+        turn.insts.iter().flat_map(Inst::operands).for_each(|r| counts[r.0 as usize] += 1);
+        Uses { positions, starts, counts }
+    }
+
+    /// The first of those of a register.
+    fn start(&self, r: Reg) -> usize {
+        self.starts[r.0 as usize] as usize
+    }
+}
+
 struct Allocator<'t> {
     turn: &'t Turn,
     frame: &'t Frame,
-    /// Positions of the uses of each virtual register, the next one last.
-    uses: Vec<Vec<u32>>,
-    counts: Vec<usize>,
+    uses: &'t Uses,
+    /// The end of the uses of each virtual register that are still to come: the next one is the last of them.
+    ends: Vec<u32>,
     /// The register that holds each virtual register.
     place: Vec<Option<u8>>,
     /// Where each was spilled to.
@@ -147,27 +192,13 @@ struct Allocator<'t> {
 }
 
 impl<'t> Allocator<'t> {
-    fn run(turn: &'t Turn, frame: &'t Frame, kept: &[Reg]) -> Allocator<'t> {
+    fn run(turn: &'t Turn, frame: &'t Frame, uses: &'t Uses, kept: &[Reg]) -> Allocator<'t> {
         let n = turn.definitions.len();
-        let mut uses = vec![Vec::new(); n];
-        let mut counts = vec![0; n];
-        for &(_, end) in &turn.accumulators {
-            uses[end.0 as usize].push(turn.insts.len() as u32);
-        }
-        for (at, inst) in turn.insts.iter().enumerate().rev() {
-            for r in inst.operands() {
-                counts[r.0 as usize] += 1;
-                let list: &mut Vec<u32> = &mut uses[r.0 as usize];
-                if list.last() != Some(&(at as u32)) {
-                    list.push(at as u32);
-                }
-            }
-        }
         let mut a = Allocator {
             turn,
             frame,
             uses,
-            counts,
+            ends: uses.starts[1..].to_vec(),
             place: vec![None; n],
             slot: vec![None; n],
             held: [None; REGISTERS],
@@ -175,7 +206,7 @@ impl<'t> Allocator<'t> {
             locked: [false; REGISTERS],
             wanted: HashMap::new(),
             before: Vec::new(),
-            steps: Vec::new(),
+            steps: Vec::with_capacity(turn.insts.len()),
             spills: 0,
             divides: false,
             peak: 0,
@@ -212,6 +243,11 @@ impl<'t> Allocator<'t> {
         self.place[r.0 as usize] = Some(number);
     }
 
+    /// The uses of a register that are still to come, the next one last.
+    fn to_come(&self, r: Reg) -> &'t [u32] {
+        &self.uses.positions[self.uses.start(r)..self.ends[r.0 as usize] as usize]
+    }
+
     /// Where the value lies in memory, if it does.
     fn home(&self, r: Reg) -> Option<Operand> {
         match self.turn.definitions[r.0 as usize] {
@@ -243,7 +279,7 @@ impl<'t> Allocator<'t> {
         let general = |a: &Self, i: usize| !a.reserved[i] && !a.locked[i];
         let free = self.file(mask).find(|&i| general(self, i) && self.held[i].is_none());
         let i = free.unwrap_or_else(|| {
-            let next = |r: Reg| self.uses[r.0 as usize].last().copied().unwrap_or(u32::MAX);
+            let next = |r: Reg| self.to_come(r).last().copied().unwrap_or(u32::MAX);
             let last = self
                 .file(mask)
                 .filter(|&i| general(self, i))
@@ -298,7 +334,7 @@ impl<'t> Allocator<'t> {
 
     /// Whether the instruction at `at` is the last that needs `r`.
     fn dies(&self, r: Reg, at: u32) -> bool {
-        self.uses[r.0 as usize].first().is_none_or(|&last| last <= at)
+        self.to_come(r).first().is_none_or(|&last| last <= at)
     }
 
     /// Whether `r` is in a register that its last use may overwrite.
@@ -308,7 +344,7 @@ impl<'t> Allocator<'t> {
     }
 
     fn release_unused(&mut self, r: Reg) {
-        if self.uses[r.0 as usize].is_empty()
+        if self.to_come(r).is_empty()
             && let Some(p) = self.place[r.0 as usize]
             && self.wanted_or_general(p)
         {
@@ -325,9 +361,8 @@ impl<'t> Allocator<'t> {
     /// Ends the uses at an instruction.
     fn done(&mut self, at: u32, regs: &[Reg]) {
         for &r in regs {
-            let list = &mut self.uses[r.0 as usize];
-            while list.last().is_some_and(|&p| p <= at) {
-                list.pop();
+            while self.to_come(r).last().is_some_and(|&p| p <= at) {
+                self.ends[r.0 as usize] -= 1;
             }
             self.release_unused(r);
         }
@@ -346,7 +381,7 @@ impl<'t> Allocator<'t> {
     }
 
     fn inst(&mut self, at: u32, inst: &Inst) {
-        let regs: Vec<Reg> = inst.operands().collect();
+        let regs: SmallVec<[Reg; 4]> = inst.operands().collect();
         match inst {
             Inst::Plain { code, to, from, half, imm } => {
                 let mut places = Operands::new();
