@@ -1,7 +1,8 @@
 //! Several turns at once: a scan whose steps wait less for each other.
 //!
 //! **Problem.** A step of a scan needs what the step before has left. By itself it loads the carry from its row buffer, combines an
-//! element and stores it again, and the next step waits for all three.
+//! element and stores it again, and the next step waits for all three; a row of one element is a register, and the next step waits for
+//! the combination alone.
 //!
 //! **Invariant.** Every element is combined and stored once. Elements are grouped otherwise only where the stage says that they may
 //! be ([`Stage::regroups`]), and then by the number of the turn alone; the order in which they meet stays.
@@ -21,6 +22,8 @@ use hashbrown::HashMap;
 
 /// Turns of a piece, where the body allows so many.
 const TURNS: [i64; 3] = [8, 4, 2];
+/// The most turns of a row of one element, whose carry stays in a register: more turns have more to combine than they save in waiting.
+const MOST_SINGLE: i64 = 4;
 /// The most nodes of a body that is made: the steps of a longer one have enough to compute.
 const MOST: usize = 64;
 /// Rows of so many elements have enough to do at each turn.
@@ -57,7 +60,11 @@ fn pieces(stage: &Stage, fresh: &mut Fresh) -> Option<Vec<Stage>> {
         return None;
     }
     let each = nodes.count();
-    let turns = TURNS.into_iter().find(|&t| 2 * t <= last.extent && each.saturating_mul(t as usize) <= MOST)?;
+    let most = if stage.vector.extent == 1 { MOST_SINGLE } else { i64::MAX };
+    let turns = TURNS
+        .into_iter()
+        .filter(|&t| t <= most)
+        .find(|&t| 2 * t <= last.extent && each.saturating_mul(t as usize) <= MOST)?;
     let left = last.extent % turns;
     // What is left over comes behind all whole pieces, also those of later turns of a loop around it.
     if left > 0 && stage.sequential.len() > 1 {

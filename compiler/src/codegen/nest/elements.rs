@@ -115,6 +115,9 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
     }
 
     fn row(&mut self, number: u32) -> Option<Val> {
+        if let Some(variable) = self.nest.single(number) {
+            return Some(Val::One(self.nest.b().use_var(variable)));
+        }
         let (mem, Address { base, offset }) = self.row_place(number);
         Some(if self.at.block {
             self.nest.lanes.load_block(mem, base, offset)
@@ -124,6 +127,10 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
     }
 
     fn set_row(&mut self, number: u32, value: &Val) -> Option<()> {
+        if let (Some(variable), &Val::One(v)) = (self.nest.single(number), value) {
+            self.nest.b().def_var(variable, v);
+            return Some(());
+        }
         let (mem, Address { base, offset }) = self.row_place(number);
         match *value {
             Val::One(v) => self.nest.lanes.store_one(mem, v, base, offset),

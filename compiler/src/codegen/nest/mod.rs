@@ -22,16 +22,16 @@ pub use wide_rows::{WideFunctions, WideRows};
 use super::address::Point;
 use super::effort::Executed;
 use super::flow::Flow;
-use super::lanes::{Lanes, Shape, Val};
+use super::lanes::{Lanes, Shape, Val, scalar_type};
 use super::rows::{Access, BLOCK, Form, RowLoop, Segment, Width, passes};
 use super::vector::{self, Isa};
 use super::wide::row_function;
 use crate::kernel::body::{Lane, Mem, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
-use crate::kernel::ir::{Loop, Nest, Place, Stage, Store};
+use crate::kernel::ir::{Loop, Nest, Place, RowBuffer, Stage, Store};
 use crate::schedule::cost::depth;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
-use cranelift_frontend::FunctionBuilder;
+use cranelift_frontend::{FunctionBuilder, Variable};
 use elements::Elements;
 use fold::Running;
 use guarded::Guarded;
@@ -45,11 +45,16 @@ const FOLD: i64 = 32;
 
 /// Bytes of row buffers that a worker needs for a nest: each starts on a 64-byte line.
 pub fn scratch_bytes(nest: &Nest) -> u64 {
-    nest.rows.iter().map(|r| row_bytes(r.elements, r.lane)).sum()
+    nest.rows.iter().map(row_bytes).sum()
 }
 
-fn row_bytes(elements: i64, lane: Lane) -> u64 {
-    (elements as u64 * u64::from(lane.bits() / 8)).next_multiple_of(64)
+/// Bytes of a row buffer; one of a single element is a register.
+fn row_bytes(row: &RowBuffer) -> u64 {
+    if is_single(row) { 0 } else { (row.elements as u64 * u64::from(row.lane.bits() / 8)).next_multiple_of(64) }
+}
+
+fn is_single(row: &RowBuffer) -> bool {
+    row.elements == 1
 }
 
 /// Emits one nest.
@@ -60,6 +65,8 @@ pub struct NestEmitter<'f, 'b, 'k, 'o> {
     bases: &'k [Value],
     /// The worker's row buffers.
     scratch: Value,
+    /// Row buffers of a single element: what a scan carries from turn to turn need not wait for memory.
+    singles: Vec<Option<Variable>>,
     /// The loop variables that are running.
     axes: HashMap<Axis, Value>,
     /// Finished reductions of the current point.
@@ -88,7 +95,9 @@ impl<'f, 'b, 'k, 'o> NestEmitter<'f, 'b, 'k, 'o> {
         wide: Option<&'k mut WideRows<'o>>,
     ) -> NestEmitter<'f, 'b, 'k, 'o> {
         let (results, executed) = (HashMap::new(), Executed::default());
-        NestEmitter { lanes, bases, scratch, axes, results, nest, wide, executed }
+        let variable = |row: &RowBuffer| is_single(row).then(|| lanes.b.declare_var(scalar_type(row.lane)));
+        let singles = nest.rows.iter().map(variable).collect();
+        NestEmitter { lanes, bases, scratch, singles, axes, results, nest, wide, executed }
     }
 }
 
@@ -120,9 +129,14 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.lanes.index(ix, Point { axes: &self.axes, values })
     }
 
-    /// Where a row buffer starts, and the lane of its elements.
+    /// The only element of a row buffer that has no more.
+    fn single(&self, row: u32) -> Option<Variable> {
+        self.singles.get(row as usize).copied().flatten()
+    }
+
+    /// Where a row buffer of several elements starts, and the lane of its elements.
     fn row_start(&mut self, row: u32) -> (Address, Lane) {
-        let before: u64 = self.nest.rows[..row as usize].iter().map(|r| row_bytes(r.elements, r.lane)).sum();
+        let before: u64 = self.nest.rows[..row as usize].iter().map(row_bytes).sum();
         let scratch = self.scratch;
         let start = match near(before as i64) {
             Some(offset) => Address { base: scratch, offset },
@@ -370,10 +384,13 @@ impl NestEmitter<'_, '_, '_, '_> {
                 let v = self.at(ix, &live.uniform);
                 if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
             }
-            Op::Row(number) => {
-                let (start, lane) = self.row_start(*number);
-                self.lanes.load_one(Mem::of(lane), start.base, start.offset)
-            }
+            Op::Row(number) => match self.single(*number) {
+                Some(variable) => self.b().use_var(variable),
+                None => {
+                    let (start, lane) = self.row_start(*number);
+                    self.lanes.load_one(Mem::of(lane), start.base, start.offset)
+                }
+            },
             op => {
                 let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(row, live, a))).collect();
                 let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();

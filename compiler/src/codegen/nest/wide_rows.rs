@@ -263,6 +263,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             let pointer = match p {
                 Pointer::Load(id) => live.loads.get(id).copied(),
                 Pointer::Store(number) => live.stores.get(number).copied(),
+                Pointer::Row(number) if self.single(*number).is_some() => None,
                 Pointer::Row(number) => Some(self.row_start(*number).0),
                 Pointer::Anchor(k) => {
                     let anchor = frame.anchors.get(*k as usize);
