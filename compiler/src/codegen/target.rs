@@ -144,6 +144,7 @@ impl Target {
         if triple.endianness() != Ok(order) || triple.pointer_width() != Ok(PointerWidth::U64) {
             return Err(unsupported(format!("the target {triple}")));
         }
+        let (full, least) = flags(&triple)?;
         let one = |level: String, features: Vec<&'static str>, variant| -> Result<Target> {
             let mut builder = isa::lookup(triple.clone()).map_err(|e| unsupported(missing(e, &triple)))?;
             for f in X86.iter().filter(|_| triple.architecture == Architecture::X86_64) {
@@ -151,8 +152,8 @@ impl Target {
                 let on = features.contains(&f.name);
                 builder.set(flag, if on { "true" } else { "false" }).map_err(target_error)?;
             }
-            let isa = |effort| builder.finish(flags(&triple, effort)?).map_err(target_error);
-            let (isa, least) = (isa(Effort::Full)?, isa(Effort::Least)?);
+            let isa = |flags| builder.finish(flags).map_err(target_error);
+            let (isa, least) = (isa(full.clone())?, isa(least.clone())?);
             Ok(Target { level, isa, least, variant, features })
         };
         match triple.architecture {
@@ -283,8 +284,8 @@ fn variant(options: &TargetOptions, fuses: bool) -> Result<Variant> {
     }
 }
 
-/// Cranelift's settings.
-fn flags(triple: &Triple, effort: Effort) -> Result<settings::Flags> {
+/// Cranelift's settings, for all effort and for the least.
+fn flags(triple: &Triple) -> Result<(settings::Flags, settings::Flags)> {
     let mut flags = settings::builder();
     // Windows grows a stack by one page at a time: who takes more touches each.
     let coff = triple.binary_format == BinaryFormat::Coff;
@@ -292,13 +293,8 @@ fn flags(triple: &Triple, effort: Effort) -> Result<settings::Flags> {
     // Of aarch64, what is said to be independent of its position goes by a global offset table, which COFF has not; distances to
     // pages are independent of it too.
     let by_table = if coff && matches!(triple.architecture, Architecture::Aarch64(_)) { "false" } else { "true" };
-    let (optimize, registers) = match effort {
-        Effort::Full => ("speed", "backtracking"),
-        Effort::Least => ("none", "single_pass"),
-    };
     for (name, value) in [
-        ("opt_level", optimize),
-        ("regalloc_algorithm", registers),
+        ("opt_level", "speed"),
         ("is_pic", by_table),
         ("unwind_info", "true"),
         ("enable_probestack", probes),
@@ -308,7 +304,11 @@ fn flags(triple: &Triple, effort: Effort) -> Result<settings::Flags> {
     ] {
         flags.set(name, value).map_err(target_error)?;
     }
-    Ok(settings::Flags::new(flags))
+    let mut least = flags.clone();
+    for (name, value) in [("opt_level", "none"), ("regalloc_algorithm", "single_pass")] {
+        least.set(name, value).map_err(target_error)?;
+    }
+    Ok((settings::Flags::new(flags), settings::Flags::new(least)))
 }
 
 /// The levels that the options name, with their features, the lowest first.

@@ -202,7 +202,7 @@ pub fn optimize_with(
     options: &PassOptions,
     observe: &mut dyn FnMut(&str, &Module),
 ) -> Result<PipelineStats> {
-    let mut pipeline = PipelineStats::default();
+    let mut pipeline = PipelineStats { records: Vec::with_capacity(PREPARE.len() + REPEAT.len()) };
     rewrite::sort_computations(module)?;
     let mut state = State {
         keep_entry_layouts: options.keep_entry_layouts,

@@ -6,7 +6,6 @@ use crate::codegen::rows::Width;
 use hashbrown::HashMap;
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
-use std::ops::Range;
 
 /// An operand with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +58,66 @@ pub(super) struct Allocated {
 
 /// Machine registers of both kinds.
 const REGISTERS: usize = MASKS_END as usize;
+
+/// A set of machine registers, and one after another, the first one first.
+#[derive(Clone, Copy)]
+struct Registers(u64);
+
+impl Registers {
+    /// Those from one number to another.
+    fn between(start: usize, end: usize) -> Registers {
+        Registers((1 << end) - (1 << start))
+    }
+
+    fn insert(&mut self, number: u8) {
+        self.0 |= 1 << number;
+    }
+
+    fn remove(&mut self, number: u8) {
+        self.0 &= !(1 << number);
+    }
+
+    fn contains(self, number: u8) -> bool {
+        self.0 >> number & 1 == 1
+    }
+
+    fn union(self, other: Registers) -> Registers {
+        Registers(self.0 | other.0)
+    }
+
+    fn intersection(self, other: Registers) -> Registers {
+        Registers(self.0 & other.0)
+    }
+
+    fn without(self, other: Registers) -> Registers {
+        Registers(self.0 & !other.0)
+    }
+
+    fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    fn first(self) -> Option<u8> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as u8)
+    }
+
+    /// The one with the highest number, 0 where there is none.
+    fn last(self) -> u8 {
+        self.0.checked_ilog2().unwrap_or(0) as u8
+    }
+}
+
+impl Iterator for Registers {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let first = self.first()?;
+        self.remove(first);
+        Some(first)
+    }
+}
+
+const _: () = assert!(REGISTERS < 64, "a set is a word");
 
 /// Gives a turn its registers; spilled ones are added to the frame.
 pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
@@ -177,9 +236,12 @@ struct Allocator<'t> {
     /// Where each was spilled to.
     slot: Vec<Option<u32>>,
     held: [Option<Reg>; REGISTERS],
-    /// Registers that belong to an accumulator, or to a value for the whole loop.
-    reserved: [bool; REGISTERS],
-    locked: [bool; REGISTERS],
+    /// The registers that hold something, ...
+    busy: Registers,
+    /// ... that belong to an accumulator, or to a value for the whole loop, ...
+    reserved: Registers,
+    /// ... and that the instruction at hand needs.
+    locked: Registers,
     /// Where the final value of an accumulator belongs.
     wanted: HashMap<Reg, u8>,
     before: Vec<Step>,
@@ -202,8 +264,9 @@ impl<'t> Allocator<'t> {
             place: vec![None; n],
             slot: vec![None; n],
             held: [None; REGISTERS],
-            reserved: [false; REGISTERS],
-            locked: [false; REGISTERS],
+            busy: Registers(0),
+            reserved: Registers(0),
+            locked: Registers(0),
             wanted: HashMap::new(),
             before: Vec::new(),
             steps: Vec::with_capacity(turn.insts.len()),
@@ -212,14 +275,14 @@ impl<'t> Allocator<'t> {
             peak: 0,
         };
         for (k, &(start, end)) in turn.accumulators.iter().enumerate() {
-            a.reserved[k] = true;
+            a.reserved.insert(k as u8);
             a.hold(k as u8, start);
             a.wanted.insert(end, k as u8);
             a.release_unused(start);
         }
         for (k, &r) in kept.iter().enumerate() {
             let number = (turn.width.registers() - 1 - k) as u8;
-            a.reserved[usize::from(number)] = true;
+            a.reserved.insert(number);
             a.hold(number, r);
             if let Some(home) = a.home(r) {
                 // All words of what is spread are alike. One of them is forwarded from the store that wrote it; a register's worth, written
@@ -239,6 +302,7 @@ impl<'t> Allocator<'t> {
     }
 
     fn hold(&mut self, number: u8, r: Reg) {
+        self.busy.insert(number);
         self.held[usize::from(number)] = Some(r);
         self.place[r.0 as usize] = Some(number);
     }
@@ -257,9 +321,19 @@ impl<'t> Allocator<'t> {
         }
     }
 
+    /// What a register holds is gone.
+    fn empty(&mut self, number: u8) -> Option<Reg> {
+        self.busy.remove(number);
+        self.held[usize::from(number)].take()
+    }
+
     /// The machine registers for masks, or for all other values.
-    fn file(&self, mask: bool) -> Range<usize> {
-        if mask { usize::from(FIRST_MASK) + 1..REGISTERS } else { 0..self.turn.width.registers() }
+    fn file(&self, mask: bool) -> Registers {
+        if mask {
+            Registers::between(usize::from(FIRST_MASK) + 1, REGISTERS)
+        } else {
+            Registers::between(0, self.turn.width.registers())
+        }
     }
 
     /// The move of a value from memory to a register, or back.
@@ -276,21 +350,16 @@ impl<'t> Allocator<'t> {
 
     /// A register that is free, made so if need be; it stays locked until the instruction is done.
     fn take(&mut self, mask: bool) -> u8 {
-        let general = |a: &Self, i: usize| !a.reserved[i] && !a.locked[i];
-        let free = self.file(mask).find(|&i| general(self, i) && self.held[i].is_none());
-        let i = free.unwrap_or_else(|| {
+        let general = self.file(mask).without(self.reserved).without(self.locked);
+        let i = general.without(self.busy).first().unwrap_or_else(|| {
             let next = |r: Reg| self.to_come(r).last().copied().unwrap_or(u32::MAX);
-            let last = self
-                .file(mask)
-                .filter(|&i| general(self, i))
-                .filter_map(|i| self.held[i].map(|r| (next(r), i)))
-                .max()
-                .map_or(self.file(mask).end - 1, |(_, i)| i);
+            let held = general.filter_map(|i| self.held[usize::from(i)].map(|r| (next(r), i)));
+            let last = held.max().map_or(self.file(mask).last(), |(_, i)| i);
             self.evict(last);
             last
         });
-        self.locked[i] = true;
-        i as u8
+        self.locked.insert(i);
+        i
     }
 
     /// A move of the allocator's own.
@@ -298,13 +367,13 @@ impl<'t> Allocator<'t> {
         self.steps.push((Step::Plain(code, smallvec![to, from]), None));
     }
 
-    fn evict(&mut self, i: usize) {
-        let Some(r) = self.held[i].take() else { return };
+    fn evict(&mut self, i: u8) {
+        let Some(r) = self.empty(i) else { return };
         self.place[r.0 as usize] = None;
         if self.home(r).is_none() {
             self.slot[r.0 as usize] = Some(self.spills);
             let code = self.move_code(self.turn.is_mask(r), false);
-            self.transfer(code, Operand::Frame(self.frame.spill(self.spills)), whole(i as u8));
+            self.transfer(code, Operand::Frame(self.frame.spill(self.spills)), whole(i));
             self.spills += 1;
         }
     }
@@ -312,7 +381,7 @@ impl<'t> Allocator<'t> {
     /// The value in a register.
     fn register(&mut self, r: Reg) -> u8 {
         if let Some(number) = self.place[r.0 as usize] {
-            self.locked[usize::from(number)] = true;
+            self.locked.insert(number);
             return number;
         }
         let mask = self.turn.is_mask(r);
@@ -340,7 +409,7 @@ impl<'t> Allocator<'t> {
     /// Whether `r` is in a register that its last use may overwrite.
     fn given(&self, r: Reg, at: u32, to: Reg) -> bool {
         self.place[r.0 as usize]
-            .is_some_and(|p| self.dies(r, at) && (!self.reserved[usize::from(p)] || self.wanted.get(&to) == Some(&p)))
+            .is_some_and(|p| self.dies(r, at) && (!self.reserved.contains(p) || self.wanted.get(&to) == Some(&p)))
     }
 
     fn release_unused(&mut self, r: Reg) {
@@ -348,14 +417,14 @@ impl<'t> Allocator<'t> {
             && let Some(p) = self.place[r.0 as usize]
             && self.wanted_or_general(p)
         {
-            self.held[usize::from(p)] = None;
+            self.empty(p);
             self.place[r.0 as usize] = None;
         }
     }
 
     /// Whether a register may lose its value: not where a value is kept for the whole loop.
     fn wanted_or_general(&self, p: u8) -> bool {
-        usize::from(p) < self.turn.accumulators.len() || !self.reserved[usize::from(p)]
+        usize::from(p) < self.turn.accumulators.len() || !self.reserved.contains(p)
     }
 
     /// Ends the uses at an instruction.
@@ -370,12 +439,12 @@ impl<'t> Allocator<'t> {
 
     /// A register for a result: where it is wanted, or `near`, or one whose value has just died.
     fn result(&mut self, to: Reg, near: Option<u8>) -> u8 {
-        let empty = |a: &Self, p: u8| a.held[usize::from(p)].is_none();
-        let wanted = self.wanted.get(&to).copied().filter(|&p| empty(self, p));
-        let near = near.filter(|&p| empty(self, p) && !self.reserved[usize::from(p)]);
+        let taken = self.busy.union(self.reserved);
+        let wanted = self.wanted.get(&to).copied().filter(|&p| !self.busy.contains(p));
+        let near = near.filter(|&p| !taken.contains(p));
         let mask = self.turn.is_mask(to);
-        let any = self.file(mask).map(|p| p as u8).find(|&p| empty(self, p) && !self.reserved[usize::from(p)]);
-        let number = wanted.or(near).or(any).unwrap_or_else(|| self.take(mask));
+        let any = || self.file(mask).without(taken).first();
+        let number = wanted.or(near).or_else(any).unwrap_or_else(|| self.take(mask));
         self.hold(number, to);
         number
     }
@@ -471,10 +540,9 @@ impl<'t> Allocator<'t> {
         if let Some(to) = inst.result() {
             self.release_unused(to);
         }
-        let busy =
-            self.file(false).filter(|&i| !self.reserved[i] && (self.held[i].is_some() || self.locked[i])).count();
-        self.peak = self.peak.max(busy);
-        self.locked = [false; REGISTERS];
+        let used = self.busy.union(self.locked).without(self.reserved);
+        self.peak = self.peak.max(self.file(false).intersection(used).len());
+        self.locked = Registers(0);
     }
 
     /// The result takes the place of an operand: of the addend (231), of a factor (213), or of a copy.
@@ -530,8 +598,8 @@ impl<'t> Allocator<'t> {
     /// Moves a result that was just given a register to another one.
     fn elsewhere(&mut self, to: Reg) -> u8 {
         if let Some(p) = self.place[to.0 as usize].take() {
-            self.held[usize::from(p)] = None;
-            self.locked[usize::from(p)] = true;
+            self.empty(p);
+            self.locked.insert(p);
         }
         let number = self.take(false);
         self.hold(number, to);

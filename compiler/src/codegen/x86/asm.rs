@@ -170,8 +170,8 @@ impl Assembler {
         for &saved in frame.saved.iter().filter(|s| !before.saved.contains(s)) {
             self.saved(saved);
         }
-        for (register, _) in before.saved.iter().filter(|s| !frame.saved.contains(s)) {
-            self.change(CallFrameInstruction::Restore(dwarf(*register)));
+        for &(register, _) in before.saved.iter().filter(|s| !frame.saved.contains(s)) {
+            self.restored(register);
         }
     }
 
@@ -188,7 +188,16 @@ impl Assembler {
 
     /// A register of the caller's lies on the stack.
     fn saved(&mut self, (register, depth): (Register, i32)) {
-        self.change(CallFrameInstruction::Offset(dwarf(register), -(RETURN_ADDRESS + depth)));
+        if KEPT.contains(&register) {
+            self.change(CallFrameInstruction::Offset(dwarf(register), -(RETURN_ADDRESS + depth)));
+        }
+    }
+
+    /// A register of the caller's is what it was.
+    fn restored(&mut self, register: Register) {
+        if KEPT.contains(&register) {
+            self.change(CallFrameInstruction::Restore(dwarf(register)));
+        }
     }
 
     fn follow_stack(&mut self, instruction: &Instruction) {
@@ -203,7 +212,7 @@ impl Assembler {
             Code::Pop_r64 => {
                 self.deepen(-8);
                 if let Some((register, _)) = self.frame.saved.pop() {
-                    self.change(CallFrameInstruction::Restore(dwarf(register)));
+                    self.restored(register);
                 }
             }
             Code::Sub_rm64_imm32 if of_stack => self.deepen(instruction.immediate32() as i32),
@@ -235,6 +244,18 @@ impl Assembler {
         Ok(Assembled { code, relocs, unwind, sources })
     }
 }
+
+/// Registers that some convention has functions keep for their callers: an unwinder asks for no others.
+const KEPT: [Register; 8] = [
+    Register::RBX,
+    Register::RBP,
+    Register::RSI,
+    Register::RDI,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
 
 /// Bytes of the return address, which lies between the function's frame and what its rules count from.
 const RETURN_ADDRESS: i32 = 8;

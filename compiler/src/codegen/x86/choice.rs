@@ -7,10 +7,12 @@
 
 use super::asm::{Assembled, Assembler, Label, Refer, there};
 use crate::codegen::target::{Feature, Leaf, X86};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::object::Referent;
 use brolga_runtime::abi::Status;
 use cranelift_module::{DataId, FuncId, FuncOrDataId};
 use iced_x86::{Code, Instruction, Register};
+use std::sync::{Mutex, PoisonError};
 
 /// Kept where no level is what the processor has.
 const NONE: i32 = -1;
@@ -98,20 +100,46 @@ impl Needs {
 }
 
 /// The function: `levels` say what each needs, the lowest first, with its entry; `state` are the four bytes, which are zero
-/// at first.
+/// at first. Whoever compiles many programs compiles most of them for the same levels: what was assembled last is kept.
 ///
 /// # Errors
 /// [`crate::Error::Internal`] where an instruction cannot be encoded.
 pub fn function(levels: &[(Needs, FuncId)], state: DataId) -> Result<Assembled> {
+    static LAST: Mutex<Option<(Vec<Needs>, Assembled)>> = Mutex::new(None);
+    let needs: Vec<Needs> = levels.iter().map(|(needs, _)| *needs).collect();
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut code = match &*last {
+        Some((of, code)) if *of == needs => code.clone(),
+        _ => {
+            let code = assembled(&needs)?;
+            last.insert((needs, code)).1.clone()
+        }
+    };
+    for reloc in &mut code.relocs {
+        let symbol = match Referent::of(&reloc.name) {
+            Some(Referent::Function(level)) => {
+                levels.get(level.as_u32() as usize).map(|&(_, entry)| FuncOrDataId::Func(entry))
+            }
+            Some(Referent::Data(_)) => Some(FuncOrDataId::Data(state)),
+            Some(Referent::Here(_)) | None => None,
+        };
+        reloc.name = symbol.ok_or_else(|| Error::Internal("a level has no entry".to_owned()))?.into();
+    }
+    Ok(code)
+}
+
+/// The function of levels with these needs, in which an entry is the number of its level.
+fn assembled(levels: &[Needs]) -> Result<Assembled> {
     let mut a = Assembler::new();
-    let state = Refer::Symbol(FuncOrDataId::Data(state));
+    let state = Refer::Symbol(FuncOrDataId::Data(DataId::from_u32(0)));
     a.put_at(Instruction::with2(Code::Mov_r32_rm32, Register::EAX, there()), state);
     let choose = a.here();
-    for (number, (_, entry)) in levels.iter().enumerate().rev() {
+    for number in (0..levels.len()).rev() {
         let next = a.label();
         compare(&mut a, Register::EAX, number as i32 + 1);
         a.branch(Code::Jne_rel32_64, Refer::Label(next));
-        a.branch(Code::Jmp_rel32_64, Refer::Symbol(FuncOrDataId::Func(*entry)));
+        let entry = FuncId::from_u32(number as u32);
+        a.branch(Code::Jmp_rel32_64, Refer::Symbol(FuncOrDataId::Func(entry)));
         a.bind(next);
     }
     let detect = a.label();
@@ -121,7 +149,7 @@ pub fn function(levels: &[(Needs, FuncId)], state: DataId) -> Result<Assembled> 
     a.plain(Code::Retnq);
 
     a.bind(detect);
-    let all = levels.iter().fold(Needs::default(), |all, (needs, _)| all.union(*needs));
+    let all = levels.iter().fold(Needs::default(), |all, needs| all.union(*needs));
     let apart = if all.stands_apart() { &SAVED_APART[..] } else { &[] };
     let saved = SAVED.iter().chain(apart).copied();
     for r in saved.clone() {
@@ -207,11 +235,11 @@ fn look(a: &mut Assembler, needs: &Needs) {
 }
 
 /// The number of the highest level that has what it needs, as do all below it, in `eax`.
-fn number(a: &mut Assembler, levels: &[(Needs, FuncId)]) {
+fn number(a: &mut Assembler, levels: &[Needs]) {
     let done = a.label();
     a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, NONE));
     let mut below = Needs::default();
-    for (number, (needs, _)) in (1..).zip(levels) {
+    for (number, needs) in (1..).zip(levels) {
         for ((register, mask), (_, known)) in needs.words().into_iter().zip(below.words()) {
             all_of(a, register, mask & !known, done);
         }
