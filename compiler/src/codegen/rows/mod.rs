@@ -41,6 +41,8 @@ const SHORT_ROW: i64 = 8;
 const COMPUTED: i64 = 20;
 /// So many operations are worth registers of many elements, which are folded one after another.
 const WORTH_BLOCKS: i64 = 12;
+/// One load in so many operations keeps a turn waiting for loads, not for what it computes.
+const LOADED: i64 = 5;
 /// So few operations for each element wait for memory where that is beyond the caches, and the widest registers are no faster.
 const LIGHT: i64 = 8;
 
@@ -491,12 +493,14 @@ impl<'k> RowLoop<'k> {
         }
     }
 
-    /// Registers in a turn: light bodies are unrolled to hide the loop's own work, which chains do.
+    /// Registers in a turn: light bodies are unrolled to hide the loop's own work, which chains do, and so do many loads.
     fn unrolled(&self) -> i64 {
-        match self.work() {
+        let work = self.work();
+        match work {
             _ if self.chained() => 1,
             0..=11 => 4,
-            12..=41 => 2,
+            12..=23 => 2,
+            24..=41 if LOADED * (self.loads.len() as i64) < work => 2,
             _ => 1,
         }
     }

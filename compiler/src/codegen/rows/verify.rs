@@ -37,17 +37,17 @@ impl RowLoop<'_> {
     fn accesses(&self) -> Result<(), String> {
         let body = &self.stage.body;
         let loads = self.loads.iter().filter_map(|(id, access)| match &body.node(*id).op {
-            Op::Load(_, _, ix) => Some((format!("the load %{}", id.0), access, ix)),
+            Op::Load(_, _, ix) => Some((("the load %", id.0 as usize), access, ix)),
             _ => None,
         });
         let stores = self.stage.stores.iter().zip(&self.stores).enumerate();
-        let stores = stores.filter_map(|(k, (s, a))| Some((format!("store {k}"), a.as_ref()?, &s.index)));
-        for (what, access, ix) in loads.chain(stores) {
+        let stores = stores.filter_map(|(k, (s, a))| Some((("store ", k), a.as_ref()?, &s.index)));
+        for ((what, number), access, ix) in loads.chain(stores) {
             let Some(stride) = access.walk.stride() else { continue };
             let first = |axis| (axis != self.stage.vector.axis && self.axes.contains(&axis)).then(|| Ix::constant(0));
             let walked = access.start.add(&self.stage.vector.ix().scale(stride));
             if walked != ix.substitute(&first) {
-                return Err(format!("{what} walks from {} by {stride}, but lies at {ix}", access.start));
+                return Err(format!("{what}{number} walks from {} by {stride}, but lies at {ix}", access.start));
             }
         }
         Ok(())
