@@ -64,6 +64,8 @@ pub struct CodegenOptions<'s> {
 
 /// Phases whose whole work is at most this many elements become part of the driver, and the only one where no workers share it.
 const INLINE_ELEMENTS: i64 = 16;
+/// A single row of so many elements does too: wide code computes it, or a few turns.
+const INLINE_ROW: i64 = 256;
 /// So many at most.
 const MAX_INLINED: usize = 64;
 
@@ -264,7 +266,9 @@ impl<'a> Functions<'a> {
             Phase::Registers(l) => l.state.len() <= INLINE_ELEMENTS as usize,
             Phase::Nest(nest) => {
                 let alone = self.alone && Tasks::of_nest(nest, grain).is_none();
-                let small = (alone || elements_of_nest(nest) <= INLINE_ELEMENTS) && self.inlined < MAX_INLINED;
+                let is_row = nest.points() == 1 && nest.stages.iter().all(|stage| stage.sequential.is_empty());
+                let most = if is_row { INLINE_ROW } else { INLINE_ELEMENTS };
+                let small = (alone || elements_of_nest(nest) <= most) && self.inlined < MAX_INLINED;
                 self.inlined += usize::from(small);
                 small
             }
