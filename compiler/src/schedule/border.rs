@@ -8,10 +8,11 @@
 //! ([`Body::push`](crate::kernel::body::Body::push)).
 //!
 //! **Algorithm.** Each axis, the vector axis first, is cut into what lies before, between and behind the places where a clamp of an index
-//! begins and ends to change nothing; only what is between is cut along the next axis.
+//! begins and ends to change nothing; only what is between is cut along the next axis. Of narrow borders of points, as much before as behind
+//! is one nest, in which the clamps of both stay: each is the same for a whole row.
 
 use super::cost::{TASK, UNIT, elements, reads_what_it_writes};
-use super::split::{rows, window};
+use super::split::{Fresh, rows, window};
 use crate::kernel::body::{Body, Lane, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Stage};
@@ -19,6 +20,8 @@ use std::ops::Range;
 
 /// Axes that are cut at most.
 const MOST_AXES: usize = 3;
+/// Where borders are this part of an axis or less, it is one nest for both that matters, not what clamps cost there.
+const NARROW: i64 = 8;
 /// A row that is so long is cut in whole turns.
 const LONG: i64 = 8 * UNIT;
 
@@ -39,12 +42,28 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
             part
         };
         let edges = [0..between.start, between.end..extent];
-        borders.extend(edges.into_iter().filter(|edge| !edge.is_empty()).map(part));
+        let few = NARROW * (extent - (between.end - between.start)) <= extent;
+        if few && !is_row && between.start == extent - between.end {
+            borders.push(both_edges(&inner, &axes, &between));
+        } else {
+            borders.extend(edges.into_iter().filter(|edge| !edge.is_empty()).map(part));
+        }
         inner = part(between);
         cut += 1;
     }
     borders.push(inner);
     (cut > 0).then_some(borders)
+}
+
+/// The nest over the elements before and behind those between, of which there are as many: one nest to compile instead of two.
+fn both_edges(nest: &Nest, axes: &[Axis], between: &Range<i64>) -> Nest {
+    let edge = Fresh::of(nest).new_loop(2);
+    let mut part = window(nest, axes, &edge.ix().scale(between.end), between.start);
+    match part.parallel.iter_mut().find(|l| axes.contains(&l.axis)) {
+        Some(l) if l.extent == 1 => *l = edge,
+        _ => part.parallel.push(edge),
+    }
+    part
 }
 
 /// How often a nest loads an element.
