@@ -30,29 +30,30 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
     if loads(nest) < TASK || reads_what_it_writes(nest) {
         return None;
     }
-    let (mut inner, mut borders) = (nest.clone(), Vec::new());
+    let (mut cut, mut borders) = (None, Vec::new());
     let rows = rows(nest).map(|(axes, extent)| (axes, extent, true));
     let points = nest.parallel.iter().rev().map(|l| (vec![l.axis], l.extent, false));
-    let mut cut = 0;
+    let mut axes_cut = 0;
     for (axes, extent, is_row) in rows.into_iter().chain(points) {
-        let Some(between) = between(&inner, &axes, extent, is_row).filter(|_| cut < MOST_AXES) else { continue };
+        let nest = cut.as_ref().unwrap_or(nest);
+        let Some(between) = between(nest, &axes, extent, is_row).filter(|_| axes_cut < MOST_AXES) else { continue };
         let part = |range: Range<i64>| {
-            let mut part = window(&inner, &axes, &Ix::constant(range.start), range.end - range.start);
+            let mut part = window(nest, &axes, &Ix::constant(range.start), range.end - range.start);
             part.parallel.retain(|l| l.extent != 1);
             part
         };
         let edges = [0..between.start, between.end..extent];
         let few = NARROW * (extent - (between.end - between.start)) <= extent;
         if few && !is_row && between.start == extent - between.end {
-            borders.push(both_edges(&inner, &axes, &between));
+            borders.push(both_edges(nest, &axes, &between));
         } else {
             borders.extend(edges.into_iter().filter(|edge| !edge.is_empty()).map(part));
         }
-        inner = part(between);
-        cut += 1;
+        cut = Some(part(between));
+        axes_cut += 1;
     }
-    borders.push(inner);
-    (cut > 0).then_some(borders)
+    borders.push(cut?);
+    Some(borders)
 }
 
 /// The nest over the elements before and behind those between, of which there are as many: one nest to compile instead of two.

@@ -10,6 +10,7 @@
 //! **Algorithm.** The innermost sequential loop is cut into pieces of a few turns, which are written out: the body computes the
 //! elements of all of them, and the combiner is applied to one after another.
 
+use super::each_stage;
 use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
@@ -22,15 +23,7 @@ const MOST: usize = 64;
 
 /// The nest with several turns in one, where a stage of it folds rows.
 pub fn fold(nest: &Nest) -> Option<Nest> {
-    let mut out = nest.clone();
-    let mut changed = false;
-    for stage in &mut out.stages {
-        if let Some(new) = stage_of_turns(stage) {
-            *stage = new;
-            changed = true;
-        }
-    }
-    changed.then_some(out)
+    each_stage(nest, |stage| Some(vec![stage_of_turns(stage)?]))
 }
 
 fn stage_of_turns(stage: &Stage) -> Option<Stage> {

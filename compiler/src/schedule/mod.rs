@@ -47,7 +47,7 @@ pub mod unroll;
 use self::census::Census;
 use crate::error::Result;
 use crate::fusion::GroupKind;
-use crate::kernel::ir::{Kernel, Nest, Phase};
+use crate::kernel::ir::{Kernel, Nest, Phase, Stage};
 
 /// A transformation.
 struct Transformation {
@@ -103,6 +103,16 @@ pub fn schedule(kernel: &mut Kernel, kind: &GroupKind) -> Result<()> {
         before = after;
     }
     Ok(())
+}
+
+/// The nest with other stages, where a transformation makes some of one.
+fn each_stage(nest: &Nest, transform: impl FnMut(&Stage) -> Option<Vec<Stage>>) -> Option<Nest> {
+    let new: Vec<Option<Vec<Stage>>> = nest.stages.iter().map(transform).collect();
+    if new.iter().all(Option::is_none) {
+        return None;
+    }
+    let stages = nest.stages.iter().zip(new).flat_map(|(old, new)| new.unwrap_or_else(|| vec![old.clone()])).collect();
+    Some(Nest { parallel: nest.parallel.clone(), rows: nest.rows.clone(), stages })
 }
 
 /// Replaces every nest by what a transformation makes of it; where that is nothing, it stays.

@@ -13,6 +13,7 @@
 //! the last whole piece is a stage of its own.
 
 use super::cost::{UNIT, reads_what_it_writes};
+use super::each_stage;
 use super::split::Fresh;
 use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
@@ -35,18 +36,7 @@ pub fn scan(nest: &Nest) -> Option<Nest> {
         return None;
     }
     let mut fresh = Fresh::of(nest);
-    let mut stages = Vec::with_capacity(nest.stages.len() + 1);
-    let mut changed = false;
-    for stage in &nest.stages {
-        match pieces(stage, &mut fresh) {
-            Some(new) => {
-                stages.extend(new);
-                changed = true;
-            }
-            None => stages.push(stage.clone()),
-        }
-    }
-    changed.then(|| Nest { stages, ..nest.clone() })
+    each_stage(nest, |stage| pieces(stage, &mut fresh))
 }
 
 /// The stages over whole pieces and over what is left.

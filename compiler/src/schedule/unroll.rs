@@ -12,6 +12,7 @@
 //! is combined first, and its lanes are loaded, stored and folded once.
 
 use super::cost::{UNIT, depth, reads_what_it_writes};
+use super::each_stage;
 use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Role, RowBuffer, Stage};
@@ -32,12 +33,8 @@ pub fn run(kernel: &mut Kernel) {
 /// Writes out the few rows of each reduction over the vector axis.
 pub fn lanes(kernel: &mut Kernel) {
     each_nest(kernel, |nest, is_scratch| {
-        let new: Vec<Option<Stage>> = nest.stages.iter().map(|stage| in_one_row(stage, is_scratch)).collect();
-        if new.iter().all(Option::is_none) || reads_what_it_writes(nest) {
-            return None;
-        }
-        let stages = nest.stages.iter().zip(new).map(|(old, new)| new.unwrap_or_else(|| old.clone())).collect();
-        Some(Nest { stages, ..nest.clone() })
+        let new = each_stage(nest, |stage| Some(vec![in_one_row(stage, is_scratch)?]));
+        new.filter(|_| !reads_what_it_writes(nest))
     });
 }
 
