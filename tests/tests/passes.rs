@@ -4,13 +4,14 @@
 
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp::{self, Options};
-use brolga_compiler::passes::{PassOptions, optimize};
+use brolga_compiler::passes::{PassOptions, optimize, optimize_with};
 use brolga_compiler::text::{self, PrintOptions};
 use brolga_compiler::{Error, shape};
 use brolga_runtime::npy;
 use brolga_runtime::{ArrayLiteral, Literal, Shape};
 use brolga_tests::compare::{Kind, Tolerance, compare};
 use brolga_tests::corpus::{Case, Expect, read, sources};
+use brolga_tests::random_graph::{Families, Layouts, generate};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -67,6 +68,39 @@ fn every_module_stays_valid() {
         }
         Ok(true)
     });
+}
+
+/// A pass that counts no change has made none, from the first on that may run again: the pipeline does not ask one again before another
+/// makes some. Computations that nobody calls are none.
+fn counts_its_changes(mut module: Module) -> Result<(), String> {
+    let print = |module: &Module| {
+        let mut module = module.clone();
+        assert!(module.sort_computations(), "calls are recursive");
+        text::print(&module, &PrintOptions::default())
+    };
+    let mut after = Vec::new();
+    let done = optimize_with(&mut module, &PassOptions::default(), &mut |_, module| after.push(print(module)));
+    let records = match done {
+        Ok(stats) => stats.records,
+        Err(Error::Unsupported { .. }) => return Ok(()),
+        Err(e) => return Err(e.to_string()),
+    };
+    let once = records.iter().take_while(|r| r.name != "inline").count();
+    for (record, texts) in records.iter().skip(1).zip(after.windows(2)).skip(once.saturating_sub(1)) {
+        if record.stats.changes() == 0 && texts[0] != texts[1] {
+            return Err(format!("{} changes what it does not count:\n{}\n{}", record.name, texts[0], texts[1]));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn passes_count_what_they_change() {
+    every_module("changes are counted", |_, module| counts_its_changes(module).map(|()| true));
+    for seed in 1..100 {
+        let module = generate(seed, Families::All, Layouts::Sometimes).module;
+        counts_its_changes(module).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
 }
 
 /// The arguments that a case gives, where its files have the types of the leaves.

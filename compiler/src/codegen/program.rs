@@ -235,19 +235,12 @@ impl<'a> Functions<'a> {
     /// leaves over, become one function.
     fn kernel(&mut self, (k, kernel): (KernelId, &Kernel)) -> Result<()> {
         let mut p = 0;
-        while let Some(phase) = kernel.phases.get(p) {
-            let joined = kernel.phases[p..].iter().take_while(|phase| self.joins(phase)).count();
-            if joined > 1 {
-                let phases = &kernel.phases[p..p + joined];
-                let scratch = phases.iter().filter_map(Phase::as_nest).map(scratch_bytes).max();
-                self.per_worker = self.per_worker.max(scratch.unwrap_or(0));
-                let id = self.outlined(phase_symbol(&self.entry, (k, kernel), p), kernel, phases)?;
-                self.phases.insert((k, p), PhaseCode::Function(id, 1, None));
-                self.phases.extend((p + 1..p + joined).map(|p| ((k, p), PhaseCode::Joined)));
-            } else {
-                self.phase((k, kernel), (p, phase))?;
-            }
-            p += joined.max(1);
+        while let Some(rest) = kernel.phases.get(p..).filter(|rest| !rest.is_empty()) {
+            let joined = rest.iter().take_while(|phase| self.joins(phase)).count().max(1);
+            let code = self.phases_of((k, kernel), p, &rest[..joined])?;
+            self.phases.insert((k, p), code);
+            self.phases.extend((p + 1..p + joined).map(|p| ((k, p), PhaseCode::Joined)));
+            p += joined;
         }
         Ok(())
     }
@@ -258,41 +251,40 @@ impl<'a> Functions<'a> {
         phase.as_nest().is_some_and(|nest| elements_of_nest(nest) > INLINE_ELEMENTS && alone(nest))
     }
 
-    /// A phase of a kernel: part of the driver, or a function.
-    fn phase(&mut self, (k, kernel): (KernelId, &Kernel), (p, phase): (usize, &Phase)) -> Result<()> {
+    /// A phase of a kernel, part of the driver or a function; or several nests as one function, from phase `p` on.
+    fn phases_of(&mut self, (k, kernel): (KernelId, &Kernel), p: usize, phases: &[Phase]) -> Result<PhaseCode> {
         let grain = self.options.grain;
-        let inline = match phase {
-            Phase::Call(_) | Phase::RandomState { .. } => true,
-            Phase::Registers(l) => l.state.len() <= INLINE_ELEMENTS as usize,
-            Phase::Nest(nest) => {
-                let alone = self.alone && Tasks::of_nest(nest, grain).is_none();
+        let (inline, points, tasks, scratch) = match phases {
+            [Phase::Nest(nest)] => {
+                let tasks = Tasks::of_nest(nest, grain);
+                let alone = self.alone && tasks.is_none();
                 let is_row = nest.points() == 1 && nest.stages.iter().all(|stage| stage.sequential.is_empty());
                 let most = if is_row { INLINE_ROW } else { INLINE_ELEMENTS };
                 let small = (alone || elements_of_nest(nest) <= most) && self.inlined < MAX_INLINED;
                 self.inlined += usize::from(small);
-                small
+                (small, nest.points(), tasks, scratch_bytes(nest))
             }
-            Phase::Sort(_) | Phase::Contraction(_) => false,
-        };
-        let (points, tasks, scratch) = match phase {
-            Phase::Nest(nest) => (nest.points(), Tasks::of_nest(nest, grain), scratch_bytes(nest)),
-            Phase::Sort(sort) => (sort.points(), Tasks::of_sort(sort, grain), sort::scratch_bytes(sort)),
-            Phase::Contraction(c) => {
+            [Phase::Sort(sort)] => (false, sort.points(), Tasks::of_sort(sort, grain), sort::scratch_bytes(sort)),
+            [Phase::Contraction(c)] => {
                 let plan = self.plan(c);
-                (plan.points(), Tasks::of_contraction(c, plan.points(), grain), plan.scratch_bytes())
+                (false, plan.points(), Tasks::of_contraction(c, plan.points(), grain), plan.scratch_bytes())
             }
-            Phase::Registers(_) | Phase::Call(_) | Phase::RandomState { .. } => (1, None, 0),
+            [Phase::Registers(l)] => (l.state.len() <= INLINE_ELEMENTS as usize, 1, None, 0),
+            [Phase::Call(_) | Phase::RandomState { .. }] => (true, 1, None, 0),
+            several => {
+                (false, 1, None, several.iter().filter_map(Phase::as_nest).map(scratch_bytes).max().unwrap_or(0))
+            }
         };
         self.per_worker = self.per_worker.max(scratch);
-        let code = if inline {
-            PhaseCode::Inline
-        } else {
-            self.split |= tasks.is_some();
-            let phase = std::slice::from_ref(phase);
-            PhaseCode::Function(self.outlined(phase_symbol(&self.entry, (k, kernel), p), kernel, phase)?, points, tasks)
-        };
-        self.phases.insert((k, p), code);
-        Ok(())
+        if inline {
+            return Ok(PhaseCode::Inline);
+        }
+        self.split |= tasks.is_some();
+        Ok(PhaseCode::Function(
+            self.outlined(phase_symbol(&self.entry, (k, kernel), p), kernel, phases)?,
+            points,
+            tasks,
+        ))
     }
 
     /// The function of phases and, behind it, the wide rows that it calls.

@@ -152,9 +152,9 @@ impl Computation {
         &self.instructions[self.root].shape
     }
 
-    /// Whether an instruction has this operation.
-    pub fn holds(&self, opcode: Opcode) -> bool {
-        self.order.iter().any(|&id| self.instructions[id].opcode == opcode)
+    /// Whether each of these operations is that of some instruction.
+    pub fn holds(&self, opcodes: &[Opcode]) -> bool {
+        opcodes.iter().all(|&opcode| self.order.iter().any(|&id| self.instructions[id].opcode == opcode))
     }
 
     /// Who uses each instruction, once for each operand position.

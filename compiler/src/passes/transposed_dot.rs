@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 32;
 pub fn run(module: &mut Module) -> Result<Stats> {
     let mut stats = Stats::default();
     for id in module.order.clone() {
-        if [Opcode::Transpose, Opcode::Dot].iter().any(|&op| !module.computations[id].holds(op)) {
+        if !module.computations[id].holds(&[Opcode::Transpose, Opcode::Dot]) {
             continue;
         }
         let (users, root) = (module.computations[id].users(), module.computations[id].root);

@@ -16,7 +16,7 @@ use brolga_runtime::ArrayShape;
 pub fn run(module: &mut Module) -> Result<Stats> {
     let mut stats = Stats::default();
     for id in module.order.clone() {
-        if [Opcode::Transpose, Opcode::Dot].iter().any(|&op| !module.computations[id].holds(op)) {
+        if !module.computations[id].holds(&[Opcode::Transpose, Opcode::Dot]) {
             continue;
         }
         let users = module.computations[id].users();
