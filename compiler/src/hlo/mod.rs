@@ -279,6 +279,12 @@ impl Module {
     /// Drops computations that the entry does not reach, and puts callees before callers. Returns `false`, and
     /// changes nothing, where calls are recursive.
     pub fn sort_computations(&mut self) -> bool {
+        let entry = self.entry();
+        if entry.order.iter().all(|&i| entry.instructions[i].attrs.called().is_empty()) {
+            self.order.clear();
+            self.order.push(self.entry);
+            return true;
+        }
         // Iterative depth-first search: call depth comes from input and must not exhaust the stack.
         let mut state: cranelift_entity::SecondaryMap<ComputationId, u8> = cranelift_entity::SecondaryMap::new();
         let mut order = Vec::new();
