@@ -1,6 +1,7 @@
-//! The pass pipeline against the conformance corpus: every module stays valid, and means what it meant.
+//! The pass pipeline against the conformance corpus: every module stays valid, and means what it meant; and against random graphs,
+//! where passes say what they change.
 //!
-//! Set `BROLGA_CONFORMANCE` to the corpus, a folder of zip files or of cases. Without it these tests say so and pass.
+//! Set `BROLGA_CONFORMANCE` to the corpus, a folder of zip files or of cases. Without it what needs it says so and passes.
 
 use brolga_compiler::hlo::Module;
 use brolga_compiler::interp::{self, Options};

@@ -18,7 +18,7 @@ use super::x86::{
 use super::{sort, tile};
 use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
-use crate::kernel::ir::{Contraction, Kernel, Phase, Product};
+use crate::kernel::ir::{Contraction, Kernel, Nest, Phase, Product};
 use crate::memory::schedule::{Assignment, KernelId, Schedule, Step};
 use crate::object::{Numbered, ObjectInput};
 use crate::schedule::cost::elements_of_nest;
@@ -236,26 +236,33 @@ impl<'a> Functions<'a> {
     fn kernel(&mut self, (k, kernel): (KernelId, &Kernel)) -> Result<()> {
         let mut p = 0;
         while let Some(rest) = kernel.phases.get(p..).filter(|rest| !rest.is_empty()) {
-            let joined = rest.iter().take_while(|phase| self.joins(phase)).count().max(1);
-            let code = self.phases_of((k, kernel), p, &rest[..joined])?;
+            let nests: Vec<&Nest> = rest.iter().map_while(|phase| self.joins(phase)).collect();
+            let code = match (rest, nests.len()) {
+                ([phase, ..], ..=1) => self.phase((k, kernel), p, phase)?,
+                (_, joined) => {
+                    self.per_worker = nests.iter().map(|nest| scratch_bytes(nest)).fold(self.per_worker, u64::max);
+                    let symbol = phase_symbol(&self.entry, (k, kernel), p);
+                    PhaseCode::Function(self.outlined(symbol, kernel, &rest[..joined])?, 1, None)
+                }
+            };
             self.phases.insert((k, p), code);
-            self.phases.extend((p + 1..p + joined).map(|p| ((k, p), PhaseCode::Joined)));
-            p += joined;
+            self.phases.extend((p + 1..p + nests.len()).map(|p| ((k, p), PhaseCode::Joined)));
+            p += nests.len().max(1);
         }
         Ok(())
     }
 
-    /// Whether a phase is a nest of some size that no workers share.
-    fn joins(&self, phase: &Phase) -> bool {
-        let alone = |nest| Tasks::of_nest(nest, self.options.grain).is_none();
-        phase.as_nest().is_some_and(|nest| elements_of_nest(nest) > INLINE_ELEMENTS && alone(nest))
+    /// The nest of a phase that is one of some size, and that no workers share.
+    fn joins<'p>(&self, phase: &'p Phase) -> Option<&'p Nest> {
+        let alone = |nest: &&Nest| Tasks::of_nest(nest, self.options.grain).is_none();
+        phase.as_nest().filter(|nest| elements_of_nest(nest) > INLINE_ELEMENTS).filter(alone)
     }
 
-    /// A phase of a kernel, part of the driver or a function; or several nests as one function, from phase `p` on.
-    fn phases_of(&mut self, (k, kernel): (KernelId, &Kernel), p: usize, phases: &[Phase]) -> Result<PhaseCode> {
+    /// A phase of a kernel, by its number: part of the driver, or a function.
+    fn phase(&mut self, (k, kernel): (KernelId, &Kernel), p: usize, phase: &Phase) -> Result<PhaseCode> {
         let grain = self.options.grain;
-        let (inline, points, tasks, scratch) = match phases {
-            [Phase::Nest(nest)] => {
+        let (inline, points, tasks, scratch) = match phase {
+            Phase::Nest(nest) => {
                 let tasks = Tasks::of_nest(nest, grain);
                 let alone = self.alone && tasks.is_none();
                 let is_row = nest.points() == 1 && nest.stages.iter().all(|stage| stage.sequential.is_empty());
@@ -264,27 +271,21 @@ impl<'a> Functions<'a> {
                 self.inlined += usize::from(small);
                 (small, nest.points(), tasks, scratch_bytes(nest))
             }
-            [Phase::Sort(sort)] => (false, sort.points(), Tasks::of_sort(sort, grain), sort::scratch_bytes(sort)),
-            [Phase::Contraction(c)] => {
+            Phase::Sort(sort) => (false, sort.points(), Tasks::of_sort(sort, grain), sort::scratch_bytes(sort)),
+            Phase::Contraction(c) => {
                 let plan = self.plan(c);
                 (false, plan.points(), Tasks::of_contraction(c, plan.points(), grain), plan.scratch_bytes())
             }
-            [Phase::Registers(l)] => (l.state.len() <= INLINE_ELEMENTS as usize, 1, None, 0),
-            [Phase::Call(_) | Phase::RandomState { .. }] => (true, 1, None, 0),
-            several => {
-                (false, 1, None, several.iter().filter_map(Phase::as_nest).map(scratch_bytes).max().unwrap_or(0))
-            }
+            Phase::Registers(l) => (l.state.len() <= INLINE_ELEMENTS as usize, 1, None, 0),
+            Phase::Call(_) | Phase::RandomState { .. } => (true, 1, None, 0),
         };
         self.per_worker = self.per_worker.max(scratch);
         if inline {
             return Ok(PhaseCode::Inline);
         }
         self.split |= tasks.is_some();
-        Ok(PhaseCode::Function(
-            self.outlined(phase_symbol(&self.entry, (k, kernel), p), kernel, phases)?,
-            points,
-            tasks,
-        ))
+        let symbol = phase_symbol(&self.entry, (k, kernel), p);
+        Ok(PhaseCode::Function(self.outlined(symbol, kernel, std::slice::from_ref(phase))?, points, tasks))
     }
 
     /// The function of phases and, behind it, the wide rows that it calls.

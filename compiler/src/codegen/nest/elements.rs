@@ -115,8 +115,8 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
     }
 
     fn row(&mut self, number: u32) -> Option<Val> {
-        if let Some(variable) = self.nest.single(number) {
-            return Some(Val::One(self.nest.b().use_var(variable)));
+        if let Some(only) = self.nest.only(number) {
+            return (!self.at.block).then_some(Val::One(only));
         }
         let (mem, Address { base, offset }) = self.row_place(number);
         Some(if self.at.block {
@@ -127,7 +127,8 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
     }
 
     fn set_row(&mut self, number: u32, value: &Val) -> Option<()> {
-        if let (Some(variable), &Val::One(v)) = (self.nest.single(number), value) {
+        if let Some(variable) = self.nest.single(number) {
+            let &Val::One(v) = value else { return None };
             self.nest.b().def_var(variable, v);
             return Some(());
         }

@@ -6,7 +6,7 @@
 //! for all find the same. Later calls compare a number. Where the processor is below the lowest level, nothing is executed.
 
 use super::asm::{Assembled, Assembler, Label, Refer, there};
-use crate::codegen::target::{Feature, Leaf, X86};
+use crate::codegen::target::{Leaf, X86};
 use crate::error::{Error, Result};
 use crate::object::Referent;
 use brolga_runtime::abi::Status;
@@ -17,13 +17,16 @@ use std::sync::{Mutex, PoisonError};
 /// Kept where no level is what the processor has.
 const NONE: i32 = -1;
 
-/// What is found out: the words of the leaves, and which registers the operating system keeps.
-const FIRST: Register = Register::R10D;
-const SEVENTH: Register = Register::R11D;
-const EXTENDED: Register = Register::R8D;
-const KEPT: Register = Register::R9D;
-const SEVENTH_MORE: Register = Register::ESI;
-const SEVENTH_SECOND: Register = Register::EDI;
+/// What is found out, by number: the words of the leaves, and which registers the operating system keeps.
+const FIRST: usize = Leaf::First as usize;
+const SEVENTH: usize = Leaf::Seventh as usize;
+const SEVENTH_MORE: usize = Leaf::SeventhMore as usize;
+const SEVENTH_SECOND: usize = Leaf::SeventhSecond as usize;
+const EXTENDED: usize = Leaf::Extended as usize;
+const KEPT: usize = EXTENDED + 1;
+/// Where each of them is.
+const WORDS: [Register; KEPT + 1] =
+    [Register::R10D, Register::R11D, Register::ESI, Register::EDI, Register::R8D, Register::R9D];
 /// Registers that callers pass arguments in or keep, and that what is found out goes by: those of every program ...
 const SAVED: [Register; 5] = [Register::RBX, Register::RCX, Register::RDX, Register::R8, Register::R9];
 /// ... and those of one that stands apart from the levels.
@@ -36,66 +39,38 @@ const OSXSAVE: u32 = 27;
 
 /// What a level needs, or all of them: bits of each word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    first: u32,
-    seventh: u32,
-    seventh_more: u32,
-    seventh_second: u32,
-    extended: u32,
-    kept: u32,
-}
+pub struct Needs([u32; WORDS.len()]);
 
 impl Needs {
     /// Those of features, by their names.
     pub fn of(features: &[&str]) -> Needs {
-        let words = |leaf: Leaf| {
-            let of = |f: &&Feature| f.leaf == leaf && features.contains(&f.name);
-            X86.iter().filter(of).fold(0u32, |word, f| word | 1 << f.bit)
-        };
+        let mut words = [0; WORDS.len()];
+        for f in X86.iter().filter(|f| features.contains(&f.name)) {
+            words[f.leaf as usize] |= 1 << f.bit;
+        }
         let widest = features.iter().any(|f| f.starts_with("avx512"));
         let wide = features.iter().any(|f| f.starts_with("avx") || *f == "fma");
-        let kept = match (widest, wide) {
+        words[KEPT] = match (widest, wide) {
             (true, _) => KEPT_512,
             (false, true) => KEPT_256,
             (false, false) => 0,
         };
-        Needs {
-            first: words(Leaf::First),
-            seventh: words(Leaf::Seventh),
-            seventh_more: words(Leaf::SeventhMore),
-            seventh_second: words(Leaf::SeventhSecond),
-            extended: words(Leaf::Extended),
-            kept,
-        }
+        Needs(words)
     }
 
-    /// The words that what is found out is compared with, in the order of their registers.
-    fn words(&self) -> [(Register, u32); 6] {
-        [
-            (FIRST, self.first),
-            (SEVENTH, self.seventh),
-            (SEVENTH_MORE, self.seventh_more),
-            (SEVENTH_SECOND, self.seventh_second),
-            (EXTENDED, self.extended),
-            (KEPT, self.kept),
-        ]
+    /// Whether anything of a word is needed.
+    fn asks(&self, word: usize) -> bool {
+        self.0[word] != 0
     }
 
     /// What either needs.
     fn union(self, other: Needs) -> Needs {
-        Needs {
-            first: self.first | other.first,
-            seventh: self.seventh | other.seventh,
-            seventh_more: self.seventh_more | other.seventh_more,
-            seventh_second: self.seventh_second | other.seventh_second,
-            extended: self.extended | other.extended,
-            kept: self.kept | other.kept,
-        }
+        Needs(std::array::from_fn(|word| self.0[word] | other.0[word]))
     }
 
     /// Whether something is needed that no level has.
     fn stands_apart(&self) -> bool {
-        self.seventh_more != 0 || self.seventh_second != 0
+        self.asks(SEVENTH_MORE) || self.asks(SEVENTH_SECOND)
     }
 }
 
@@ -196,40 +171,40 @@ fn reach(a: &mut Assembler, group: u32, leaf: u32) -> Label {
 
 /// Finds out what of their needs the processor and the operating system have.
 fn look(a: &mut Assembler, needs: &Needs) {
-    for (register, _) in needs.words().into_iter().filter(|(_, mask)| *mask != 0) {
+    for (_, register) in WORDS.into_iter().enumerate().filter(|(word, _)| needs.asks(*word)) {
         zero(a, register);
     }
-    if needs.first != 0 || needs.kept != 0 {
+    if needs.asks(FIRST) || needs.asks(KEPT) {
         // Every processor of the architecture has it.
         ask(a, 1, 0);
-        set(a, FIRST, Register::ECX);
+        set(a, WORDS[FIRST], Register::ECX);
     }
-    if needs.seventh != 0 || needs.stands_apart() {
+    if needs.asks(SEVENTH) || needs.stands_apart() {
         let missing = reach(a, 0, 7);
         ask(a, 7, 0);
-        set(a, SEVENTH, Register::EBX);
-        if needs.seventh_more != 0 {
-            set(a, SEVENTH_MORE, Register::ECX);
+        set(a, WORDS[SEVENTH], Register::EBX);
+        if needs.asks(SEVENTH_MORE) {
+            set(a, WORDS[SEVENTH_MORE], Register::ECX);
         }
-        if needs.seventh_second != 0 {
+        if needs.asks(SEVENTH_SECOND) {
             ask(a, 7, 1);
-            set(a, SEVENTH_SECOND, Register::EAX);
+            set(a, WORDS[SEVENTH_SECOND], Register::EAX);
         }
         a.bind(missing);
     }
-    if needs.extended != 0 {
+    if needs.asks(EXTENDED) {
         let missing = reach(a, 0x8000_0000, 0x8000_0001);
         ask(a, 0x8000_0001, 0);
-        set(a, EXTENDED, Register::ECX);
+        set(a, WORDS[EXTENDED], Register::ECX);
         a.bind(missing);
     }
-    if needs.kept != 0 {
+    if needs.asks(KEPT) {
         let narrow = a.label();
-        a.put(Instruction::with2(Code::Test_rm32_imm32, FIRST, 1u32 << OSXSAVE));
+        a.put(Instruction::with2(Code::Test_rm32_imm32, WORDS[FIRST], 1u32 << OSXSAVE));
         a.branch(Code::Je_rel32_64, Refer::Label(narrow));
         zero(a, Register::ECX);
         a.plain(Code::Xgetbv);
-        set(a, KEPT, Register::EAX);
+        set(a, WORDS[KEPT], Register::EAX);
         a.bind(narrow);
     }
 }
@@ -240,8 +215,8 @@ fn number(a: &mut Assembler, levels: &[Needs]) {
     a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, NONE));
     let mut below = Needs::default();
     for (number, needs) in (1..).zip(levels) {
-        for ((register, mask), (_, known)) in needs.words().into_iter().zip(below.words()) {
-            all_of(a, register, mask & !known, done);
+        for (word, register) in WORDS.into_iter().enumerate() {
+            all_of(a, register, needs.0[word] & !below.0[word], done);
         }
         a.put(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, number));
         below = below.union(*needs);
@@ -272,8 +247,7 @@ mod tests {
     use brolga_runtime::{Program, RunError};
 
     /// Bit 16 of `ecx` of leaf 1 is reserved: no processor sets it.
-    const NOBODY: Needs =
-        Needs { first: 1 << 16, seventh: 0, seventh_more: 0, seventh_second: 0, extended: 0, kept: 0 };
+    const NOBODY: Needs = Needs([1 << 16, 0, 0, 0, 0, 0]);
 
     /// What a program of such levels returns in two calls; level `n` returns 100 + `n`.
     fn statuses(levels: &[Needs]) -> [i32; 2] {
@@ -308,7 +282,7 @@ mod tests {
         assert_eq!(statuses(&[baseline, NOBODY]), [101; 2]);
         assert_eq!(statuses(&[baseline, baseline, NOBODY]), [102; 2]);
         let sse3 = Needs::of(&["sse3"]);
-        assert_eq!(sse3, Needs { first: 1, ..baseline });
+        assert_eq!(sse3, Needs([1, 0, 0, 0, 0, 0]));
         let want = if is_x86_feature_detected!("sse3") { 102 } else { 101 };
         assert_eq!(statuses(&[baseline, sse3]), [want; 2]);
     }
