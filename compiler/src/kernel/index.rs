@@ -391,22 +391,20 @@ impl Ix {
 
     /// The expression with every loaded offset, which lies between the bounds given, replaced by what `replace` says.
     pub fn replace_values(&self, replace: &impl Fn(NodeId, i64, i64) -> Ix) -> Ix {
-        let mut out = Ix::constant(self.constant);
-        for (atom, c) in &self.terms {
-            let value = match atom {
-                Atom::Axis(..) => Ix::atom(atom.clone()),
-                Atom::Div(x, n) => x.replace_values(replace).div(*n),
-                Atom::Mod(x, n) => x.replace_values(replace).rem(*n),
-                Atom::Value(node, low, high) => replace(*node, *low, *high),
-            };
-            out.add_times(&value, *c);
-        }
-        out
+        self.replace(&|atom| {
+            if let Atom::Value(node, low, high) = *atom { Some(replace(node, low, high)) } else { None }
+        })
     }
 
     /// How far an index lies behind another, where that is the same wherever the loops are at.
     pub fn behind(&self, other: &Ix) -> Option<i64> {
         if self.terms == other.terms { self.constant.checked_sub(other.constant) } else { None }
+    }
+
+    /// Each term, and the constant where there is one: expressions that sum up to this one.
+    pub fn parts(&self) -> impl Iterator<Item = Ix> {
+        let terms = self.terms.iter().map(|term| Ix { constant: 0, terms: vec![term.clone()] });
+        terms.chain((self.constant != 0).then(|| Ix::constant(self.constant)))
     }
 
     /// Whether two indices are never the same, wherever the loops of each are at: one ends before the other begins, or what varies in them
@@ -426,13 +424,17 @@ impl Ix {
 
     /// The expression with every occurrence of each axis replaced by what `replace` says.
     pub fn substitute(&self, replace: &impl Fn(Axis) -> Option<Ix>) -> Ix {
-        let mut out = Ix::constant(self.constant);
+        self.replace(&|atom| if let Atom::Axis(a, _) = atom { replace(*a) } else { None })
+    }
+
+    /// The expression with loop variables and loaded offsets replaced by what `replace` says of them, if anything.
+    fn replace(&self, replace: &impl Fn(&Atom) -> Option<Ix>) -> Ix {
+        let mut out = Ix { constant: self.constant, terms: Vec::with_capacity(self.terms.len()) };
         for (atom, c) in &self.terms {
             let value = match atom {
-                Atom::Axis(a, _) => replace(*a),
-                Atom::Div(x, n) => Some(x.substitute(replace).div(*n)),
-                Atom::Mod(x, n) => Some(x.substitute(replace).rem(*n)),
-                Atom::Value(..) => None,
+                Atom::Div(x, n) => Some(x.replace(replace).div(*n)),
+                Atom::Mod(x, n) => Some(x.replace(replace).rem(*n)),
+                Atom::Axis(..) | Atom::Value(..) => replace(atom),
             };
             match value {
                 Some(value) => out.add_times(&value, *c),

@@ -62,10 +62,10 @@ fn pieces(stage: &Stage, fresh: &mut Fresh) -> Option<Vec<Stage>> {
     }
     let whole = fresh.new_loop(last.extent / turns);
     let steps: Vec<Ix> = (0..turns).map(|u| whole.ix().scale(turns).offset(u)).collect();
-    let mut out = vec![Turns::new(stage, last, whole).write(&steps)?];
+    let mut out = vec![Turns::new(stage, last, whole, &wanted).write(&steps)?];
     if left > 0 {
         let rest = fresh.new_loop(left);
-        out.push(Turns::new(stage, last, rest).write(&[rest.ix().offset(last.extent - left)])?);
+        out.push(Turns::new(stage, last, rest, &wanted).write(&[rest.ix().offset(last.extent - left)])?);
     }
     Some(out)
 }
@@ -73,19 +73,22 @@ fn pieces(stage: &Stage, fresh: &mut Fresh) -> Option<Vec<Stage>> {
 /// A stage that is being written.
 struct Turns<'s> {
     stage: &'s Stage,
+    /// The nodes that a turn needs.
+    wanted: &'s [bool],
     /// The loop that is replaced.
     axis: Axis,
     out: Stage,
 }
 
-impl Turns<'_> {
-    /// A stage over `new` instead of its innermost sequential loop `axis`.
-    fn new(stage: &Stage, axis: Loop, new: Loop) -> Turns<'_> {
+impl<'s> Turns<'s> {
+    /// A stage, which has no accumulators, over `new` instead of its innermost sequential loop `axis`.
+    fn new(stage: &'s Stage, axis: Loop, new: Loop, wanted: &'s [bool]) -> Turns<'s> {
         let mut sequential = stage.sequential.clone();
         sequential.pop();
         sequential.extend((new.extent > 1).then_some(new));
-        let (body, stores, row_stores) = (Body::new(), Vec::new(), Vec::new());
-        Turns { stage, axis: axis.axis, out: Stage { sequential, body, stores, row_stores, ..stage.clone() } }
+        let out = Stage::new(sequential, stage.vector, Body::sized(MOST));
+        let out = Stage { regroups: stage.regroups, streams: stage.streams, ..out };
+        Turns { stage, wanted, axis: axis.axis, out }
     }
 
     /// The stage whose body takes these steps, the values of the old loop's variable.
@@ -101,7 +104,7 @@ impl Turns<'_> {
         for (turn, step) in steps.iter().enumerate() {
             let leaves = leaves.iter().filter_map(|(id, row)| Some((*id, *carried.get(row)?)));
             let known = leaves.chain(running.iter().zip(&sums).map(|(r, sums)| (r.next, sums[turn]))).collect();
-            let places = self.turn(&stage.roots(), step, &known);
+            let places = self.turn(self.wanted, step, &known);
             for s in &stage.stores {
                 self.out.stores.push(copied_store(s, &self.out.body, &places, |ix| ix.at(self.axis, step))?);
             }
@@ -118,9 +121,10 @@ impl Turns<'_> {
     /// The running value after each step.
     fn sums(&mut self, r: &Running, steps: &[Ix]) -> Option<Vec<NodeId>> {
         let none = HashMap::new();
+        let wanted = self.stage.body.needed([r.value]);
         let mut values = Vec::with_capacity(steps.len());
         for step in steps {
-            values.push(place(&self.turn(&[r.value], step, &none), r.value)?);
+            values.push(place(&self.turn(&wanted, step, &none), r.value)?);
         }
         let body = &mut self.out.body;
         let parts = before(body, &r.op, &values);
@@ -128,11 +132,10 @@ impl Turns<'_> {
         Some(parts.into_iter().map(|part| combined(body, &r.op, carry, part)).collect())
     }
 
-    /// Copies the nodes that `roots` need at a step; those of `known` are there already.
-    fn turn(&mut self, roots: &[NodeId], step: &Ix, known: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
+    /// Copies nodes as they are at a step; those of `known` are there already.
+    fn turn(&mut self, wanted: &[bool], step: &Ix, known: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
         let (stage, axis) = (self.stage, self.axis);
-        let wanted = stage.body.needed(roots.iter().copied());
-        copy_nodes(&mut self.out.body, &stage.body, &wanted, &|id, op| match known.get(&id) {
+        copy_nodes(&mut self.out.body, &stage.body, wanted, &|id, op| match known.get(&id) {
             Some(&node) => Copied::Node(node),
             None => Copied::Op(op.map_index(|ix| ix.at(axis, step))),
         })
