@@ -36,6 +36,7 @@ use elements::Elements;
 use fold::Running;
 use guarded::Guarded;
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Instructions around the elements of a row, about.
@@ -129,9 +130,15 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.lanes.index(ix, Point { axes: &self.axes, values })
     }
 
-    /// The only element of a row buffer that has no more.
+    /// What holds the only element of a row buffer that has no more.
     fn single(&self, row: u32) -> Option<Variable> {
         self.singles.get(row as usize).copied().flatten()
+    }
+
+    /// The only element of a row buffer that has no more.
+    fn only(&mut self, row: u32) -> Option<Value> {
+        let variable = self.single(row)?;
+        Some(self.b().use_var(variable))
     }
 
     /// Where a row buffer of several elements starts, and the lane of its elements.
@@ -157,19 +164,31 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
         let mut base = self.bases[buffer as usize];
         if key.2 != Ix::constant(0) {
-            let index = key.2.scale(bytes);
-            let behind = match live.offsets.get(&index) {
-                Some(&behind) => behind,
-                None => {
-                    let behind = self.at(&index, &live.uniform);
-                    live.offsets.insert(index, behind);
-                    behind
-                }
-            };
+            let behind = self.offset(live, key.2.scale(bytes));
             base = self.b().ins().iadd(base, behind);
         }
         live.bases.insert(key, base);
         Address { base, offset }
+    }
+
+    /// The bytes that an index comes to, of which other indices may have some terms too.
+    fn offset(&mut self, live: &mut Live, index: Ix) -> Value {
+        if let Some(&behind) = live.offsets.get(&index) {
+            return behind;
+        }
+        let behind = match index.terms.len() {
+            0 | 1 => self.at(&index, &live.uniform),
+            _ => {
+                let mut sum = None;
+                for part in index.parts() {
+                    let part = self.offset(live, part);
+                    sum = Some(sum.map_or(part, |sum| self.b().ins().iadd(sum, part)));
+                }
+                sum.unwrap_or_else(|| self.iconst(0))
+            }
+        };
+        live.offsets.insert(index, behind);
+        behind
     }
 
     /// An address in a register of its own.
@@ -384,16 +403,17 @@ impl NestEmitter<'_, '_, '_, '_> {
                 let v = self.at(ix, &live.uniform);
                 if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
             }
-            Op::Row(number) => match self.single(*number) {
-                Some(variable) => self.b().use_var(variable),
+            Op::Row(number) => match self.only(*number) {
+                Some(only) => only,
                 None => {
                     let (start, lane) = self.row_start(*number);
                     self.lanes.load_one(Mem::of(lane), start.base, start.offset)
                 }
             },
             op => {
-                let args: Vec<Val> = node.args.iter().map(|&a| Val::One(self.uniform_node(row, live, a))).collect();
-                let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
+                let args: SmallVec<[Val; 3]> =
+                    node.args.iter().map(|&a| Val::One(self.uniform_node(row, live, a))).collect();
+                let from: SmallVec<[Lane; 3]> = node.args.iter().map(|&a| body.lane(a)).collect();
                 self.lanes.mark(source);
                 match vector::operation(&mut self.lanes, op, &args, &from, node.lane) {
                     Some(v) => self.lanes.scalar(v),
@@ -416,7 +436,7 @@ struct Live {
     stores: HashMap<usize, Address>,
     /// What addresses are counted from: of a buffer, with elements of so many bytes, at an index without a constant.
     bases: HashMap<(u32, i64, Ix), Value>,
-    /// Bytes that indices, times the bytes of an element, come to.
+    /// Bytes that indices, times the bytes of an element, come to, and the terms of such.
     offsets: HashMap<Ix, Value>,
 }
 

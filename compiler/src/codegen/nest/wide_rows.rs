@@ -257,7 +257,8 @@ impl NestEmitter<'_, '_, '_, '_> {
                 }
             };
             let v = self.splat_register(lane, v);
-            self.store_again(v, at, frame.uniform(k), frame.width.bytes());
+            let bytes = if frame.is_whole(k) { frame.width.bytes() } else { REGISTER };
+            self.store_again(v, at, frame.uniform(k), bytes);
         }
         for (k, p) in (0..).zip(&frame.pointers) {
             let pointer = match p {

@@ -147,7 +147,25 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
         }
     }
     before.extend(kept);
-    Allocated { before, body, origins, after }
+    let allocated = Allocated { before, body, origins, after };
+    note_whole(&allocated, frame);
+    allocated
+}
+
+/// Notes in the frame which spread values instructions take from it, a register's worth.
+fn note_whole(allocated: &Allocated, frame: &mut Frame) {
+    let (start, size, spread) = (frame.uniform(0), frame.width.bytes(), spread_code(frame.width));
+    frame.whole.resize(frame.uniforms.len(), false);
+    for step in allocated.before.iter().chain(&allocated.body) {
+        let Step::Plain(code, operands) = step else { continue };
+        for operand in operands.iter().filter(|_| *code != spread) {
+            let Operand::Frame(offset) = operand else { continue };
+            let at = offset.checked_sub(start).map(|behind| behind / size);
+            if let Some(whole) = at.and_then(|k| frame.whole.get_mut(k as usize)) {
+                *whole = true;
+            }
+        }
+    }
 }
 
 fn whole(number: u8) -> Operand {
@@ -196,26 +214,28 @@ impl Uses {
         let n = turn.definitions.len();
         let (mut counts, mut starts) = (vec![0; n], vec![0; n + 1]);
         // An instruction that has a register twice is one position.
-        let of_one = |count: &mut dyn FnMut(usize, u32)| {
+        let each = |see: &mut dyn FnMut(usize, u32, bool)| {
             let mut last = vec![None; n];
             let ends = turn.accumulators.iter().map(|&(_, end)| (turn.insts.len(), end));
             let operands = turn.insts.iter().enumerate().rev();
             for (at, r) in ends.chain(operands.flat_map(|(at, inst)| inst.operands().map(move |r| (at, r)))) {
                 let (at, r) = (at as u32, r.0 as usize);
-                if last[r].replace(at) != Some(at) {
-                    count(r, at);
-                }
+                see(r, at, last[r].replace(at) != Some(at));
             }
         };
-        of_one(&mut |r, _| starts[r + 1] += 1);
+        each(&mut |r, at, first| {
+            counts[r] += usize::from(at as usize != turn.insts.len());
+            starts[r + 1] += u32::from(first);
+        });
         (1..=n).for_each(|r| starts[r] += starts[r - 1]);
         let mut positions = vec![0; starts[n] as usize];
         let mut next = starts.clone();
-        of_one(&mut |r, at| {
-            positions[next[r] as usize] = at;
-            next[r] += 1;
+        each(&mut |r, at, first| {
+            if first {
+                positions[next[r] as usize] = at;
+                next[r] += 1;
+            }
         });
-        turn.insts.iter().flat_map(Inst::operands).for_each(|r| counts[r.0 as usize] += 1);
         Uses { positions, starts, counts }
     }
 
@@ -285,13 +305,7 @@ impl<'t> Allocator<'t> {
             a.reserved.insert(number);
             a.hold(number, r);
             if let Some(home) = a.home(r) {
-                // All words of what is spread are alike. One of them is forwarded from the store that wrote it; a register's worth, written
-                // in several stores, would wait for the cache.
-                let code = match turn.definitions[r.0 as usize] {
-                    Definition::Uniform(_) => spread_code(turn.width),
-                    _ => a.move_code(false, true),
-                };
-                a.before.push(Step::Plain(code, smallvec![whole(number), home]));
+                a.before.push(Step::Plain(a.load_code(r), smallvec![whole(number), home]));
             }
         }
         for (at, inst) in turn.insts.iter().enumerate() {
@@ -348,6 +362,15 @@ impl<'t> Allocator<'t> {
         }
     }
 
+    /// The move of a value from its home to a register. All words of what is spread are alike. One of them is forwarded from the store that
+    /// wrote it; a register's worth, written in several stores, would wait for the cache.
+    fn load_code(&self, r: Reg) -> Code {
+        match self.turn.definitions[r.0 as usize] {
+            Definition::Uniform(_) => spread_code(self.turn.width),
+            _ => self.move_code(self.turn.is_mask(r), true),
+        }
+    }
+
     /// A register that is free, made so if need be; it stays locked until the instruction is done.
     fn take(&mut self, mask: bool) -> u8 {
         let general = self.file(mask).without(self.reserved).without(self.locked);
@@ -387,7 +410,7 @@ impl<'t> Allocator<'t> {
         let mask = self.turn.is_mask(r);
         let number = self.take(mask);
         if let Some(home) = self.home(r) {
-            self.transfer(self.move_code(mask, true), whole(number), home);
+            self.transfer(self.load_code(r), whole(number), home);
         }
         self.hold(number, r);
         number

@@ -24,8 +24,10 @@ struct State<'t> {
     frame: &'t Frame,
     registers: [Option<Reg>; MASKS_END as usize],
     slots: HashMap<u32, Reg>,
-    /// What lies in the pool and in the frame besides the spill slots.
+    /// What lies in the pool and in the frame besides the spill slots, a register's worth of it.
     homes: HashMap<Operand, Reg>,
+    /// What lies in the frame in at least one word: all spread values.
+    words: HashMap<Operand, Reg>,
 }
 
 /// Checks an allocation of `turn`.
@@ -33,13 +35,21 @@ struct State<'t> {
 /// # Errors
 /// What the first wrong step is.
 pub(super) fn check(turn: &Turn, allocated: &Allocated, frame: &Frame) -> Result<(), String> {
-    let home = |definition: &Definition| match *definition {
-        Definition::Constant(k) => Some(Operand::Pool(k)),
-        Definition::Uniform(k) => Some(Operand::Frame(frame.uniform(k))),
-        Definition::Computed | Definition::Mask | Definition::Accumulator(_) => None,
-    };
-    let homes = turn.definitions.iter().zip(0..).filter_map(|(d, r)| Some((home(d)?, Reg(r)))).collect();
-    let mut s = State { turn, frame, registers: [None; MASKS_END as usize], slots: HashMap::new(), homes };
+    let (mut homes, mut words) = (HashMap::new(), HashMap::new());
+    for (definition, r) in turn.definitions.iter().zip((0..).map(Reg)) {
+        match *definition {
+            Definition::Constant(k) => homes.insert(Operand::Pool(k), r),
+            Definition::Uniform(k) => {
+                let home = Operand::Frame(frame.uniform(k));
+                if frame.is_whole(k) {
+                    homes.insert(home, r);
+                }
+                words.insert(home, r)
+            }
+            Definition::Computed | Definition::Mask | Definition::Accumulator(_) => None,
+        };
+    }
+    let mut s = State { turn, frame, registers: [None; MASKS_END as usize], slots: HashMap::new(), homes, words };
     let (load, store) = whole_moves(turn.width);
     if turn.starts.len() != turn.accumulators.len() || turn.starts.iter().any(|s| s.is_some() != frame.identities) {
         return Err("not every accumulator has one start".to_owned());
@@ -155,11 +165,7 @@ impl State<'_> {
         match operands.as_slice() {
             // Of a spread value one word is as good as all.
             [Operand::Register { number, half: false }, from] if *code == spread => {
-                let uniform = |r: &Reg| {
-                    matches!(self.turn.definitions.get(r.0 as usize), Some(&Definition::Uniform(k))
-                        if *from == Operand::Frame(self.frame.uniform(k)))
-                };
-                let value = self.held(from).filter(uniform).ok_or_else(wrong)?;
+                let value = self.words.get(from).copied().ok_or_else(wrong)?;
                 self.hold(*number, value).ok_or_else(wrong)
             }
             [Operand::Register { number, half: false }, from] if mask || *code == load => {
@@ -577,6 +583,18 @@ mod tests {
             }
             frame.identities = false;
             assert_ne!(check(&turn, &right, &frame), Ok(()), "starts that the frame does not have");
+            frame.identities = true;
+            // One word of the value is there; an instruction that takes all of it from the frame has the frame filled so.
+            assert_eq!(frame.whole, [false]);
+            let mut broken = allocate(&turn, &mut frame);
+            let product = broken.body.iter_mut().find_map(|step| match step {
+                Step::Plain(_, operands) => operands.iter_mut().find(|operand| **operand == other),
+                _ => None,
+            });
+            *product.expect("the value is a factor") = Operand::Frame(frame.uniform(0));
+            assert_ne!(check(&turn, &broken, &frame), Ok(()), "words that the frame does not have");
+            frame.whole = vec![true];
+            assert_eq!(check(&turn, &broken, &frame), Ok(()));
         }
     }
 }

@@ -146,6 +146,8 @@ pub struct Frame {
     pub ends: Vec<u32>,
     /// Values that are the same along the row, each in every element of a register.
     pub uniforms: Vec<Uniform>,
+    /// Which of them instructions take from there, a register's worth; of the others one word is read.
+    pub whole: Vec<bool>,
     /// Pointers to element 0 of the row.
     pub pointers: Vec<Pointer>,
     /// What indices that differ along the row count from.
@@ -170,10 +172,10 @@ pub struct Anchor {
 impl Frame {
     /// A frame of nothing.
     fn new(width: Width) -> Frame {
-        let (uniforms, pointers, anchors) = (Vec::new(), Vec::new(), Vec::new());
+        let (uniforms, whole, pointers, anchors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (identities, divides) = (false, false);
         let ends = Vec::new();
-        Frame { width, accumulators: 0, identities, ends, uniforms, pointers, anchors, spills: 0, divides }
+        Frame { width, accumulators: 0, identities, ends, uniforms, whole, pointers, anchors, spills: 0, divides }
     }
 
     /// Offset of a register of the accumulators.
@@ -190,6 +192,11 @@ impl Frame {
     /// Offset of a spread value.
     pub fn uniform(&self, k: u32) -> u32 {
         self.accumulator(self.accumulators) + k * self.width.bytes()
+    }
+
+    /// Whether a register's worth of a spread value is read; [`allocate`] says it.
+    pub fn is_whole(&self, k: u32) -> bool {
+        self.whole.get(k as usize).is_some_and(|&whole| whole)
     }
 
     /// Offset of a pointer.
