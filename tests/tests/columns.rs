@@ -37,7 +37,7 @@ fn softmax(shape: &str, over: &str, kept: &str, sizes: &str) -> String {
 
 #[test]
 fn softmaxes_of_columns_are_one_kernel() {
-    // Few columns and many, a turn that is not full, several dimensions folded and kept, and rows that are written out.
+    // Few columns and many, an iteration that is not full, several dimensions folded and kept, and rows that are written out.
     for (shape, over, kept, sizes) in [
         ("40,72", "0", "1", "72"),
         ("3,33,5,8", "1", "0,2,3", "3,5,8"),
@@ -67,7 +67,7 @@ fn elements_that_cost_are_computed_once() {
     let of = |source: &str, rtol: f64| {
         let text = one_kernel(source, rtol);
         assert!(exponentials(&text) > 0, "{text}");
-        // Turns that are written out together are two at most.
+        // Iterations that are written out together are two at most.
         assert!(exponentials(&text) <= 2, "{text}");
         text
     };

@@ -49,7 +49,7 @@ fn no_function_grows_with_the_program() {
 
 #[test]
 fn addresses_that_differ_by_a_constant_are_computed_once() {
-    // A turn reads the sixteen elements of a row of the left operand, for each of two levels.
+    // An iteration reads the sixteen elements of a row of the left operand, for each of two levels.
     let source = "HloModule m\nENTRY e {\n a = f32[3,16] parameter(0)\n b = f32[16,16] parameter(1)\n \
         ROOT d = f32[3,16] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n";
     let options = CompileOptions { keep_texts: true, ..CompileOptions::default() };

@@ -103,7 +103,7 @@ fn rows_that_are_transposed() {
     }
 }
 
-/// Every second element up to the last of an array: of rows that are whole turns, whole registers behind them, and what fills none.
+/// Every second element up to the last of an array: of rows that are whole iterations, whole registers behind them, and what fills none.
 #[test]
 fn strided_rows_end_where_their_arrays_do() {
     for ty in ["f32", "f64", "s16", "u8"] {

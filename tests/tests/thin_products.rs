@@ -32,7 +32,7 @@ fn other_products_are_blocked() {
     assert!(is_blocked("f32", [100, 2, 1024], true));
 }
 
-/// Few columns are folded from rows, several in a turn, whatever order the right operand has and whatever follows.
+/// Few columns are folded from rows, several in an iteration, whatever order the right operand has and whatever follows.
 #[test]
 fn few_columns_fold_rows() {
     for (ty, n) in [("f32", 2), ("f32", 3), ("f32", 8), ("f64", 4)] {

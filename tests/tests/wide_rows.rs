@@ -99,7 +99,7 @@ fn is_wide(source: &str, features: &[&str]) -> bool {
     wide(source, features).some
 }
 
-/// `op` of `arity` operands of `from`, giving `to`; some lengths, one of them without any wide turn. Whether each width has
+/// `op` of `arity` operands of `from`, giving `to`; some lengths, one of them without any wide iteration. Whether each width has
 /// code of its own.
 #[track_caller]
 fn elementwise(op: &str, arity: usize, from: &str, to: &str, attributes: &str) -> bool {
@@ -209,7 +209,7 @@ fn integer_operations() {
             assert!(elementwise(op, 2, ty, ty, ""), "{op} {ty}");
         }
         for op in ["shift-left", "shift-right-logical", "shift-right-arithmetic", "divide", "remainder", "power"] {
-            // Powers of words are longer in 256 bits than a turn may be.
+            // Powers of words are longer in 256 bits than an iteration may be.
             let long = op == "power" && ty.ends_with("64");
             assert!(elementwise(op, 2, ty, ty, "") || long, "{op} {ty}");
         }

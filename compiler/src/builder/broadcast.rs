@@ -43,13 +43,13 @@ impl Builder {
         if small.is_none() && a.dims == b.dims {
             return Ok((lhs, rhs));
         }
-        let spread = |s: &ArrayShape, map: &[usize]| {
+        let broadcast = |s: &ArrayShape, map: &[usize]| {
             let mut out = vec![(1, false); rank];
             map.iter().enumerate().for_each(|(i, &d)| out[d] = (s.dims[i], s.dynamic[i]));
             out
         };
         let mut target = Vec::with_capacity(rank);
-        for (x, y) in spread(&a, &maps.0).into_iter().zip(spread(&b, &maps.1)) {
+        for (x, y) in broadcast(&a, &maps.0).into_iter().zip(broadcast(&b, &maps.1)) {
             match (x, y) {
                 (x, y) if x.0 == y.0 => target.push((x.0, x.1 || y.1)),
                 ((1, _), y) => target.push(y),

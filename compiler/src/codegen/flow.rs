@@ -49,7 +49,7 @@ pub trait Flow<'b>: Sized {
         let i = self.variable(from);
         let any = self.b().ins().icmp(IntCC::SignedLessThan, from, to);
         self.b().ins().brif(any, head, &[], after, &[]);
-        turns(self, i, (head, after), to, step, body);
+        iterations(self, i, (head, after), to, step, body);
     }
 
     /// `for i in (from..to).step_by(step)` where all are constants; unrolled where it runs once.
@@ -65,7 +65,7 @@ pub trait Flow<'b>: Sized {
                 let (head, after) = (self.b().create_block(), self.b().create_block());
                 let i = self.variable(from);
                 self.b().ins().jump(head, &[]);
-                turns(self, i, (head, after), to, step, body);
+                iterations(self, i, (head, after), to, step, body);
             }
         }
     }
@@ -128,8 +128,8 @@ pub fn enter(b: &mut FunctionBuilder<'_>) -> Vec<Value> {
     b.block_params(entry).to_vec()
 }
 
-/// The turns of a loop that has been entered.
-fn turns<'b, E: Flow<'b>>(
+/// The iterations of a loop that has been entered.
+fn iterations<'b, E: Flow<'b>>(
     e: &mut E,
     i: Variable,
     (head, after): (Block, Block),

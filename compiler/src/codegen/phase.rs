@@ -19,7 +19,7 @@ use cranelift_module::FuncId;
 use hashbrown::HashMap;
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`, and what it executes where that is known.
-/// Several phases follow each other, each of them whole, whatever `begin` and `end` are; registers are shared by the turns of one, for
+/// Several phases follow each other, each of them whole, whatever `begin` and `end` are; registers are shared by the iterations of one, for
 /// each loads its pointers itself.
 pub(super) fn phase_function(
     (id, attribution): (FuncId, Attribution),

@@ -64,7 +64,7 @@ pub struct CodegenOptions<'s> {
 
 /// Phases whose whole work is at most this many elements become part of the driver, and the only one where no workers share it.
 const INLINE_ELEMENTS: i64 = 16;
-/// A single row of so many elements does too: wide code computes it, or a few turns.
+/// A single row of so many elements does too: wide code computes it, or a few iterations.
 const INLINE_ROW: i64 = 256;
 /// So many at most.
 const MAX_INLINED: usize = 64;

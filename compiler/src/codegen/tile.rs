@@ -8,7 +8,7 @@
 //!
 //! **Algorithm.** A function of its own, shared by all contractions of a program. Columns are taken two vectors at a
 //! time, then one, then one element; rows six at a time, then four, two, one. A tile keeps its sums in registers, and
-//! for each `k` loads one row of `b` and spreads one element of `a` a row. The two operands are never written while the
+//! for each `k` loads one row of `b` and broadcasts one element of `a` a row. The two operands are never written while the
 //! function runs, so their loads may move: the code generator then loads late enough to spill nothing.
 
 use super::flow::{Flow, enter};

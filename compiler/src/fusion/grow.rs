@@ -197,7 +197,7 @@ impl<'a> Grower<'a> {
     }
 
     fn must_store(&self, id: InstructionId, cost: u32, size: u32) -> bool {
-        if self.a.escapes[id] || self.a.operand_of_dot[id] || size > INLINE_LIMIT || self.changes_width(id) {
+        if self.a.escapes[id] || self.a.materialized[id] || size > INLINE_LIMIT || self.changes_width(id) {
             return true;
         }
         let users = &self.a.users[id];
@@ -231,7 +231,7 @@ impl<'a> Grower<'a> {
         while let Some(of) = ways.pop() {
             let users = &self.a.users[of];
             steps += users.len();
-            if users.is_empty() || steps > MAX_WAYS || self.a.escapes[of] || self.a.operand_of_dot[of] {
+            if users.is_empty() || steps > MAX_WAYS || self.a.escapes[of] || self.a.materialized[of] {
                 return false;
             }
             for &user in users {
@@ -348,7 +348,7 @@ impl<'a> Grower<'a> {
             && same
             && elements(self.inst(last)) > 0
             && !self.a.escapes[last]
-            && !self.a.operand_of_dot[last]
+            && !self.a.materialized[last]
             && self.order.group_of(pad).is_none()
             && self.a.epoch[pad] == self.a.epoch[last]
             && inst.operands.first() == Some(&last)
@@ -390,7 +390,7 @@ impl<'a> Grower<'a> {
         {
             members.push(next);
             last = next;
-            if self.a.escapes[next] || self.a.operand_of_dot[next] || self.a.users[next].len() > 1 {
+            if self.a.escapes[next] || self.a.materialized[next] || self.a.users[next].len() > 1 {
                 stored = members.len();
             }
         }
@@ -400,7 +400,7 @@ impl<'a> Grower<'a> {
 
     /// The only user of `last`, where it is elementwise on the same elements.
     fn epilogue_after(&self, last: InstructionId) -> Option<InstructionId> {
-        if self.a.escapes[last] || self.a.operand_of_dot[last] {
+        if self.a.escapes[last] || self.a.materialized[last] {
             return None;
         }
         let users = &self.a.users[last];

@@ -219,7 +219,7 @@ pub(super) struct Analysis<'a> {
     /// Must have a buffer: control flow, tuples or the caller take it.
     pub escapes: SecondaryMap<InstructionId, bool>,
     /// Must have a buffer because a contraction reads it or an update changes it.
-    pub operand_of_dot: SecondaryMap<InstructionId, bool>,
+    pub materialized: SecondaryMap<InstructionId, bool>,
     /// Carries a value from one element of a long row to the next: nothing that is computed with it fills registers.
     pub serial: SecondaryMap<InstructionId, bool>,
     /// Does something besides computing its results: it runs exactly once, in the order of the text.
@@ -236,7 +236,7 @@ impl<'a> Analysis<'a> {
             users: computation.users(),
             class: SecondaryMap::new(),
             escapes: SecondaryMap::new(),
-            operand_of_dot: SecondaryMap::new(),
+            materialized: SecondaryMap::new(),
             serial: SecondaryMap::new(),
             effects: SecondaryMap::new(),
             epoch: SecondaryMap::new(),
@@ -265,11 +265,11 @@ impl<'a> Analysis<'a> {
             }
             if inst.opcode == Opcode::DynamicUpdateSlice {
                 // What is updated must be in memory to be updated in place, and the update may not read it on the way.
-                inst.operands[..2.min(inst.operands.len())].iter().for_each(|&o| a.operand_of_dot[o] = true);
+                inst.operands[..2.min(inst.operands.len())].iter().for_each(|&o| a.materialized[o] = true);
             }
             if inst.opcode == Opcode::Scatter {
                 let operands = inst.operands.len().saturating_sub(1) / 2;
-                inst.operands[..operands].iter().for_each(|&o| a.operand_of_dot[o] = true);
+                inst.operands[..operands].iter().for_each(|&o| a.materialized[o] = true);
             }
             let running = match inst.opcode {
                 Opcode::ReduceWindow => cumulative_window(module, computation, id).map(|w| w.axis),
@@ -279,14 +279,14 @@ impl<'a> Analysis<'a> {
             a.serial[id] = running.is_some_and(|axis| is_long_row(computation, inst, axis));
             if matches!(inst.opcode, Opcode::ReduceWindow | Opcode::Convolution) && running.is_none() {
                 // Each element is read by many windows.
-                inst.operands.iter().for_each(|&o| a.mark_dot_operand(o));
+                inst.operands.iter().for_each(|&o| a.materialize(o));
             }
             if is_call(inst.opcode) {
-                inst.operands.iter().for_each(|&o| a.operand_of_dot[o] = true);
+                inst.operands.iter().for_each(|&o| a.materialized[o] = true);
             }
             if inst.opcode == Opcode::Dot {
                 let again = |which: &usize| !read_once(computation, inst, *which);
-                (0..inst.operands.len()).filter(again).for_each(|which| a.mark_dot_operand(inst.operands[which]));
+                (0..inst.operands.len()).filter(again).for_each(|which| a.materialize(inst.operands[which]));
             }
         }
         a.escapes[computation.root] = true;
@@ -297,7 +297,7 @@ impl<'a> Analysis<'a> {
         Ok(a)
     }
 
-    fn mark_dot_operand(&mut self, mut id: InstructionId) {
+    fn materialize(&mut self, mut id: InstructionId) {
         loop {
             let inst = &self.computation.instructions[id];
             match inst.opcode {
@@ -305,7 +305,7 @@ impl<'a> Analysis<'a> {
                     id = inst.operands[0];
                 }
                 _ => {
-                    self.operand_of_dot[id] = true;
+                    self.materialized[id] = true;
                     return;
                 }
             }

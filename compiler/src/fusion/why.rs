@@ -109,7 +109,7 @@ fn reason(a: &Analysis<'_>, group: &Group, stored: InstructionId, user: Instruct
     );
     match a.class[user] {
         Some(Class::Structural | Class::Control) => Reason::Taken,
-        Some(Class::Anchor) if a.operand_of_dot[stored] => Reason::ReadWhole,
+        Some(Class::Anchor) if a.materialized[stored] => Reason::ReadWhole,
         _ if a.epoch[user] != a.epoch[stored] => Reason::Exchange,
         Some(Class::Anchor) => Reason::Begins,
         _ if moves => Reason::Moves,

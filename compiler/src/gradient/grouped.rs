@@ -1,6 +1,6 @@
 //! Scaled and ragged dots: plain contractions that mean the same are differentiated instead.
 //!
-//! Scales are spread over their blocks and multiplied in. Of a ragged dot element `m` of the ragged dimension belongs to the
+//! Scales are broadcast over their blocks and multiplied in. Of a ragged dot element `m` of the ragged dimension belongs to the
 //! first group that ends behind it, and what lies behind all groups counts as zero. Where the ragged dimension is a free one, the
 //! products of all groups are made and each row takes its own; where it is contracted, both operands are repeated for each
 //! group with zeros outside, and groups are a batch dimension; where it is a batch dimension, both are zero behind the last
@@ -124,14 +124,14 @@ impl Groups {
         let outer = if self.shared { &[] } else { outer };
         let places: Vec<i64> = outer.iter().chain(&group).map(|&d| d as i64).collect();
         let position = b.iota(shape.with_type(INDEX).into(), along as i64);
-        let spread = |of: Op| b.broadcast_in_dim(of, &shape.dims, &places);
+        let broadcast = |of: Op| b.broadcast_in_dim(of, &shape.dims, &places);
         let inside = if group.is_some() {
-            b.and(b.ge(position, spread(self.starts)), b.lt(position, spread(self.ends)))
+            b.and(b.ge(position, broadcast(self.starts)), b.lt(position, broadcast(self.ends)))
         } else {
             let last = outer.len() as i64;
             let end = b.slice_in_dim(self.ends, self.count - 1, self.count, 1, last);
             let dims: Vec<i64> = r.shape(end)?.dims.iter().take(outer.len()).copied().collect();
-            b.lt(position, spread(b.reshape(end, &dims)))
+            b.lt(position, broadcast(b.reshape(end, &dims)))
         };
         Ok(b.select(inside, x, zeros(b, &shape)))
     }

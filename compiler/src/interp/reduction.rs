@@ -185,8 +185,8 @@ impl<'a> Windows<'a> {
             if w.size < 1 || w.stride < 1 || w.window_dilation < 1 || w.base_dilation < 1 {
                 return Err(invalid(inst, "sizes, strides and dilations of a window must be positive"));
             }
-            let count = (d - 1).checked_mul(w.base_dilation).and_then(|spread| {
-                let base = if d == 0 { 0 } else { spread.checked_add(1)? };
+            let count = (d - 1).checked_mul(w.base_dilation).and_then(|broadcast| {
+                let base = if d == 0 { 0 } else { broadcast.checked_add(1)? };
                 let padded = base.checked_add(w.padding_low)?.checked_add(w.padding_high)?;
                 let extent = (w.size - 1).checked_mul(w.window_dilation)?.checked_add(1)?;
                 Some(if padded < extent { 0 } else { (padded - extent) / w.stride + 1 })

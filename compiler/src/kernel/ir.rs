@@ -151,7 +151,7 @@ pub const LINE: i64 = 64;
 /// Bytes of a page: lines so far apart, or a multiple of it, fall into the same set of a first cache.
 pub const PAGE: i64 = 4096;
 
-/// A running value: what a row buffer holds, combined with an element at each turn.
+/// A running value: what a row buffer holds, combined with an element at each iteration.
 #[derive(Clone, Debug)]
 pub struct Running {
     /// The row buffer.

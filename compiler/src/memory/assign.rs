@@ -1,7 +1,7 @@
 //! Buffer assignment: the algorithm of [`super`], step by step.
 
-use super::coalesce::{Classes, Seat, coalesce};
-use super::flow::{Flow, Group, Home, Place, Variable, flow};
+use super::coalesce::{Classes, Region, coalesce};
+use super::flow::{Flow, Group, Place, StorageClass, Variable, flow};
 use super::live::{self, Ranges};
 use super::pack::{Item, pack};
 use super::schedule::{Assignment, BlockCopies, Copy, Location, Schedule};
@@ -23,10 +23,10 @@ pub fn assign(schedule: &Schedule) -> Result<Assignment> {
     let (offsets, workspace) = pack(&items)?;
 
     let location = |v: Variable| -> Option<Location> {
-        match (flow.variables[v].home, classes.seat(classes.of(v))) {
-            (Home::ReadOnly(location), _) => Some(location),
-            (Home::Donated { parameter, .. }, _) => Some(Location::Parameter(parameter)),
-            (_, Seat::Result(n)) => Some(Location::Result(n)),
+        match (flow.variables[v].storage, classes.region(classes.of(v))) {
+            (StorageClass::ReadOnly(location), _) => Some(location),
+            (StorageClass::Donated { parameter, .. }, _) => Some(Location::Parameter(parameter)),
+            (_, Region::Result(n)) => Some(Location::Result(n)),
             _ => match item_of.get(&Memory::Class(classes.of(v))) {
                 Some(&i) => Some(Location::Workspace(offsets[i])),
                 // Nothing is ever there.
@@ -96,7 +96,7 @@ fn sequence(flow: &Flow, classes: &Classes, group: &Group) -> Sequence {
     let mut out = Sequence { copies: Vec::new(), temporary: 0 };
     let mut pending: Vec<(Variable, End)> = Vec::new();
     for &(to, from) in &group.copies {
-        let donated = matches!(flow.variables[from].home, Home::Donated { .. });
+        let donated = matches!(flow.variables[from].storage, StorageClass::Donated { .. });
         if classes.of(to) != classes.of(from) {
             pending.push((to, End::Variable(from)));
         } else if donated {
@@ -166,7 +166,7 @@ fn items(flow: &Flow, classes: &Classes, sequences: &[Sequence]) -> (Vec<Item>, 
     let (mut items, mut item_of) = (Vec::new(), HashMap::new());
     for (v, variable) in flow.variables.iter() {
         let class = classes.of(v);
-        if classes.seat(class) == Seat::Workspace && classes.live(class).next().is_some() {
+        if classes.region(class) == Region::Workspace && classes.live(class).next().is_some() {
             item_of.entry(Memory::Class(class)).or_insert_with(|| {
                 items.push(Item { bytes: variable.bytes, live: classes.live(class).collect() });
                 items.len() - 1

@@ -9,7 +9,7 @@
 //! that saves memory, but it must not make a copy harder. (In `a, b = b, a + b` the sum over `a` would turn two copies into
 //! three.)
 
-use super::flow::{Flow, Home, Node, Run, Variable};
+use super::flow::{Flow, Node, Run, StorageClass, Variable};
 use super::live::Ranges;
 use cranelift_entity::SecondaryMap;
 use hashbrown::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// Where a class lies, as far as that is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) enum Seat {
+pub(super) enum Region {
     /// In the workspace.
     #[default]
     Workspace,
@@ -32,7 +32,7 @@ pub(super) struct Classes {
     next: SecondaryMap<Variable, Option<Variable>>,
     /// Of each root: the live ranges of its members, by start.
     live: SecondaryMap<Variable, BTreeMap<(u32, Variable), u32>>,
-    seat: SecondaryMap<Variable, Seat>,
+    region: SecondaryMap<Variable, Region>,
     /// Position of a kernel, output and input: these two may share memory there.
     in_place: HashSet<(u32, Variable, Variable)>,
 }
@@ -42,7 +42,7 @@ pub(super) fn coalesce(flow: &Flow, ranges: &SecondaryMap<Variable, Ranges>) -> 
     let mut classes = Classes {
         next: SecondaryMap::new(),
         live: SecondaryMap::new(),
-        seat: SecondaryMap::new(),
+        region: SecondaryMap::new(),
         in_place: HashSet::new(),
     };
     let mut runs = Vec::new();
@@ -54,18 +54,18 @@ pub(super) fn coalesce(flow: &Flow, ranges: &SecondaryMap<Variable, Ranges>) -> 
         if variable.bytes > 0 {
             classes.live[v] = ranges[v].iter().map(|&(start, end)| ((start, v), end)).collect();
         }
-        classes.seat[v] = match variable.home {
-            Home::Anywhere => Seat::Workspace,
-            Home::Result(n) => Seat::Result(n),
-            Home::ReadOnly(_) | Home::Donated { .. } => Seat::ReadOnly,
+        classes.region[v] = match variable.storage {
+            StorageClass::Anywhere => Region::Workspace,
+            StorageClass::Result(n) => Region::Result(n),
+            StorageClass::ReadOnly(_) | StorageClass::Donated { .. } => Region::ReadOnly,
         };
     }
     // A donated parameter's memory is the result's: what lies there must keep clear of it.
     for (v, variable) in flow.variables.iter() {
-        if let Home::Donated { result, .. } = variable.home
+        if let StorageClass::Donated { result, .. } = variable.storage
             && let Some(&result) = flow.results.get(result as usize)
         {
-            classes.seat[v] = Seat::Workspace;
+            classes.region[v] = Region::Workspace;
             classes.join(result, v);
         }
     }
@@ -124,8 +124,8 @@ impl Classes {
     }
 
     /// Where a class lies.
-    pub(super) fn seat(&self, class: Variable) -> Seat {
-        self.seat[class]
+    pub(super) fn region(&self, class: Variable) -> Region {
+        self.region[class]
     }
 
     /// When something in a class is live, as ranges in ascending order that may meet.
@@ -135,12 +135,12 @@ impl Classes {
 
     fn try_join(&mut self, a: Variable, b: Variable) {
         let (a, b) = (self.of(a), self.of(b));
-        let seats = match (self.seat[a], self.seat[b]) {
-            (Seat::ReadOnly, _) | (_, Seat::ReadOnly) => false,
-            (Seat::Workspace, _) | (_, Seat::Workspace) => true,
-            (Seat::Result(m), Seat::Result(n)) => m == n,
+        let regions = match (self.region[a], self.region[b]) {
+            (Region::ReadOnly, _) | (_, Region::ReadOnly) => false,
+            (Region::Workspace, _) | (_, Region::Workspace) => true,
+            (Region::Result(m), Region::Result(n)) => m == n,
         };
-        if a != b && seats && !self.meet(a, b) {
+        if a != b && regions && !self.meet(a, b) {
             self.join(a, b);
         }
     }
@@ -164,10 +164,10 @@ impl Classes {
     fn join(&mut self, a: Variable, b: Variable) {
         let (a, b) = (self.of(a), self.of(b));
         let (into, gone) = if self.live[a].len() >= self.live[b].len() { (a, b) } else { (b, a) };
-        let seat = if self.seat[a] == Seat::Workspace { self.seat[b] } else { self.seat[a] };
+        let region = if self.region[a] == Region::Workspace { self.region[b] } else { self.region[a] };
         let moved = std::mem::take(&mut self.live[gone]);
         self.live[into].extend(moved);
-        self.seat[into] = seat;
+        self.region[into] = region;
         self.next[gone] = Some(into);
     }
 }

@@ -22,7 +22,7 @@ entity_impl!(Variable, "variable");
 
 /// Where a variable may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum StorageClass {
     /// Anywhere in the workspace, or in a result's memory.
     Anywhere,
     /// It is the memory of a result leaf.
@@ -40,7 +40,7 @@ pub(super) enum Home {
 
 pub(super) struct VariableData {
     pub bytes: u64,
-    pub home: Home,
+    pub storage: StorageClass,
 }
 
 /// Where a group of copies stands.
@@ -133,16 +133,16 @@ pub(super) fn flow(schedule: &Schedule) -> Result<Flow> {
     let donated: HashMap<u32, u32> = schedule.donated.iter().map(|&(p, r, _)| (p, r)).collect();
     for (v, value) in schedule.values.iter() {
         if same.find(v) == v {
-            let home = match value.definition {
-                Definition::Constant(c) => Home::ReadOnly(Location::Constant(c)),
+            let storage = match value.definition {
+                Definition::Constant(c) => StorageClass::ReadOnly(Location::Constant(c)),
                 Definition::Parameter(parameter) => match donated.get(&parameter) {
-                    Some(&result) => Home::Donated { parameter, result },
-                    None => Home::ReadOnly(Location::Parameter(parameter)),
+                    Some(&result) => StorageClass::Donated { parameter, result },
+                    None => StorageClass::ReadOnly(Location::Parameter(parameter)),
                 },
-                Definition::Step | Definition::BlockParameter => Home::Anywhere,
+                Definition::Step | Definition::BlockParameter => StorageClass::Anywhere,
             };
             let bytes = value.shape.byte_size() as u64;
-            of[v] = Some(variables.push(VariableData { bytes, home }));
+            of[v] = Some(variables.push(VariableData { bytes, storage }));
         }
     }
     for v in schedule.values.keys() {
@@ -151,7 +151,7 @@ pub(super) fn flow(schedule: &Schedule) -> Result<Flow> {
     let mut results = Vec::new();
     for (n, &v) in schedule.results.iter().enumerate() {
         let bytes = schedule.values[v].shape.byte_size() as u64;
-        results.push(variables.push(VariableData { bytes, home: Home::Result(n as u32) }));
+        results.push(variables.push(VariableData { bytes, storage: StorageClass::Result(n as u32) }));
     }
     let mut reader = Reader { schedule, variables: &variables, of: &of, groups: Vec::new(), position: 0, depth: 0 };
     let (mut nodes, _) = reader.block(entry)?;

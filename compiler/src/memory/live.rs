@@ -7,7 +7,7 @@
 //! One walk backwards gives the exact ranges, because what is live where a loop's iteration starts is known before the
 //! walk enters the loop: what is live behind it, and what its inside reads before it is defined there.
 
-use super::flow::{Arm, Flow, Group, Home, Node, Variable};
+use super::flow::{Arm, Flow, Group, Node, StorageClass, Variable};
 use cranelift_entity::SecondaryMap;
 
 /// Half-open ranges of points, in ascending order, disjoint.
@@ -21,7 +21,7 @@ pub(super) fn ranges(flow: &Flow) -> SecondaryMap<Variable, Ranges> {
     }
     walk.nodes(&flow.nodes);
     for (v, variable) in flow.variables.iter() {
-        if walk.open[v] != 0 && matches!(variable.home, Home::ReadOnly(_) | Home::Donated { .. }) {
+        if walk.open[v] != 0 && matches!(variable.storage, StorageClass::ReadOnly(_) | StorageClass::Donated { .. }) {
             walk.defines(v, 0, 0);
         }
         walk.done[v].reverse();

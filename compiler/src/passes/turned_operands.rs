@@ -84,8 +84,8 @@ fn turned(rw: &Rewriter<'_>, id: InstructionId, alone: bool) -> Option<Vec<usize
 
 /// The scalar that a value is everywhere.
 fn scalar(rw: &Rewriter<'_>, id: InstructionId) -> Option<InstructionId> {
-    let spread = rw.operand_of(id, Opcode::Broadcast).unwrap_or(id);
-    rw.dims(spread).is_empty().then_some(spread)
+    let broadcast = rw.operand_of(id, Opcode::Broadcast).unwrap_or(id);
+    rw.dims(broadcast).is_empty().then_some(broadcast)
 }
 
 /// What a value that is [`turned`] is without its transposes.

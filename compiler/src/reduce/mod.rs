@@ -85,7 +85,7 @@ fn normal(module: &Module, verify: fn(&Module) -> crate::Result<()>) -> Option<(
 /// How heavy a module is; compared field by field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Weight {
-    /// Instructions and operands; parameters and constants count little, zeros spread over a shape less than work.
+    /// Instructions and operands; parameters and constants count little, zeros broadcast over a shape less than work.
     work: u64,
     elements: u64,
     attributes: usize,
@@ -101,12 +101,12 @@ impl Weight {
             weight.work += 10;
             for &i in &computation.order {
                 let instruction = &computation.instructions[i];
-                let spread_constant = |o| computation.instructions[o].opcode == Opcode::Constant;
+                let broadcast_constant = |o| computation.instructions[o].opcode == Opcode::Constant;
                 weight.work += match instruction.opcode {
                     Opcode::Constant | Opcode::AfterAll => 1,
                     Opcode::Parameter if users[i].is_empty() && computation.root != i => 2,
                     Opcode::Parameter => 6,
-                    Opcode::Broadcast if instruction.operands.iter().all(|&o| spread_constant(o)) => 2,
+                    Opcode::Broadcast if instruction.operands.iter().all(|&o| broadcast_constant(o)) => 2,
                     _ => 10 + instruction.operands.len() as u64,
                 };
                 weight.elements = weight.elements.saturating_add(elements(&instruction.shape));

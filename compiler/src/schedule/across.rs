@@ -205,14 +205,14 @@ fn of_row(nest: &Nest) -> usize {
     let of_stage = |stage: &Stage| {
         let n = stage.vector.extent as usize;
         // Blocks of 128 bits, and elements one by one behind them.
-        let turns = n / 4 + n % 4;
+        let iterations = n / 4 + n % 4;
         let memory = stage.stores.len() + stage.row_stores.len();
         let loads = stage.body.nodes().iter().filter(|n| matches!(n.op, Op::Load(..) | Op::Row(_))).count();
         let folds = stage.accumulators.iter().map(|a| match a.in_lanes() {
-            true => 11 * a.combine.operations() * (turns + 1),
+            true => 11 * a.combine.operations() * (iterations + 1),
             false => 20 * a.combine.operations() * n,
         });
-        4 * turns * (of_element(stage) + loads + memory) + folds.sum::<usize>()
+        4 * iterations * (of_element(stage) + loads + memory) + folds.sum::<usize>()
     };
     // A row loop begins, and waits for what the one before it folds.
     let loops = nest.stages.iter().filter(|s| s.vector.extent > 1).count();

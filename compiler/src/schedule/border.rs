@@ -22,7 +22,7 @@ use std::ops::Range;
 const MOST_AXES: usize = 3;
 /// Where borders are this part of an axis or less, it is one nest for both that matters, not what clamps cost there.
 const NARROW: i64 = 8;
-/// A row that is so long is cut in whole turns.
+/// A row that is so long is cut in whole iterations.
 const LONG: i64 = 8 * UNIT;
 
 /// The nest without its borders, and its borders.

@@ -58,7 +58,7 @@ impl Census {
                 }
             }
             if own {
-                // Several turns at once bring several times the values.
+                // Several iterations at once bring several times the values.
                 self.folded += elements.saturating_mul(a.values.len() as u128);
             }
         }

@@ -7,13 +7,13 @@ use crate::kernel::ir::{Nest, Stage};
 pub const TASK: i64 = 1 << 14;
 /// A nest with so many points has enough for every worker.
 pub const POINTS: i64 = 64;
-/// Elements of a vector register in the widest code that is worth filling: the unit of cuts along a vector axis, so that no turn
+/// Elements of a vector register in the widest code that is worth filling: the unit of cuts along a vector axis, so that no iteration
 /// of a row loop is left over. It is also the most lanes of a reduction.
 pub const UNIT: i64 = 32;
 /// An array of so many bytes is not in the caches any more when it is finished: half of it does not stay beside what it was made of.
 pub const BEYOND_CACHES: i64 = 1 << 23;
 
-/// Turns of the sequential loops of a stage.
+/// Iterations of the sequential loops of a stage.
 pub fn depth(stage: &Stage) -> i64 {
     stage.sequential.iter().map(|l| l.extent).fold(1, i64::saturating_mul)
 }

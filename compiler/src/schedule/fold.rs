@@ -1,13 +1,13 @@
-//! Several rows a turn: a loop over rows that has something for all of them, with fewer reads of that.
+//! Several rows an iteration: a loop over rows that has something for all of them, with fewer reads of that.
 //!
-//! **Problem.** The accumulators of a reduction that keeps the vector axis are a row buffer. A turn of the row loop loads one, combines
+//! **Problem.** The accumulators of a reduction that keeps the vector axis are a row buffer. An iteration of the row loop loads one, combines
 //! an element and stores it again: three accesses for one element read. A stage that goes on over the rows of columns, once they are
 //! folded, loads what each column has given again for every row.
 //!
-//! **Invariant.** Each accumulator combines the same elements in the same order. A turn that stores reads nothing that another
+//! **Invariant.** Each accumulator combines the same elements in the same order. An iteration that stores reads nothing that another
 //! one writes.
 //!
-//! **Algorithm.** The innermost sequential loop is cut into pieces of a few turns, which are written out: the body computes the
+//! **Algorithm.** The innermost sequential loop is cut into pieces of a few iterations, which are written out: the body computes the
 //! elements of all of them, and the combiner is applied to one after another.
 
 use super::each_stage;
@@ -16,17 +16,17 @@ use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Loop, Nest, Place, Stage};
 use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 
-/// Turns that are written out, the first one of which the loop is a multiple.
-const TURNS: [i64; 7] = [8, 4, 7, 6, 5, 3, 2];
+/// Iterations that are written out, the first one of which the loop is a multiple.
+const ITERATIONS: [i64; 7] = [8, 4, 7, 6, 5, 3, 2];
 /// The most operations of a body that is made.
 const MOST: usize = 64;
 
-/// The nest with several turns in one, where a stage of it folds rows.
+/// The nest with several iterations in one, where a stage of it folds rows.
 pub fn fold(nest: &Nest) -> Option<Nest> {
-    each_stage(nest, |stage| Some(vec![stage_of_turns(stage)?]))
+    each_stage(nest, |stage| Some(vec![stage_of_iterations(stage)?]))
 }
 
-fn stage_of_turns(stage: &Stage) -> Option<Stage> {
+fn stage_of_iterations(stage: &Stage) -> Option<Stage> {
     let last = *stage.sequential.last()?;
     let kept = stage.accumulators.iter().all(|a| matches!(a.place, Place::Row { .. }));
     let reads_row = stage.body.nodes().iter().any(|n| matches!(n.op, Op::Row(_)));
@@ -37,16 +37,17 @@ fn stage_of_turns(stage: &Stage) -> Option<Stage> {
         return None;
     }
     let each = stage.body.nodes().len() + stage.accumulators.iter().map(|a| a.combine.nodes().len()).sum::<usize>();
-    let turns = TURNS.into_iter().find(|&t| last.extent % t == 0 && each.saturating_mul(t as usize) <= MOST)?;
-    let outer = Loop { axis: last.axis, extent: last.extent / turns };
+    let iterations =
+        ITERATIONS.into_iter().find(|&t| last.extent % t == 0 && each.saturating_mul(t as usize) <= MOST)?;
+    let outer = Loop { axis: last.axis, extent: last.extent / iterations };
     let roots = stage.roots().into_iter().chain(stage.accumulators.iter().flat_map(|a| a.init.iter().copied()));
     let wanted = stage.body.needed(roots);
     let mut body = Body::new();
     let mut values: Vec<Vec<NodeId>> = vec![Vec::new(); stage.accumulators.len()];
     let mut inits: Vec<Vec<NodeId>> = Vec::new();
     let mut stores = Vec::new();
-    for turn in 0..turns {
-        let at = outer.ix().scale(turns).offset(turn);
+    for iteration in 0..iterations {
+        let at = outer.ix().scale(iterations).offset(iteration);
         let step = |ix: &Ix| ix.at(last.axis, &at);
         let places = copy(&mut body, &stage.body, &wanted, &|op| Copied::Op(op.map_index(step)));
         let place = |n: &NodeId| place(&places, *n);
@@ -56,20 +57,20 @@ fn stage_of_turns(stage: &Stage) -> Option<Stage> {
         for s in &stage.stores {
             stores.push(copied_store(s, &body, &places, step)?);
         }
-        if turn == 0 {
+        if iteration == 0 {
             let own = |a: &Accumulator| a.init.iter().map(place).collect::<Option<Vec<_>>>();
             inits = stage.accumulators.iter().map(own).collect::<Option<_>>()?;
         }
     }
     let accumulators = stage.accumulators.iter().zip(values).zip(inits);
-    let accumulators = accumulators.map(|((a, values), init)| of_turns(a, turns, init, values)).collect();
+    let accumulators = accumulators.map(|((a, values), init)| of_iterations(a, iterations, init, values)).collect();
     let mut sequential = stage.sequential.clone();
     sequential.pop();
     sequential.extend((outer.extent > 1).then_some(outer));
     Some(Stage { sequential, body, accumulators, stores, ..stage.clone() })
 }
 
-/// Whether no turn reads what another one writes: an element is loaded from a buffer that is written where it is then stored.
+/// Whether no iteration reads what another one writes: an element is loaded from a buffer that is written where it is then stored.
 fn stores_apart(stage: &Stage) -> bool {
     let of = |buffer: u32| stage.stores.iter().filter(move |s| s.buffer == buffer);
     stage.body.nodes().iter().all(|n| match &n.op {
@@ -78,8 +79,8 @@ fn stores_apart(stage: &Stage) -> bool {
     })
 }
 
-/// The accumulator that combines the values of several turns.
-fn of_turns(a: &Accumulator, turns: i64, init: Vec<NodeId>, values: Vec<NodeId>) -> Accumulator {
+/// The accumulator that combines the values of several iterations.
+fn of_iterations(a: &Accumulator, iterations: i64, init: Vec<NodeId>, values: Vec<NodeId>) -> Accumulator {
     let (n, each) = (a.init.len() as u32, a.values.len() as u32);
     let mut combine = Body::new();
     let lane_of_value = |k: u32| {
@@ -87,8 +88,8 @@ fn of_turns(a: &Accumulator, turns: i64, init: Vec<NodeId>, values: Vec<NodeId>)
         found.map_or_else(|| a.combine.lane(a.roots[(k % n) as usize]), |node| node.lane)
     };
     let mut state: Vec<NodeId> = a.lanes().zip(0..).map(|(lane, k)| combine.arg(k, lane)).collect();
-    for turn in 0..turns as u32 {
-        let new: Vec<NodeId> = (0..each).map(|k| combine.arg(n + turn * each + k, lane_of_value(k))).collect();
+    for iteration in 0..iterations as u32 {
+        let new: Vec<NodeId> = (0..each).map(|k| combine.arg(n + iteration * each + k, lane_of_value(k))).collect();
         let args: Vec<NodeId> = state.iter().chain(&new).copied().collect();
         state = combine.inline(&a.combine, &args, &a.roots);
     }

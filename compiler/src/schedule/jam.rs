@@ -1,4 +1,4 @@
-//! Several points at once: a reduction over long rows that reads more than one of them in a turn.
+//! Several points at once: a reduction over long rows that reads more than one of them in an iteration.
 //!
 //! **Problem.** A row that is folded is read once, from end to end. Memory answers faster where several streams run at once, the
 //! additions of one row wait for each other, and a vector that every row is multiplied by is loaded again for each.
@@ -85,23 +85,23 @@ fn fits(stage: &Stage) -> bool {
     (row || point) && stage.row_stores.is_empty() && stage.accumulators.iter().all(lanes)
 }
 
-/// What a stage does at every turn of `streams`, written out. Turn `u` has results that are numbered from `u * results` on.
+/// What a stage does at every iteration of `streams`, written out. Iteration `u` has results that are numbered from `u * results` on.
 fn side_by_side(stage: &Stage, streams: Loop, results: u32) -> Option<Stage> {
     let roots = stage.roots().into_iter().chain(stage.accumulators.iter().flat_map(|a| a.init.iter().copied()));
     let wanted = stage.body.needed(roots);
     let mut out = Stage { body: Body::new(), accumulators: Vec::new(), stores: Vec::new(), ..stage.clone() };
-    for (turn, u) in (0..u32::try_from(streams.extent).ok()?).zip(0..) {
+    for (iteration, u) in (0..u32::try_from(streams.extent).ok()?).zip(0..) {
         let moved = |ix: &Ix| ix.at(streams.axis, &Ix::constant(u));
         let places = copy(&mut out.body, &stage.body, &wanted, &|op| {
             Copied::Op(match op {
-                Op::Result(r) => Op::Result(turn * results + r),
+                Op::Result(r) => Op::Result(iteration * results + r),
                 op => op.map_index(moved),
             })
         });
         let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
         for a in &stage.accumulators {
             let Place::Lanes { results: numbers } = &a.place else { return None };
-            let numbers = numbers.iter().map(|r| turn * results + r).collect();
+            let numbers = numbers.iter().map(|r| iteration * results + r).collect();
             let (init, values) = (all(&a.init)?, all(&a.values)?);
             out.accumulators.push(Accumulator { init, values, place: Place::Lanes { results: numbers }, ..a.clone() });
         }

@@ -22,9 +22,9 @@
 //! 6. [`border`]: what a window reads beyond its operand is clamped in nests of the edges alone.
 //! 7. [`tile`]: what is read along one axis and written along another goes in blocks of both.
 //! 8. [`chunk`]: a nest that is one long row gets points, and columns that several stages run over become strips.
-//! 9. [`fold`]: one of more rows folds several of them in a turn, and what goes on over the rows of columns takes several too.
-//! 10. [`scan`]: what is carried from turn to turn takes several turns at once.
-//! 11. [`jam`]: a reduction over long rows reads several of them in a turn.
+//! 9. [`fold`]: one of more rows folds several of them in an iteration, and what goes on over the rows of columns takes several too.
+//! 10. [`scan`]: what is carried from iteration to iteration takes several iterations at once.
+//! 11. [`jam`]: a reduction over long rows reads several of them in an iteration.
 //! 12. [`unroll::lanes`]: one over few rows, in any order, is written out as a reduction of one.
 
 pub mod across;

@@ -18,7 +18,7 @@ use crate::kernel::ir::{Accumulator, Buffer, Kernel, Loop, Nest, Phase, Place, R
 use crate::kernel::rewrite::{self, Copied, copy};
 use crate::kernel::storage;
 
-/// Rows that are folded together in a turn of the loop over them: see [`super::fold`].
+/// Rows that are folded together in an iteration of the loop over them: see [`super::fold`].
 const ROWS: i64 = 8;
 /// Bytes of a row of accumulators that stay in the first cache.
 const MOST_ROW: i64 = 1 << 15;

@@ -1,13 +1,13 @@
-//! Several turns at once: a scan whose steps wait less for each other.
+//! Several iterations at once: a scan whose steps wait less for each other.
 //!
 //! **Problem.** A step of a scan needs what the step before has left. By itself it loads the carry from its row buffer, combines an
 //! element and stores it again, and the next step waits for all three; a row of one element is a register, and the next step waits for
 //! the combination alone.
 //!
 //! **Invariant.** Every element is combined and stored once. Elements are grouped otherwise only where the stage says that they may
-//! be ([`Stage::regroups`]), and then by the number of the turn alone; the order in which they meet stays.
+//! be ([`Stage::regroups`]), and then by the number of the iteration alone; the order in which they meet stays.
 //!
-//! **Algorithm.** The innermost sequential loop is cut into pieces of a few turns, which are written out, so that carries inside a
+//! **Algorithm.** The innermost sequential loop is cut into pieces of a few iterations, which are written out, so that carries inside a
 //! piece need no memory. Where rows are short and may be grouped otherwise, the elements of a piece are combined by halves first,
 //! each with all before it, and the carry joins at the end: from one piece to the next there is one operation. What is left behind
 //! the last whole piece is a stage of its own.
@@ -21,16 +21,16 @@ use crate::kernel::ir::{Loop, Nest, Running, Stage};
 use crate::kernel::rewrite::{Copied, copied_store, copy_nodes, place};
 use hashbrown::HashMap;
 
-/// Turns of a piece, where the body allows so many.
-const TURNS: [i64; 3] = [8, 4, 2];
-/// The most turns of a row of one element, whose carry stays in a register: more turns have more to combine than they save in waiting.
+/// Iterations of a piece, where the body allows so many.
+const ITERATIONS: [i64; 3] = [8, 4, 2];
+/// The most iterations of a row of one element, whose carry stays in a register: more iterations have more to combine than they save in waiting.
 const MOST_SINGLE: i64 = 4;
 /// The most nodes of a body that is made: the steps of a longer one have enough to compute.
 const MOST: usize = 64;
-/// Rows of so many elements have enough to do at each turn.
+/// Rows of so many elements have enough to do at each iteration.
 const LONG: i64 = UNIT / 2;
 
-/// The nest with several turns in one, where a stage of it carries rows from turn to turn.
+/// The nest with several iterations in one, where a stage of it carries rows from iteration to iteration.
 pub fn scan(nest: &Nest) -> Option<Nest> {
     if reads_what_it_writes(nest) {
         return None;
@@ -51,44 +51,44 @@ fn pieces(stage: &Stage, fresh: &mut Fresh) -> Option<Vec<Stage>> {
     }
     let each = nodes.count();
     let most = if stage.vector.extent == 1 { MOST_SINGLE } else { i64::MAX };
-    let turns = TURNS
+    let iterations = ITERATIONS
         .into_iter()
         .filter(|&t| t <= most)
         .find(|&t| 2 * t <= last.extent && each.saturating_mul(t as usize) <= MOST)?;
-    let left = last.extent % turns;
-    // What is left over comes behind all whole pieces, also those of later turns of a loop around it.
+    let left = last.extent % iterations;
+    // What is left over comes behind all whole pieces, also those of later iterations of a loop around it.
     if left > 0 && stage.sequential.len() > 1 {
         return None;
     }
-    let whole = fresh.new_loop(last.extent / turns);
-    let steps: Vec<Ix> = (0..turns).map(|u| whole.ix().scale(turns).offset(u)).collect();
-    let mut out = vec![Turns::new(stage, last, whole, &wanted).write(&steps)?];
+    let whole = fresh.new_loop(last.extent / iterations);
+    let steps: Vec<Ix> = (0..iterations).map(|u| whole.ix().scale(iterations).offset(u)).collect();
+    let mut out = vec![Iterations::new(stage, last, whole, &wanted).write(&steps)?];
     if left > 0 {
         let rest = fresh.new_loop(left);
-        out.push(Turns::new(stage, last, rest, &wanted).write(&[rest.ix().offset(last.extent - left)])?);
+        out.push(Iterations::new(stage, last, rest, &wanted).write(&[rest.ix().offset(last.extent - left)])?);
     }
     Some(out)
 }
 
 /// A stage that is being written.
-struct Turns<'s> {
+struct Iterations<'s> {
     stage: &'s Stage,
-    /// The nodes that a turn needs.
+    /// The nodes that an iteration needs.
     wanted: &'s [bool],
     /// The loop that is replaced.
     axis: Axis,
     out: Stage,
 }
 
-impl<'s> Turns<'s> {
+impl<'s> Iterations<'s> {
     /// A stage, which has no accumulators, over `new` instead of its innermost sequential loop `axis`.
-    fn new(stage: &'s Stage, axis: Loop, new: Loop, wanted: &'s [bool]) -> Turns<'s> {
+    fn new(stage: &'s Stage, axis: Loop, new: Loop, wanted: &'s [bool]) -> Iterations<'s> {
         let mut sequential = stage.sequential.clone();
         sequential.pop();
         sequential.extend((new.extent > 1).then_some(new));
         let out = Stage::new(sequential, stage.vector, Body::sized(MOST));
         let out = Stage { regroups: stage.regroups, streams: stage.streams, ..out };
-        Turns { stage, wanted, axis: axis.axis, out }
+        Iterations { stage, wanted, axis: axis.axis, out }
     }
 
     /// The stage whose body takes these steps, the values of the old loop's variable.
@@ -101,10 +101,10 @@ impl<'s> Turns<'s> {
         let leaves: Vec<(NodeId, u32)> =
             nodes.filter_map(|(id, node)| if let Op::Row(row) = node.op { Some((id, row)) } else { None }).collect();
         let mut carried: HashMap<u32, NodeId> = HashMap::new();
-        for (turn, step) in steps.iter().enumerate() {
+        for (iteration, step) in steps.iter().enumerate() {
             let leaves = leaves.iter().filter_map(|(id, row)| Some((*id, *carried.get(row)?)));
-            let known = leaves.chain(running.iter().zip(&sums).map(|(r, sums)| (r.next, sums[turn]))).collect();
-            let places = self.turn(self.wanted, step, &known);
+            let known = leaves.chain(running.iter().zip(&sums).map(|(r, sums)| (r.next, sums[iteration]))).collect();
+            let places = self.iteration(self.wanted, step, &known);
             for s in &stage.stores {
                 self.out.stores.push(copied_store(s, &self.out.body, &places, |ix| ix.at(self.axis, step))?);
             }
@@ -124,7 +124,7 @@ impl<'s> Turns<'s> {
         let wanted = self.stage.body.needed([r.value]);
         let mut values = Vec::with_capacity(steps.len());
         for step in steps {
-            values.push(place(&self.turn(&wanted, step, &none), r.value)?);
+            values.push(place(&self.iteration(&wanted, step, &none), r.value)?);
         }
         let body = &mut self.out.body;
         let parts = before(body, &r.op, &values);
@@ -133,7 +133,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Copies nodes as they are at a step; those of `known` are there already.
-    fn turn(&mut self, wanted: &[bool], step: &Ix, known: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
+    fn iteration(&mut self, wanted: &[bool], step: &Ix, known: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
         let (stage, axis) = (self.stage, self.axis);
         copy_nodes(&mut self.out.body, &stage.body, wanted, &|id, op| match known.get(&id) {
             Some(&node) => Copied::Node(node),

@@ -177,7 +177,7 @@ fn few_rows_in_lanes_are_one() {
 fn a_sum_of_everything_gets_points() {
     let text = transformed("partial", SUM_OF_ALL);
     assert!(text.contains("phase parallel"), "{text}");
-    // 70001 elements in 4 parts, none of which is whole turns of 32 but the first three.
+    // 70001 elements in 4 parts, none of which is whole iterations of 32 but the first three.
     assert!(text.contains("scratch0: f32[4]"), "{text}");
 }
 
@@ -198,7 +198,7 @@ fn a_combiner_that_does_not_commute_is_left_alone() {
 #[test]
 fn rows_are_folded_several_at_a_time() {
     let text = transformed("fold", &sums_of_columns(250));
-    // 250 rows are a multiple of 5 turns.
+    // 250 rows are a multiple of 5 iterations.
     assert!(text.contains("x4: f32") && !text.contains("x5: f32"), "{text}");
 }
 
@@ -235,10 +235,10 @@ fn squares_of_columns(rows: i64, columns: i64, points: i64) -> String {
 #[test]
 fn rows_that_columns_change_go_several_at_a_time() {
     let text = transformed("fold", &squares_of_columns(30, 40, 3));
-    // Six rows a turn: what a column gives is loaded once for them. The stage that only folds it shares nothing between rows.
+    // Six rows an iteration: what a column gives is loaded once for them. The stage that only folds it shares nothing between rows.
     assert_eq!(text.matches("store out0").count(), 1 + 6, "{text}");
     assert_eq!(text.matches("load row1").count(), 1, "{text}");
-    // A turn that reads what another one has written.
+    // An iteration that reads what another one has written.
     let first = squares_of_columns(30, 40, 3).replace("load out0[1200*i3 + 40*i0 + i1]", "load out0[1200*i3 + i1]");
     left_alone("fold", parse::parse(&first).expect("a kernel").remove(0));
 }
@@ -337,7 +337,7 @@ fn borders_are_nests_of_their_own() {
         inner.starts_with(" parallel i0 in 198\n    stage vector i1 in 198") && !inner.contains("select"),
         "{text}"
     );
-    // Long rows are cut in whole turns.
+    // Long rows are cut in whole iterations.
     let long = transformed("border", &sums_of_neighbours(300));
     assert!(long.contains("stage vector i1 in 32\n") && long.contains("stage vector i1 in 268\n"), "{long}");
     left_alone("border", parse::parse(&sums_of_neighbours(80)).expect("a kernel").remove(0));
@@ -506,13 +506,13 @@ fn folds_of_few_rows_of_truth_values_are_written_out() {
 
 #[test]
 fn a_row_that_a_loop_reads_stays() {
-    let turns = "    stage sequential i0 in 2 vector i2 in 20
+    let iterations = "    stage sequential i0 in 2 vector i2 in 20
       %0 = load row2[i2] : f32
       %1 = load row0[i2] : f32
       %2 = fmul %0, %1 : f32
       store out1[20*i3 + i2] = %2 : f32
 ";
-    let text = transformed("unroll", &windows(3, turns));
+    let text = transformed("unroll", &windows(3, iterations));
     assert_eq!(text.matches("stage").count(), 2, "{text}");
     assert!(text.matches("row buffer").count() == 2, "{text}");
 }
@@ -596,8 +596,8 @@ fn running_sums(columns: i64, grouping: &str) -> String {
 }
 
 #[test]
-fn scans_take_several_turns_at_once() {
-    // 61 turns are seven times eight, and five; the carry joins the eight elements at the end.
+fn scans_take_several_iterations_at_once() {
+    // 61 iterations are seven times eight, and five; the carry joins the eight elements at the end.
     let text = transformed("scan", &running_sums(3, " in any grouping"));
     assert!(text.contains("sequential i2 in 7 vector") && text.contains("sequential i3 in 5 vector"), "{text}");
     assert_eq!(text.matches("in any grouping").count(), 2, "{text}");
@@ -641,7 +641,7 @@ fn what_is_left_over_stays_in_its_place() {
 }
 
 #[test]
-fn turns_that_do_not_fill_a_piece_are_left_alone() {
+fn iterations_that_do_not_fill_a_piece_are_left_alone() {
     let few = running_sums(3, "").replace("i0 in 61", "i0 in 3");
     for text in [few, running_over_two(23), sums_of_columns(250)] {
         left_alone("scan", parse::parse(&text).expect("a kernel").remove(0));

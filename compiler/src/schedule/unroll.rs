@@ -1,11 +1,11 @@
 //! Folds of few rows: what a window or a short axis combines is written out, and no accumulator waits in memory.
 //!
 //! **Problem.** A reduction that keeps the vector axis has its accumulators in a row buffer: a window of three by three over rows of 64
-//! channels loads and stores them at every turn, and the stage behind it loads them again.
+//! channels loads and stores them at every iteration, and the stage behind it loads them again.
 //!
 //! **Invariant.** Each result combines the same elements in the same order, the initial value first.
 //!
-//! **Algorithm.** All turns of the sequential loops are written out into one body, each combined with what the turns before have left.
+//! **Algorithm.** All iterations of the sequential loops are written out into one body, each combined with what the iterations before have left.
 //! A stage that runs over the same row behind it goes on with those values, so that row buffers that nobody else reads are gone.
 //!
 //! A reduction over the vector axis too, of rows in which the order does not count, gets the same ([`lanes`]): what it folds of all rows
@@ -20,8 +20,8 @@ use crate::kernel::rewrite::{Copied, copied_store, copy, copy_nodes, place};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
-/// The most turns that are written out, a window of three in three dimensions: each is a stream of its own through memory.
-const TURNS: i64 = 27;
+/// The most iterations that are written out, a window of three in three dimensions: each is a stream of its own through memory.
+const ITERATIONS: i64 = 27;
 /// The most nodes of a body that is made.
 const MOST: usize = 256;
 
@@ -61,24 +61,24 @@ fn in_one_row(stage: &Stage, is_scratch: &dyn Fn(u32) -> bool) -> Option<Stage> 
     if !folds_few_rows(stage) || !stage.accumulators.iter().all(in_lanes) || stage.vector.extent < UNIT {
         return None;
     }
-    let Turns { body, inits, states } = Turns::of(stage, false)?;
+    let Iterations { body, inits, states } = Iterations::of(stage, false)?;
     let with = |((a, init), values): ((&Accumulator, _), _)| Accumulator { init, values, ..a.clone() };
     let accumulators = stage.accumulators.iter().zip(inits).zip(states).map(with).collect();
     Some(Stage { accumulators, ..Stage::new(Vec::new(), stage.vector, body) })
 }
 
-/// What a stage folds in all turns of its sequential loops, in one body.
-struct Turns {
+/// What a stage folds in all iterations of its sequential loops, in one body.
+struct Iterations {
     body: Body,
-    /// The initial value of each accumulator, which no turn changes, ...
+    /// The initial value of each accumulator, which no iteration changes, ...
     inits: Vec<Vec<NodeId>>,
-    /// ... and what it is behind the last turn.
+    /// ... and what it is behind the last iteration.
     states: Vec<Vec<NodeId>>,
 }
 
-impl Turns {
-    /// Each turn is combined with what those before it have left; the first one with the initial values, or with nothing.
-    fn of(stage: &Stage, with_inits: bool) -> Option<Turns> {
+impl Iterations {
+    /// Each iteration is combined with what those before it have left; the first one with the initial values, or with nothing.
+    fn of(stage: &Stage, with_inits: bool) -> Option<Iterations> {
         let first = stage.body.needed(stage.accumulators.iter().flat_map(|a| a.init.iter().copied()));
         let wanted = stage.body.needed(stage.roots());
         let nodes = (stage.body.nodes().len() as i64).saturating_mul(depth(stage) + 1);
@@ -87,8 +87,8 @@ impl Turns {
         let init = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect();
         let inits: Vec<Vec<NodeId>> = stage.accumulators.iter().map(init).collect::<Option<_>>()?;
         let mut states = with_inits.then(|| inits.clone());
-        for turn in turns(&stage.sequential) {
-            let places = copy(&mut body, &stage.body, &wanted, &moved(&turn));
+        for iteration in iterations(&stage.sequential) {
+            let places = copy(&mut body, &stage.body, &wanted, &moved(&iteration));
             let own = |a: &Accumulator| a.values.iter().map(|&v| place(&places, v)).collect();
             let new: Vec<Vec<NodeId>> = stage.accumulators.iter().map(own).collect::<Option<_>>()?;
             let combined = |(a, (old, new)): (&Accumulator, (&Vec<NodeId>, &Vec<NodeId>))| {
@@ -102,19 +102,19 @@ impl Turns {
                 return None;
             }
         }
-        Some(Turns { body, inits, states: states? })
+        Some(Iterations { body, inits, states: states? })
     }
 }
 
 /// Whether a stage does nothing but fold, and few rows.
 fn folds_few_rows(stage: &Stage) -> bool {
     let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && !stage.accumulators.is_empty();
-    only_folds && !stage.sequential.is_empty() && depth(stage) <= TURNS
+    only_folds && !stage.sequential.is_empty() && depth(stage) <= ITERATIONS
 }
 
-/// What becomes of an operation in a turn.
-fn moved(turn: &[(Axis, i64)]) -> impl Fn(&Op) -> Copied + use<'_> {
-    let at = |axis| turn.iter().find(|(a, _)| *a == axis).map(|&(_, at)| Ix::constant(at));
+/// What becomes of an operation in an iteration.
+fn moved(iteration: &[(Axis, i64)]) -> impl Fn(&Op) -> Copied + use<'_> {
+    let at = |axis| iteration.iter().find(|(a, _)| *a == axis).map(|&(_, at)| Ix::constant(at));
     move |op| Copied::Op(op.map_index(|ix: &Ix| ix.substitute(&at)))
 }
 
@@ -149,11 +149,11 @@ fn unroll(nest: &Nest, is_scratch: &dyn Fn(u32) -> bool) -> Option<Nest> {
     changed.then(|| without_unread_rows(Nest { parallel: parallel.clone(), rows: rows.clone(), stages })).flatten()
 }
 
-/// The values of each sequential loop's variable, turn by turn, in the order in which the turns run.
-fn turns(loops: &[Loop]) -> Vec<Vec<(Axis, i64)>> {
+/// The values of each sequential loop's variable, iteration by iteration, in the order in which the iterations run.
+fn iterations(loops: &[Loop]) -> Vec<Vec<(Axis, i64)>> {
     loops.iter().fold(vec![Vec::new()], |all, l| {
-        let with = |turn: &Vec<(Axis, i64)>, at: i64| turn.iter().copied().chain([(l.axis, at)]).collect();
-        all.iter().flat_map(|turn| (0..l.extent).map(move |at| with(turn, at))).collect()
+        let with = |iteration: &Vec<(Axis, i64)>, at: i64| iteration.iter().copied().chain([(l.axis, at)]).collect();
+        all.iter().flat_map(|iteration| (0..l.extent).map(move |at| with(iteration, at))).collect()
     })
 }
 
@@ -162,7 +162,7 @@ fn written_out(stage: &Stage, buffers: &[RowBuffer]) -> Option<Stage> {
     if !folds_few_rows(stage) {
         return None;
     }
-    let Turns { mut body, states, .. } = Turns::of(stage, true)?;
+    let Iterations { mut body, states, .. } = Iterations::of(stage, true)?;
     let mut row_stores = Vec::new();
     for (a, state) in stage.accumulators.iter().zip(states) {
         let Place::Row { rows } = &a.place else { return None };

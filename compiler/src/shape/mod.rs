@@ -1,7 +1,7 @@
 //! Shape rules: what an operation yields, and what its operands and attributes must be.
 //!
 //! Problem: the parser, the builder, the verifier and every pass must agree on the result shape of some hundred and
-//! twenty operations and on which programs are wrong. Invariant: each rule stands once, here; each check carries the
+//! twenty operations and on which programs are wrong. Invariant: each rule is defined in one place, here; each check carries the
 //! id of a constraint (`dot.contracting-sizes`), which its error and its negative test cite; no arithmetic on sizes
 //! is unchecked. Algorithm: [`infer`] checks arity and required attributes against the opcode table, dispatches to
 //! the rule of the operation's family, and, where the program states a shape, compares the two.

@@ -179,9 +179,9 @@ fn write_slice(c: &Builder, base: Op, shape: &ArrayShape, start: &[i64], strides
             PaddingDimension { low, high: whole - low - (n - 1) * stride - 1, interior }
         })
         .collect();
-    let spread = c.pad(value, c.zero(part.ty), &padding);
+    let broadcast = c.pad(value, c.zero(part.ty), &padding);
     let ones = c.broadcast(c.constant_pred(true), &part.dims);
-    c.select(c.pad(ones, c.zero(ElementType::Pred), &padding), spread, base)
+    c.select(c.pad(ones, c.zero(ElementType::Pred), &padding), broadcast, base)
 }
 
 /// The initial value of a tensor that has one. Elements that are all the same are broadcast: so are most initial values, and

@@ -18,8 +18,8 @@ pub(super) struct Elements<'t, 'f, 'b, 'k, 'o> {
     pub live: &'t Live,
     pub running: &'t [Running],
     pub at: At,
-    /// Bases at the first element of the turn: by what they are for the row, and the bytes from one element to the next.
-    pub turn: &'t mut HashMap<(Value, i64), Value>,
+    /// Bases at the first element of the iteration: by what they are for the row, and the bytes from one element to the next.
+    pub iteration: &'t mut HashMap<(Value, i64), Value>,
     /// Columns of rows that are transposed, by the first load that lies near and the first of them.
     pub columns: HashMap<(NodeId, i64), Vec<Val>>,
 }
@@ -176,11 +176,11 @@ impl Elements<'_, '_, '_, '_, '_> {
     /// Where element `e` of those lies in an access that walks from `start`, by so many bytes.
     pub(super) fn walked(&mut self, start: Address, stride: i64, e: u8) -> Address {
         let key = (start.base, stride);
-        let base = match self.turn.get(&key) {
+        let base = match self.iteration.get(&key) {
             Some(&base) => base,
             None => {
                 let base = self.nest.element(start.base, self.at.i, stride);
-                self.turn.insert(key, base);
+                self.iteration.insert(key, base);
                 base
             }
         };

@@ -258,7 +258,7 @@ impl NestEmitter<'_, '_, '_, '_> {
 }
 
 /// Where elements enter the lanes of a reduction: which time round, in which block, at which of its elements. One of fewer lanes goes
-/// round them more than once in a turn of the loop.
+/// round them more than once in an iteration of the loop.
 fn place(a: &Accumulator, at: At) -> (i64, usize, u8) {
     let (round, lane) = (at.lane / a.lane_count(), at.lane % a.lane_count());
     (round, (lane / BLOCK) as usize, (lane % BLOCK) as u8)

@@ -66,7 +66,7 @@ pub struct NestEmitter<'f, 'b, 'k, 'o> {
     bases: &'k [Value],
     /// The worker's row buffers.
     scratch: Value,
-    /// Row buffers of a single element: what a scan carries from turn to turn need not wait for memory.
+    /// Row buffers of a single element: what a scan carries from iteration to iteration need not wait for memory.
     singles: Vec<Option<Variable>>,
     /// The loop variables that are running.
     axes: HashMap<Axis, Value>,
@@ -334,13 +334,13 @@ impl NestEmitter<'_, '_, '_, '_> {
     fn segment(&mut self, row: &RowLoop<'_>, live: &Live, running: &[Running], segment: &Segment) {
         let block = segment.form != Form::Singles;
         let step = if block { BLOCK } else { 1 };
-        self.count_constant(segment.begin, segment.end, segment.turn, &mut |this, i| {
-            let mut turn = HashMap::new();
-            for offset in (0..segment.turn).step_by(step as usize) {
+        self.count_constant(segment.begin, segment.end, segment.iteration, &mut |this, i| {
+            let mut iteration = HashMap::new();
+            for offset in (0..segment.iteration).step_by(step as usize) {
                 let lane = segment.begin + offset;
                 let at = At { i, offset, block, lane, starts: segment.starts };
                 let columns = HashMap::new();
-                let mut elements = Elements { nest: this, row, live, running, at, turn: &mut turn, columns };
+                let mut elements = Elements { nest: this, row, live, running, at, iteration: &mut iteration, columns };
                 if vector::elements(&mut elements, row).is_none() {
                     this.lanes.faults.report("a row has no form in CLIF");
                 }
@@ -447,7 +447,7 @@ struct Address {
     offset: i32,
 }
 
-/// Bytes that may stand in an instruction, together with the few of the elements of a turn.
+/// Bytes that may stand in an instruction, together with the few of the elements of an iteration.
 fn near(bytes: i64) -> Option<i32> {
     i32::try_from(bytes).ok().filter(|bytes| bytes.unsigned_abs() < 1 << 30)
 }
@@ -455,7 +455,7 @@ fn near(bytes: i64) -> Option<i32> {
 /// Which elements of a row: those at vector index `i + offset`.
 #[derive(Clone, Copy)]
 struct At {
-    /// The first element of the turn.
+    /// The first element of the iteration.
     i: Value,
     /// How far behind it these lie.
     offset: i64,

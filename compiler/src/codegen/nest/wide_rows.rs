@@ -73,7 +73,7 @@ impl WideRow {
 }
 
 impl NestEmitter<'_, '_, '_, '_> {
-    /// The function that runs the whole turns of a row, in the widest registers that it has a form for, where it is worth one.
+    /// The function that runs the whole iterations of a row, in the widest registers that it has a form for, where it is worth one.
     pub(super) fn wide_row(&mut self, row: &RowLoop<'_>) -> Option<WideRow> {
         let wide = self.wide.as_deref()?;
         let (fma, least_work) = (wide.fma, wide.least_work);
@@ -112,8 +112,8 @@ impl NestEmitter<'_, '_, '_, '_> {
             let v = if lanes.alone { self.splat_register(lanes.lane, v) } else { v };
             self.store_again(v, at, lanes.place, lanes.bytes);
         }
-        // What is left behind whole turns, the function does by itself.
-        let whole = (segment.end - segment.begin) / segment.turn * segment.turn;
+        // What is left behind whole iterations, the function does by itself.
+        let whole = (segment.end - segment.begin) / segment.iteration * segment.iteration;
         self.call_wide(*id, at, segment.begin, segment.begin + whole);
         let firsts = all.iter().filter(|lanes| lanes.first);
         let ends = firsts.zip(&frame.ends).map(|(lanes, &end)| (end, lanes));

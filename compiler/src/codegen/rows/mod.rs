@@ -1,5 +1,5 @@
 //! The row loop of a stage, as a plan: what is computed once, where the elements of each access lie, how reductions run, and in
-//! which turns the row goes by. Nothing here knows of registers or instructions; both emitters ([`nest`](super::nest) in 128
+//! which iterations the row goes by. Nothing here knows of registers or instructions; both emitters ([`nest`](super::nest) in 128
 //! bits, [`wide`](super::wide) in 256 and 512) follow the same plan.
 //!
 //! **Problem.** An emitter that finds out while it emits what varies, what is contiguous and which lane an element belongs to
@@ -11,7 +11,7 @@
 //!
 //! **Algorithm.** What varies along the axis is found from loads and indices downwards. An access walks where its loaded
 //! offsets do not vary and its index is linear in the axis. Reductions without a split are chains; short rows keep a scalar an
-//! element. Where reductions have lanes, a turn is all of them; else as many blocks as hide the loop's own work.
+//! element. Where reductions have lanes, an iteration is all of them; else as many blocks as hide the loop's own work.
 
 mod near;
 #[cfg(test)]
@@ -35,13 +35,13 @@ pub const BLOCK: i64 = 4;
 
 /// So few elements from one to the next, 32-bit elements are taken out of whole registers of 512 bits.
 pub const NEAR: u64 = 6;
-/// Turns of a row below which a wider register is worth its start.
+/// Iterations of a row below which a wider register is worth its start.
 const SHORT_ROW: i64 = 8;
 /// So many operations for each element that is put together or taken apart are worth a wider register.
 const COMPUTED: i64 = 20;
 /// So many operations are worth registers of many elements, which are folded one after another.
 const WORTH_BLOCKS: i64 = 12;
-/// One load in so many operations keeps a turn waiting for loads, not for what it computes.
+/// One load in so many operations keeps an iteration waiting for loads, not for what it computes.
 const LOADED: i64 = 5;
 /// So few operations for each element wait for memory where that is beyond the caches, and the widest registers are no faster.
 const LIGHT: i64 = 8;
@@ -72,7 +72,7 @@ impl Width {
         (self.bits() / 32) as i64
     }
 
-    /// What a last turn has a multiple of: whole registers, or any elements where those of a register can be left out.
+    /// What a last iteration has a multiple of: whole registers, or any elements where those of a register can be left out.
     pub const fn least(self) -> i64 {
         match self {
             Width::W256 => self.block(),
@@ -80,7 +80,7 @@ impl Width {
         }
     }
 
-    /// The most registers of accumulators that a turn keeps: half of those that there are.
+    /// The most registers of accumulators that an iteration keeps: half of those that there are.
     pub const fn accumulators(self) -> i64 {
         match self {
             Width::W256 => 8,
@@ -89,7 +89,7 @@ impl Width {
     }
 }
 
-/// The most registers of accumulators that a turn of 128-bit rows keeps, on the machine that has the fewest.
+/// The most registers of accumulators that an iteration of 128-bit rows keeps, on the machine that has the fewest.
 const NARROW_ACCUMULATORS: i64 = 8;
 
 /// The reductions of a stage in groups that fit the registers of a width, 128 bits where there is none: each group goes by the
@@ -225,10 +225,10 @@ impl Mode {
     }
 }
 
-/// What a turn of a segment is.
+/// What an iteration of a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Registers of more than 128 bits, where a function for them is called. The last turn may be cut [short](Width::least).
+    /// Registers of more than 128 bits, where a function for them is called. The last iteration may be cut [short](Width::least).
     Wide(Width),
     /// Blocks of [`BLOCK`] elements.
     Blocks,
@@ -243,11 +243,11 @@ pub struct Segment {
     pub begin: i64,
     /// The element behind the last.
     pub end: i64,
-    /// Elements of a turn.
-    pub turn: i64,
-    /// What a turn is.
+    /// Elements of an iteration.
+    pub iteration: i64,
+    /// What an iteration is.
     pub form: Form,
-    /// Whether lanes without an identity have their first element here. Such a segment is one turn.
+    /// Whether lanes without an identity have their first element here. Such a segment is one iteration.
     pub starts: bool,
 }
 
@@ -258,7 +258,7 @@ pub struct RowLoop<'k> {
     pub stage: &'k Stage,
     /// How many points of its nest have the row.
     points: i64,
-    /// The axes that a turn runs along.
+    /// The axes that an iteration runs along.
     axes: Vec<Axis>,
     /// Nodes that something stored or folded needs.
     needed: Vec<bool>,
@@ -280,7 +280,7 @@ impl<'k> RowLoop<'k> {
         RowLoop::along(stage, &[stage.vector.axis])
     }
 
-    /// The plan of a stage whose other axes given run in the same turn: what differs along any of them varies, and accesses
+    /// The plan of a stage whose other axes given run in the same iteration: what differs along any of them varies, and accesses
     /// start at the first element of all.
     pub fn along(stage: &'k Stage, axes: &[Axis]) -> RowLoop<'k> {
         let body = &stage.body;
@@ -331,7 +331,7 @@ impl<'k> RowLoop<'k> {
         ix.substitute(&|axis| self.axes.contains(&axis).then(|| Ix::constant(0)))
     }
 
-    /// The elements from one turn of an axis to the next, where that is the same everywhere.
+    /// The elements from one iteration of an axis to the next, where that is the same everywhere.
     pub fn stride(&self, ix: &Ix, axis: Axis) -> Option<i64> {
         let mut uniform = true;
         ix.for_each_value(&mut |n| uniform &= !self.varies(n));
@@ -407,8 +407,8 @@ impl<'k> RowLoop<'k> {
         self.stage.accumulators.iter().zip(&self.modes).any(|(a, mode)| *mode == Mode::Chain && divides(a))
     }
 
-    /// Elements of a turn of wide code: all lanes of a reduction once, or as many blocks as hide the loop's own work.
-    pub fn wide_turn(&self, width: Width) -> i64 {
+    /// Elements of an iteration of wide code: all lanes of a reduction once, or as many blocks as hide the loop's own work.
+    pub fn wide_iteration(&self, width: Width) -> i64 {
         if self.in_lanes() { self.stage.lane_count() } else { self.unrolled() * width.block() }
     }
 
@@ -420,7 +420,9 @@ impl<'k> RowLoop<'k> {
             wide / width.block() + i64::from(wide % width.block() != 0) + (n - wide) / BLOCK + (n - wide) % BLOCK
         };
         match widest {
-            Width::W512 if self.is_apart() && self.stage.vector.extent >= SHORT_ROW * self.wide_turn(Width::W256) => {
+            Width::W512
+                if self.is_apart() && self.stage.vector.extent >= SHORT_ROW * self.wide_iteration(Width::W256) =>
+            {
                 &[Width::W256, Width::W512]
             }
             Width::W512 if self.waits_for_memory() => &[Width::W256, Width::W512],
@@ -493,7 +495,7 @@ impl<'k> RowLoop<'k> {
         }
     }
 
-    /// Registers in a turn: light bodies are unrolled to hide the loop's own work, which chains do, and so do many loads.
+    /// Registers in an iteration: light bodies are unrolled to hide the loop's own work, which chains do, and so do many loads.
     fn unrolled(&self) -> i64 {
         let work = self.work();
         match work {
@@ -505,8 +507,8 @@ impl<'k> RowLoop<'k> {
         }
     }
 
-    /// Elements of a turn of 128-bit code. A block of 64-bit lanes is two registers.
-    fn turn(&self) -> i64 {
+    /// Elements of an iteration of 128-bit code. A block of 64-bit lanes is two registers.
+    fn iteration(&self) -> i64 {
         if self.in_lanes() {
             return self.stage.lane_count();
         }
@@ -532,7 +534,7 @@ impl<'k> RowLoop<'k> {
         last && self.in_lanes() && !self.chained()
     }
 
-    /// The segments of the row, one behind another; `wide` where turns of [`wide_turn`](RowLoop::wide_turn) elements are given
+    /// The segments of the row, one behind another; `wide` where iterations of [`wide_iteration`](RowLoop::wide_iteration) elements are given
     /// to code of that width, the last of which may be cut short.
     pub fn segments(&self, wide: Option<Width>) -> Vec<Segment> {
         let n = self.stage.vector.extent;
@@ -548,24 +550,24 @@ impl<'k> RowLoop<'k> {
             row.push(n, 1, Form::Singles);
             return row.list;
         }
-        let turn = self.turn();
+        let iteration = self.iteration();
         let starts = in_lanes && self.stage.accumulators.iter().any(|a| a.identity.is_none());
         if starts {
-            // Where the row is shorter than a turn, its blocks start the lanes that it has.
-            row.push(n, turn.min(n / BLOCK * BLOCK), Form::Blocks);
+            // Where the row is shorter than an iteration, its blocks start the lanes that it has.
+            row.push(n, iteration.min(n / BLOCK * BLOCK), Form::Blocks);
             row.list.truncate(1);
-            row.list.iter_mut().for_each(|s| (s.end, s.starts) = (s.begin + s.turn, true));
+            row.list.iter_mut().for_each(|s| (s.end, s.starts) = (s.begin + s.iteration, true));
         }
         if let Some(width) = wide.filter(|_| !self.divides_in_order()) {
-            let (turn, begin) = (self.wide_turn(width), row.done());
+            let (iteration, begin) = (self.wide_iteration(width), row.done());
             let end = begin + (n - begin) / width.least() * width.least();
             // Of a row that is shorter than its lanes, some lanes would be none of the row's.
-            if end > begin && !(in_lanes && n < turn) {
-                row.list.push(Segment { begin, end, turn, form: Form::Wide(width), starts: false });
+            if end > begin && !(in_lanes && n < iteration) {
+                row.list.push(Segment { begin, end, iteration, form: Form::Wide(width), starts: false });
             }
         }
         if row.list.is_empty() || in_lanes {
-            row.push(n, turn, Form::Blocks);
+            row.push(n, iteration, Form::Blocks);
         }
         // What is left of lanes is written out, each element in the lane that its number says.
         let left = n - row.done();
@@ -588,12 +590,12 @@ impl Segments {
         self.list.last().map_or(0, |s| s.end)
     }
 
-    /// As many whole turns as fit, up to `end`.
-    fn push(&mut self, end: i64, turn: i64, form: Form) {
+    /// As many whole iterations as fit, up to `end`.
+    fn push(&mut self, end: i64, iteration: i64, form: Form) {
         let begin = self.done();
-        let turns = if turn > 0 { (end.min(self.end) - begin) / turn } else { 0 };
-        if turns > 0 {
-            self.list.push(Segment { begin, end: begin + turns * turn, turn, form, starts: false });
+        let iterations = if iteration > 0 { (end.min(self.end) - begin) / iteration } else { 0 };
+        if iterations > 0 {
+            self.list.push(Segment { begin, end: begin + iterations * iteration, iteration, form, starts: false });
         }
     }
 }

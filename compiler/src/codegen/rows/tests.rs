@@ -68,12 +68,12 @@ kernel sum (in0: f32[{n}]) -> (out0: f32[1])
     )
 }
 
-fn segment(begin: i64, end: i64, turn: i64, form: Form, starts: bool) -> Segment {
-    Segment { begin, end, turn, form, starts }
+fn segment(begin: i64, end: i64, iteration: i64, form: Form, starts: bool) -> Segment {
+    Segment { begin, end, iteration, form, starts }
 }
 
 #[test]
-fn lanes_are_turns_and_tails_are_written_out() {
+fn lanes_are_iterations_and_tails_are_written_out() {
     with_stage(&sum(103, ", identity -0.0"), |stage| {
         let row = RowLoop::new(stage);
         assert_eq!(row.modes, [Mode::Blocks(8)]);
@@ -104,7 +104,7 @@ fn lanes_are_turns_and_tails_are_written_out() {
     });
 }
 
-/// Where registers have masks, the last turn is what is left; lanes that the row does not fill are not begun there.
+/// Where registers have masks, the last iteration is what is left; lanes that the row does not fill are not begun there.
 #[test]
 fn masked_rows_have_no_tails() {
     with_stage(COPIES, |stage| {
@@ -113,7 +113,7 @@ fn masked_rows_have_no_tails() {
         assert_eq!(row.segments(Some(Width::W512)), whole);
         assert_eq!(row.verify(), Ok(()));
         let cut = [segment(0, 100, 64, Form::Wide(Width::W256), false)];
-        assert!(row.check_segments(&cut, Some(Width::W256)).expect_err("a cut turn").contains("whole turns"));
+        assert!(row.check_segments(&cut, Some(Width::W256)).expect_err("a cut iteration").contains("whole iterations"));
     });
     with_stage(&sum(103, ""), |stage| {
         let row = RowLoop::new(stage);
@@ -164,9 +164,9 @@ fn broken_plans_are_refused() {
         assert_eq!(row.check_segments(&plan, Some(Width::W256)), Ok(()));
         refused("end at", &|s| s.truncate(2));
         refused("does not follow", &|s| s[1].begin -= 32);
-        refused("whole turns", &|s| s[1].turn = 36);
-        refused("other lanes", &|s| s[1].turn = 16);
-        refused("cuts a register", &|s| s[2].turn = 2);
+        refused("whole iterations", &|s| s[1].iteration = 36);
+        refused("other lanes", &|s| s[1].iteration = 16);
+        refused("cuts a register", &|s| s[2].iteration = 2);
         refused("start 32 lanes", &|s| s[0].starts = false);
         assert!(row.check_segments(&plan, None).expect_err("wide").contains("no code of its width"));
     });

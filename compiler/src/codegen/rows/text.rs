@@ -88,7 +88,7 @@ impl Display for Mode {
 
 impl Display for Segment {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {} by {} in ", self.begin, self.end, self.turn)?;
+        write!(f, "{} to {} by {} in ", self.begin, self.end, self.iteration)?;
         match self.form {
             Form::Wide(width) => write!(f, "{} bits", width.bits())?,
             Form::Blocks => f.write_str("blocks")?,

@@ -67,19 +67,19 @@ impl RowLoop<'_> {
                 Form::Wide(width) => left % width.least() == 0,
                 Form::Blocks | Form::Singles => left == 0,
             };
-            if s.turn <= 0 || !whole((s.end - s.begin) % s.turn) {
-                return fault("is not made of whole turns");
+            if s.iteration <= 0 || !whole((s.end - s.begin) % s.iteration) {
+                return fault("is not made of whole iterations");
             }
             let register = match s.form {
                 Form::Wide(width) => width.block(),
                 Form::Blocks => BLOCK,
                 Form::Singles => 1,
             };
-            if s.turn % register != 0 {
+            if s.iteration % register != 0 {
                 return fault("cuts a register");
             }
-            let several = s.end - s.begin > s.turn;
-            if in_lanes && (s.begin % BLOCK != 0 || (several && (s.turn % lanes != 0 || s.begin % lanes != 0))) {
+            let several = s.end - s.begin > s.iteration;
+            if in_lanes && (s.begin % BLOCK != 0 || (several && (s.iteration % lanes != 0 || s.begin % lanes != 0))) {
                 return fault("puts elements into other lanes");
             }
             if let Form::Wide(width) = s.form
@@ -95,7 +95,8 @@ impl RowLoop<'_> {
         if done != n {
             return Err(format!("segments end at {done} of {n}"));
         }
-        let started: i64 = segments.iter().take_while(|s| s.starts && s.end - s.begin == s.turn).map(|s| s.turn).sum();
+        let started: i64 =
+            segments.iter().take_while(|s| s.starts && s.end - s.begin == s.iteration).map(|s| s.iteration).sum();
         for (a, mode) in self.stage.accumulators.iter().zip(&self.modes) {
             if matches!(mode, Mode::Blocks(_)) && a.identity.is_none() && started < a.lane_count() {
                 return Err(format!("{started} elements start {} lanes", a.lane_count()));

@@ -1,6 +1,6 @@
-//! Registers for a turn: straight-line code, so that the distance to the next use is known.
+//! Registers for an iteration: straight-line code, so that the distance to the next use is known.
 
-use super::select::{Access, Definition, Division, Element, Index, Inst, Turn};
+use super::select::{Access, Definition, Division, Element, Index, Inst, Iteration};
 use super::{FIRST_MASK, Frame, MASKS_END, Reg};
 use crate::codegen::rows::Width;
 use hashbrown::HashMap;
@@ -34,8 +34,8 @@ pub(super) type Operands = SmallVec<[Operand; 4]>;
 pub(super) enum Step {
     /// One machine instruction.
     Plain(Code, Operands),
-    /// The turn's first index times a stride, in every element of a register.
-    Spread { register: u8, stride: i32, wide: bool },
+    /// The iteration's first index times a stride, in every element of a register.
+    Broadcast { register: u8, stride: i32, wide: bool },
     /// Elements by their indices, put among those of a register.
     Pick { to: u8, into: Option<u8>, from: Access, index: Index<u8>, each: Vec<Element> },
     /// Elements of a register stored by their indices.
@@ -44,13 +44,13 @@ pub(super) enum Step {
     Divide { how: Division, to: u8, from: [u8; 2], live: u8 },
 }
 
-/// A turn with places.
+/// An iteration with places.
 pub(super) struct Allocated {
     /// What is loaded before the loop.
     pub before: Vec<Step>,
-    /// The turn.
+    /// The iteration.
     pub body: Vec<Step>,
-    /// The instruction that each step of the turn is; `None` for moves of the allocator's own.
+    /// The instruction that each step of the iteration is; `None` for moves of the allocator's own.
     pub origins: Vec<Option<u32>>,
     /// What is stored after the loop.
     pub after: Vec<Step>,
@@ -119,31 +119,31 @@ impl Iterator for Registers {
 
 const _: () = assert!(REGISTERS < 64, "a set is a word");
 
-/// Gives a turn its registers; spilled ones are added to the frame.
-pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
-    let uses = Uses::of(turn);
-    let plain = Allocator::run(turn, frame, &uses, &[]);
-    let spare = turn.width.registers().saturating_sub(plain.peak + turn.accumulators.len());
-    let mut memory: Vec<(usize, Reg)> = (0..turn.definitions.len() as u32)
+/// Gives an iteration its registers; spilled ones are added to the frame.
+pub(super) fn allocate(iteration: &Iteration, frame: &mut Frame) -> Allocated {
+    let uses = Uses::of(iteration);
+    let plain = Allocator::run(iteration, frame, &uses, &[]);
+    let spare = iteration.width.registers().saturating_sub(plain.peak + iteration.accumulators.len());
+    let mut memory: Vec<(usize, Reg)> = (0..iteration.definitions.len() as u32)
         .map(Reg)
-        .filter(|r| matches!(turn.definitions[r.0 as usize], Definition::Constant(_) | Definition::Uniform(_)))
+        .filter(|r| matches!(iteration.definitions[r.0 as usize], Definition::Constant(_) | Definition::Uniform(_)))
         .map(|r| (uses.counts[r.0 as usize], r))
         .filter(|(count, _)| *count > 0)
         .collect();
     memory.sort_by_key(|(count, r)| (std::cmp::Reverse(*count), r.0));
     let kept: Vec<Reg> = memory.into_iter().take(spare).map(|(_, r)| r).collect();
-    let done = if kept.is_empty() { plain } else { Allocator::run(turn, frame, &uses, &kept) };
+    let done = if kept.is_empty() { plain } else { Allocator::run(iteration, frame, &uses, &kept) };
     let (load, store) = (done.move_code(false, true), done.move_code(false, false));
     let Allocator { before: kept, steps, spills, divides, .. } = done;
     let (body, origins) = steps.into_iter().unzip();
     (frame.spills, frame.divides) = (frame.spills.max(spills), frame.divides | divides);
     let mut before = Vec::new();
     let mut after = Vec::new();
-    for (k, start) in turn.starts.iter().enumerate() {
-        let (register, home) = (whole(k as u8), Operand::Frame(frame.accumulator(k as u32)));
-        before.push(Step::Plain(load, smallvec![register, start.map_or(home, Operand::Pool)]));
+    for (k, start) in iteration.starts.iter().enumerate() {
+        let (register, location) = (whole(k as u8), Operand::Frame(frame.accumulator(k as u32)));
+        before.push(Step::Plain(load, smallvec![register, start.map_or(location, Operand::Pool)]));
         if frame.keeps_accumulator(k as u32) {
-            after.push(Step::Plain(store, smallvec![home, register]));
+            after.push(Step::Plain(store, smallvec![location, register]));
         }
     }
     before.extend(kept);
@@ -152,13 +152,13 @@ pub(super) fn allocate(turn: &Turn, frame: &mut Frame) -> Allocated {
     allocated
 }
 
-/// Notes in the frame which spread values instructions take from it, a register's worth.
+/// Notes in the frame which broadcast values instructions take from it, a register's worth.
 fn note_whole(allocated: &Allocated, frame: &mut Frame) {
-    let (start, size, spread) = (frame.uniform(0), frame.width.bytes(), spread_code(frame.width));
+    let (start, size, broadcast) = (frame.uniform(0), frame.width.bytes(), broadcast_code(frame.width));
     frame.whole.resize(frame.uniforms.len(), false);
     for step in allocated.before.iter().chain(&allocated.body) {
         let Step::Plain(code, operands) = step else { continue };
-        for operand in operands.iter().filter(|_| *code != spread) {
+        for operand in operands.iter().filter(|_| *code != broadcast) {
             let Operand::Frame(offset) = operand else { continue };
             let at = offset.checked_sub(start).map(|behind| behind / size);
             if let Some(whole) = at.and_then(|k| frame.whole.get_mut(k as usize)) {
@@ -173,7 +173,7 @@ fn whole(number: u8) -> Operand {
 }
 
 /// The instruction that brings a word of 64 bits to all places of a register.
-fn spread_code(width: Width) -> Code {
+fn broadcast_code(width: Width) -> Code {
     match width {
         Width::W256 => Code::VEX_Vbroadcastsd_ymm_m64,
         Width::W512 => Code::EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
@@ -199,7 +199,7 @@ fn takes_memory(code: Code) -> bool {
     )
 }
 
-/// Where the virtual registers of a turn are used.
+/// Where the virtual registers of an iteration are used.
 struct Uses {
     /// The instructions that use each register, the last one first; behind those of the register before.
     positions: Vec<u32>,
@@ -210,21 +210,21 @@ struct Uses {
 }
 
 impl Uses {
-    fn of(turn: &Turn) -> Uses {
-        let n = turn.definitions.len();
+    fn of(iteration: &Iteration) -> Uses {
+        let n = iteration.definitions.len();
         let (mut counts, mut starts) = (vec![0; n], vec![0; n + 1]);
         // An instruction that has a register twice is one position.
         let each = |see: &mut dyn FnMut(usize, u32, bool)| {
             let mut last = vec![None; n];
-            let ends = turn.accumulators.iter().map(|&(_, end)| (turn.insts.len(), end));
-            let operands = turn.insts.iter().enumerate().rev();
+            let ends = iteration.accumulators.iter().map(|&(_, end)| (iteration.insts.len(), end));
+            let operands = iteration.insts.iter().enumerate().rev();
             for (at, r) in ends.chain(operands.flat_map(|(at, inst)| inst.operands().map(move |r| (at, r)))) {
                 let (at, r) = (at as u32, r.0 as usize);
                 see(r, at, last[r].replace(at) != Some(at));
             }
         };
         each(&mut |r, at, first| {
-            counts[r] += usize::from(at as usize != turn.insts.len());
+            counts[r] += usize::from(at as usize != iteration.insts.len());
             starts[r + 1] += u32::from(first);
         });
         (1..=n).for_each(|r| starts[r] += starts[r - 1]);
@@ -246,7 +246,7 @@ impl Uses {
 }
 
 struct Allocator<'t> {
-    turn: &'t Turn,
+    iteration: &'t Iteration,
     frame: &'t Frame,
     uses: &'t Uses,
     /// The end of the uses of each virtual register that are still to come: the next one is the last of them.
@@ -274,10 +274,10 @@ struct Allocator<'t> {
 }
 
 impl<'t> Allocator<'t> {
-    fn run(turn: &'t Turn, frame: &'t Frame, uses: &'t Uses, kept: &[Reg]) -> Allocator<'t> {
-        let n = turn.definitions.len();
+    fn run(iteration: &'t Iteration, frame: &'t Frame, uses: &'t Uses, kept: &[Reg]) -> Allocator<'t> {
+        let n = iteration.definitions.len();
         let mut a = Allocator {
-            turn,
+            iteration,
             frame,
             uses,
             ends: uses.starts[1..].to_vec(),
@@ -289,26 +289,26 @@ impl<'t> Allocator<'t> {
             locked: Registers(0),
             wanted: HashMap::new(),
             before: Vec::new(),
-            steps: Vec::with_capacity(turn.insts.len()),
+            steps: Vec::with_capacity(iteration.insts.len()),
             spills: 0,
             divides: false,
             peak: 0,
         };
-        for (k, &(start, end)) in turn.accumulators.iter().enumerate() {
+        for (k, &(start, end)) in iteration.accumulators.iter().enumerate() {
             a.reserved.insert(k as u8);
             a.hold(k as u8, start);
             a.wanted.insert(end, k as u8);
             a.release_unused(start);
         }
         for (k, &r) in kept.iter().enumerate() {
-            let number = (turn.width.registers() - 1 - k) as u8;
+            let number = (iteration.width.registers() - 1 - k) as u8;
             a.reserved.insert(number);
             a.hold(number, r);
-            if let Some(home) = a.home(r) {
-                a.before.push(Step::Plain(a.load_code(r), smallvec![whole(number), home]));
+            if let Some(location) = a.location(r) {
+                a.before.push(Step::Plain(a.load_code(r), smallvec![whole(number), location]));
             }
         }
-        for (at, inst) in turn.insts.iter().enumerate() {
+        for (at, inst) in iteration.insts.iter().enumerate() {
             a.inst(at as u32, inst);
         }
         a.close();
@@ -327,8 +327,8 @@ impl<'t> Allocator<'t> {
     }
 
     /// Where the value lies in memory, if it does.
-    fn home(&self, r: Reg) -> Option<Operand> {
-        match self.turn.definitions[r.0 as usize] {
+    fn location(&self, r: Reg) -> Option<Operand> {
+        match self.iteration.definitions[r.0 as usize] {
             Definition::Constant(k) => Some(Operand::Pool(k)),
             Definition::Uniform(k) => Some(Operand::Frame(self.frame.uniform(k))),
             _ => self.slot[r.0 as usize].map(|k| Operand::Frame(self.frame.spill(k))),
@@ -346,13 +346,13 @@ impl<'t> Allocator<'t> {
         if mask {
             Registers::between(usize::from(FIRST_MASK) + 1, REGISTERS)
         } else {
-            Registers::between(0, self.turn.width.registers())
+            Registers::between(0, self.iteration.width.registers())
         }
     }
 
     /// The move of a value from memory to a register, or back.
     fn move_code(&self, mask: bool, load: bool) -> Code {
-        match (mask, self.turn.width, load) {
+        match (mask, self.iteration.width, load) {
             (true, _, true) => Code::VEX_Kmovw_kr_km16,
             (true, _, false) => Code::VEX_Kmovw_m16_kr,
             (false, Width::W256, true) => Code::VEX_Vmovups_ymm_ymmm256,
@@ -362,12 +362,12 @@ impl<'t> Allocator<'t> {
         }
     }
 
-    /// The move of a value from its home to a register. All words of what is spread are alike. One of them is forwarded from the store that
+    /// The move of a value from its location to a register. All words of what is broadcast are alike. One of them is forwarded from the store that
     /// wrote it; a register's worth, written in several stores, would wait for the cache.
     fn load_code(&self, r: Reg) -> Code {
-        match self.turn.definitions[r.0 as usize] {
-            Definition::Uniform(_) => spread_code(self.turn.width),
-            _ => self.move_code(self.turn.is_mask(r), true),
+        match self.iteration.definitions[r.0 as usize] {
+            Definition::Uniform(_) => broadcast_code(self.iteration.width),
+            _ => self.move_code(self.iteration.is_mask(r), true),
         }
     }
 
@@ -393,9 +393,9 @@ impl<'t> Allocator<'t> {
     fn evict(&mut self, i: u8) {
         let Some(r) = self.empty(i) else { return };
         self.place[r.0 as usize] = None;
-        if self.home(r).is_none() {
+        if self.location(r).is_none() {
             self.slot[r.0 as usize] = Some(self.spills);
-            let code = self.move_code(self.turn.is_mask(r), false);
+            let code = self.move_code(self.iteration.is_mask(r), false);
             self.transfer(code, Operand::Frame(self.frame.spill(self.spills)), whole(i));
             self.spills += 1;
         }
@@ -407,10 +407,10 @@ impl<'t> Allocator<'t> {
             self.locked.insert(number);
             return number;
         }
-        let mask = self.turn.is_mask(r);
+        let mask = self.iteration.is_mask(r);
         let number = self.take(mask);
-        if let Some(home) = self.home(r) {
-            self.transfer(self.load_code(r), whole(number), home);
+        if let Some(location) = self.location(r) {
+            self.transfer(self.load_code(r), whole(number), location);
         }
         self.hold(number, r);
         number
@@ -418,8 +418,8 @@ impl<'t> Allocator<'t> {
 
     /// The value in a register, or where it lies in memory.
     fn anywhere(&mut self, r: Reg) -> Operand {
-        match (self.place[r.0 as usize], self.home(r)) {
-            (None, Some(home)) if !self.turn.is_mask(r) => home,
+        match (self.place[r.0 as usize], self.location(r)) {
+            (None, Some(location)) if !self.iteration.is_mask(r) => location,
             _ => whole(self.register(r)),
         }
     }
@@ -447,7 +447,7 @@ impl<'t> Allocator<'t> {
 
     /// Whether a register may lose its value: not where a value is kept for the whole loop.
     fn wanted_or_general(&self, p: u8) -> bool {
-        usize::from(p) < self.turn.accumulators.len() || !self.reserved.contains(p)
+        usize::from(p) < self.iteration.accumulators.len() || !self.reserved.contains(p)
     }
 
     /// Ends the uses at an instruction.
@@ -465,7 +465,7 @@ impl<'t> Allocator<'t> {
         let taken = self.busy.union(self.reserved);
         let wanted = self.wanted.get(&to).copied().filter(|&p| !self.busy.contains(p));
         let near = near.filter(|&p| !taken.contains(p));
-        let mask = self.turn.is_mask(to);
+        let mask = self.iteration.is_mask(to);
         let any = || self.file(mask).without(taken).first();
         let number = wanted.or(near).or_else(any).unwrap_or_else(|| self.take(mask));
         self.hold(number, to);
@@ -494,7 +494,7 @@ impl<'t> Allocator<'t> {
                 self.steps.push((Step::Plain(*code, all), Some(at)));
             }
             Inst::Blend { code, to, mask, then, otherwise } => {
-                let mask = match self.turn.width {
+                let mask = match self.iteration.width {
                     Width::W256 => whole(self.register(*mask)),
                     Width::W512 => Operand::Chooser(self.register(*mask)),
                 };
@@ -554,9 +554,9 @@ impl<'t> Allocator<'t> {
                 let to = self.result(*to, None);
                 self.steps.push((Step::Divide { how: *how, to, from, live: *live }, Some(at)));
             }
-            Inst::Spread { to, stride, wide } => {
+            Inst::Broadcast { to, stride, wide } => {
                 let register = self.result(*to, None);
-                self.steps.push((Step::Spread { register, stride: *stride, wide: *wide }, Some(at)));
+                self.steps.push((Step::Broadcast { register, stride: *stride, wide: *wide }, Some(at)));
             }
         }
         // A result that nobody needs gives its register back at once.
@@ -571,7 +571,7 @@ impl<'t> Allocator<'t> {
     /// The result takes the place of an operand: of the addend (231), of a factor (213), or of a copy.
     fn multiply_add(&mut self, at: u32, wide: bool, to: Reg, [a, b, c]: [Reg; 3]) {
         use Code::*;
-        let (form_213, form_231) = match (self.turn.width, wide) {
+        let (form_213, form_231) = match (self.iteration.width, wide) {
             (Width::W256, false) => (VEX_Vfmadd213ps_ymm_ymm_ymmm256, VEX_Vfmadd231ps_ymm_ymm_ymmm256),
             (Width::W256, true) => (VEX_Vfmadd213pd_ymm_ymm_ymmm256, VEX_Vfmadd231pd_ymm_ymm_ymmm256),
             (Width::W512, false) => {
@@ -631,10 +631,10 @@ impl<'t> Allocator<'t> {
 
     /// Brings the accumulators' final values to their registers.
     fn close(&mut self) {
-        let own = |number: u8| usize::from(number) < self.turn.accumulators.len();
+        let own = |number: u8| usize::from(number) < self.iteration.accumulators.len();
         let mut late = Vec::new();
         let mut moves = Vec::new();
-        for (k, &(_, end)) in self.turn.accumulators.iter().enumerate() {
+        for (k, &(_, end)) in self.iteration.accumulators.iter().enumerate() {
             let k = k as u8;
             match self.place[end.0 as usize] {
                 Some(p) if p == k => {}
@@ -644,7 +644,7 @@ impl<'t> Allocator<'t> {
                     late.push((k, slot, p));
                 }
                 Some(p) => moves.push((k, whole(p))),
-                None => moves.extend(self.home(end).map(|home| (k, home))),
+                None => moves.extend(self.location(end).map(|location| (k, location))),
             }
         }
         self.spills += late.len() as u32;

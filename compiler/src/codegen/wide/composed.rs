@@ -39,7 +39,7 @@ impl Selector<'_> {
         self.each(&Op::And, wide, x, last)
     }
 
-    /// The number of zeros in front of the first one: what is left when that one is spread to the end.
+    /// The number of zeros in front of the first one: what is left when that one is copied to all places behind it.
     pub(super) fn leading_zeros(&mut self, wide: bool, x: Reg) -> Option<Reg> {
         let bits = if wide { 64 } else { 32 };
         let mut x = x;

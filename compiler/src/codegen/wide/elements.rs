@@ -15,7 +15,7 @@ impl Isa for Selector<'_> {
     type Shape = ();
 
     fn mark(&mut self, source: Option<InstructionId>) {
-        self.turn.mark(source);
+        self.iteration.mark(source);
     }
 
     fn constant(&mut self, (): (), lane: Lane, bits: u64) -> Block {
@@ -39,7 +39,7 @@ impl Isa for Selector<'_> {
         let how = Division { signed, remainder };
         let one = |(k, (&a, &b))| {
             let (to, live) = (self.register(Definition::Computed), self.live_in(Lane::I64, k) as u8);
-            self.turn.insts.push(Inst::Divide { how, to, from: [a, b], live });
+            self.iteration.insts.push(Inst::Divide { how, to, from: [a, b], live });
             to
         };
         Some((0..).zip(a.iter().zip(b)).map(one).collect())
@@ -192,11 +192,11 @@ impl Selector<'_> {
         if e == 0 {
             return r;
         }
-        if self.turn.is_mask(r) {
+        if self.iteration.is_mask(r) {
             return self.shifted_mask(r, e);
         }
         let each = (128 / lane.bits()) as u8;
-        let front = self.part_of_turn(r, e / each);
+        let front = self.part_of_iteration(r, e / each);
         match (e % each, lane.bits()) {
             (0, _) => front,
             (_, 64) => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[front], 0b01_00_11_10),
@@ -204,8 +204,8 @@ impl Selector<'_> {
         }
     }
 
-    /// A part of a register, taken once in a turn.
-    fn part_of_turn(&mut self, r: Reg, part: u8) -> Reg {
+    /// A part of a register, taken once in an iteration.
+    fn part_of_iteration(&mut self, r: Reg, part: u8) -> Reg {
         if let Some(&front) = self.fronts.get(&(r, part)) {
             return front;
         }
@@ -214,7 +214,7 @@ impl Selector<'_> {
         front
     }
 
-    /// Which block of an accumulator's own lanes the block at hand enters: one of fewer lanes than the turn has elements goes round
+    /// Which block of an accumulator's own lanes the block at hand enters: one of fewer lanes than the iteration has elements goes round
     /// them more than once.
     fn own_block(&self, a: &Accumulator) -> usize {
         (self.now % (a.lane_count() / self.block)) as usize

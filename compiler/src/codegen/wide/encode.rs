@@ -1,7 +1,7 @@
 //! The bytes of the function.
 
 use super::allocate::{Allocated, Operand, Step};
-use super::select::{Access, Division, Index, Turn};
+use super::select::{Access, Division, Index, Iteration};
 use super::table::of_quarters;
 use super::{FIRST_MASK, Frame};
 use crate::codegen::rows::Width;
@@ -31,19 +31,19 @@ const POINTERS: [Register; 10] = [
 ];
 const SAVED: usize = 5;
 
-/// The turns of a function with their registers.
+/// The iterations of a function with their registers.
 pub(super) struct Parts<'a> {
     /// Those of the loop.
-    pub whole: Option<(&'a Turn, &'a Allocated)>,
+    pub whole: Option<(&'a Iteration, &'a Allocated)>,
     /// What is left behind it.
-    pub rest: Option<(&'a Turn, &'a Allocated)>,
+    pub rest: Option<(&'a Iteration, &'a Allocated)>,
     /// What becomes of accumulators behind both.
-    pub end: Option<(&'a Turn, &'a Allocated)>,
-    /// As in [`Turns`](super::select::Turns).
+    pub end: Option<(&'a Iteration, &'a Allocated)>,
+    /// As in [`Iterations`](super::select::Iterations).
     pub steps: &'a [i32],
 }
 
-/// `fn(frame, begin, end)`: turns of so many `elements` from `begin` to `end`, at least one where there is a loop; then what is left.
+/// `fn(frame, begin, end)`: iterations of so many `elements` from `begin` to `end`, at least one where there is a loop; then what is left.
 /// `None` where elements lie too far apart.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Resul
     for (k, &r) in (0..).zip(pointers) {
         out.put(Instruction::with2(Code::Mov_r64_rm64, r, memory(FRAME, i64::from(frame.pointer(k)))));
     }
-    // Those that walk begin at the first element of the first turn.
+    // Those that walk begin at the first element of the first iteration.
     let mut walking = Vec::new();
     for (k, &step) in (0..).zip(parts.steps).filter(|(_, step)| **step != 0) {
         let Some(each) = step.checked_mul(elements) else { return Ok(None) };
@@ -80,13 +80,13 @@ pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Resul
             Err(kept) => Instruction::with2(Code::Add_rm64_r64, kept, SCRATCH),
         });
     }
-    if let Some((turn, allocated)) = parts.whole {
-        let pool = pool(&mut out, turn);
+    if let Some((iteration, allocated)) = parts.whole {
+        let pool = pool(&mut out, iteration);
         for step in &allocated.before {
-            push(&mut out, (turn.width, frame), step, pointers, &pool)?;
+            push(&mut out, (iteration.width, frame), step, pointers, &pool)?;
         }
         let head = out.here();
-        body(&mut out, (turn, allocated), frame, pointers, &pool)?;
+        body(&mut out, (iteration, allocated), frame, pointers, &pool)?;
         for (place, each) in walking {
             out.put(match place {
                 Ok(r) => Instruction::with2(Code::Add_rm64_imm32, r, each),
@@ -97,18 +97,18 @@ pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Resul
         out.put(Instruction::with2(Code::Cmp_rm64_r64, INDEX, END));
         out.branch(Code::Jl_rel32_64, Refer::Label(head));
     }
-    for (k, (turn, allocated)) in parts.rest.into_iter().chain(parts.end).enumerate() {
-        let pool = pool(&mut out, turn);
-        // Accumulators are in the registers in which the turn before left them.
-        let first = if parts.whole.is_some() || k > 0 { turn.accumulators.len() } else { 0 };
+    for (k, (iteration, allocated)) in parts.rest.into_iter().chain(parts.end).enumerate() {
+        let pool = pool(&mut out, iteration);
+        // Accumulators are in the registers in which the iteration before left them.
+        let first = if parts.whole.is_some() || k > 0 { iteration.accumulators.len() } else { 0 };
         for step in allocated.before.get(first..).unwrap_or_default() {
-            push(&mut out, (turn.width, frame), step, pointers, &pool)?;
+            push(&mut out, (iteration.width, frame), step, pointers, &pool)?;
         }
-        body(&mut out, (turn, allocated), frame, pointers, &pool)?;
+        body(&mut out, (iteration, allocated), frame, pointers, &pool)?;
     }
-    if let Some((turn, allocated)) = parts.end.or(parts.rest).or(parts.whole) {
+    if let Some((iteration, allocated)) = parts.end.or(parts.rest).or(parts.whole) {
         for step in &allocated.after {
-            push(&mut out, (turn.width, frame), step, pointers, &[])?;
+            push(&mut out, (iteration.width, frame), step, pointers, &[])?;
         }
     }
     out.plain(Code::VEX_Vzeroupper);
@@ -119,23 +119,23 @@ pub(super) fn function(parts: &Parts<'_>, frame: &Frame, elements: i64) -> Resul
     out.finish().map(Some)
 }
 
-fn pool(out: &mut Assembler, turn: &Turn) -> Vec<Refer> {
-    turn.pool.iter().map(|constant| out.constant(constant)).collect()
+fn pool(out: &mut Assembler, iteration: &Iteration) -> Vec<Refer> {
+    iteration.pool.iter().map(|constant| out.constant(constant)).collect()
 }
 
-/// The steps of a turn.
+/// The steps of an iteration.
 fn body(
     out: &mut Assembler,
-    (turn, allocated): (&Turn, &Allocated),
+    (iteration, allocated): (&Iteration, &Allocated),
     frame: &Frame,
     pointers: &[Register],
     pool: &[Refer],
 ) -> Result<()> {
     for (step, inst) in allocated.body.iter().zip(&allocated.origins) {
         if let Some(inst) = inst {
-            out.mark(turn.source(*inst));
+            out.mark(iteration.source(*inst));
         }
-        push(out, (turn.width, frame), step, pointers, pool)?;
+        push(out, (iteration.width, frame), step, pointers, pool)?;
     }
     out.mark(None);
     Ok(())
@@ -201,16 +201,16 @@ fn push(
                 None => out.put(Ok(i)),
             }
         }
-        Step::Spread { register, stride, wide } => {
+        Step::Broadcast { register, stride, wide } => {
             out.put(Instruction::with3(Code::Imul_r64_rm64_imm32, SCRATCH, INDEX, *stride));
             let whole = vector(width, *register, false);
             match (width, *wide) {
                 (Width::W256, _) => {
                     let low = vector(width, *register, true);
-                    let spread =
+                    let broadcast =
                         if *wide { Code::VEX_Vpbroadcastq_ymm_xmmm64 } else { Code::VEX_Vpbroadcastd_ymm_xmmm32 };
                     out.put(Instruction::with2(Code::VEX_Vmovq_xmm_rm64, low, SCRATCH));
-                    out.put(Instruction::with2(spread, whole, low));
+                    out.put(Instruction::with2(broadcast, whole, low));
                 }
                 (Width::W512, true) => {
                     out.put(Instruction::with2(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, whole, SCRATCH));
@@ -296,7 +296,7 @@ fn found(
             None => {
                 let shift = i32::try_from(access.scale.trailing_zeros()).unwrap_or(0);
                 out.put(Instruction::with2(Code::Shl_rm64_imm8, register, shift));
-                let kept = home(frame, access.pointer)?;
+                let kept = location(frame, access.pointer)?;
                 out.put(Instruction::with2(Code::Add_r64_rm64, register, kept));
                 memory(register, i64::from(access.displacement))
             }
@@ -343,12 +343,12 @@ fn base(
     if let Some(&r) = pointers.get(pointer as usize) {
         return Ok(r);
     }
-    out.put(Instruction::with2(Code::Mov_r64_rm64, into, home(frame, pointer)?));
+    out.put(Instruction::with2(Code::Mov_r64_rm64, into, location(frame, pointer)?));
     Ok(into)
 }
 
 /// Where a pointer lies in the frame.
-fn home(frame: &Frame, pointer: u32) -> Result<MemoryOperand> {
+fn location(frame: &Frame, pointer: u32) -> Result<MemoryOperand> {
     if pointer as usize >= frame.pointers.len() {
         return Err(Error::Internal("a row loop has no such pointer".to_owned()));
     }

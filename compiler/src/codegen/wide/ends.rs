@@ -1,11 +1,11 @@
-//! The end of reductions: a turn behind all others, in which the lanes of each accumulator become one.
+//! The end of reductions: an iteration behind all others, in which the lanes of each accumulator become one.
 //!
 //! Lanes are folded by halves, as the loop of 128 bits folds them: each of the lower half with the one of the same number in the upper
 //! half, the lower one first. What the lanes above give meanwhile, nobody reads. Reductions of one form, as those of several rows that are
-//! read in one turn, share a register as soon as half of its lanes would be idle: each ends in a part of 128 bits.
+//! read in one iteration, share a register as soon as half of its lanes would be idle: each ends in a part of 128 bits.
 
 use super::Reg;
-use super::select::{Block, Selector, Turn, count};
+use super::select::{Block, Iteration, Selector, count};
 use crate::codegen::rows::Width;
 use crate::codegen::vector::combine;
 use crate::kernel::body::{Lane, Op};
@@ -41,13 +41,13 @@ impl Selector<'_> {
         self.width == Width::W256 || results().count() >= SEVERAL || !self.nest.stages.iter().any(awaits)
     }
 
-    /// The turn that leaves what each accumulator's lanes are together where [`Frame::ends`](super::Frame) says; `None` where a combiner
+    /// The iteration that leaves what each accumulator's lanes are together where [`Frame::ends`](super::Frame) says; `None` where a combiner
     /// has no form.
     ///
     /// # Errors
     /// What the traversal of a combiner misses, a fault of ours.
-    pub(super) fn ends(&mut self) -> Result<Option<Turn>, String> {
-        if self.start_turn().is_none() {
+    pub(super) fn ends(&mut self) -> Result<Option<Iteration>, String> {
+        if self.start_iteration().is_none() {
             return Ok(None);
         }
         (self.now, self.live) = (0, self.block);
@@ -160,7 +160,7 @@ impl Selector<'_> {
 
     /// A register whose first lanes are those of another from lane `first` on, a power of two.
     fn moved(&mut self, lane: Lane, r: Reg, first: i64) -> Reg {
-        if self.turn.is_mask(r) {
+        if self.iteration.is_mask(r) {
             return self.shifted_mask(r, first as u8);
         }
         match first * i64::from(lane.bits() / 8) {

@@ -15,7 +15,7 @@ impl Selector<'_> {
     /// An instruction whose result is a mask.
     fn mask(&mut self, code: Code, from: &[Reg], imm: Option<u8>) -> Reg {
         let to = self.register(Definition::Mask);
-        self.turn.insts.push(Inst::Plain { code, to, from: from.into(), half: 0, imm });
+        self.iteration.insts.push(Inst::Plain { code, to, from: from.into(), half: 0, imm });
         to
     }
 
@@ -34,7 +34,7 @@ impl Selector<'_> {
 
     /// A register of an accumulator as operations take it.
     pub(super) fn as_mask(&mut self, lane: Lane, r: Reg) -> Reg {
-        if self.width == Width::W256 || !lane.is_mask() || self.turn.is_mask(r) {
+        if self.width == Width::W256 || !lane.is_mask() || self.iteration.is_mask(r) {
             return r;
         }
         let code = if lane.bits() == 64 { Code::EVEX_Vpmovq2m_kr_zmm } else { Code::EVEX_Vpmovd2m_kr_zmm };
@@ -43,7 +43,7 @@ impl Selector<'_> {
 
     /// What operations give as a register of an accumulator: truth values as all ones or none.
     pub(super) fn as_register(&mut self, lane: Lane, r: Reg) -> Reg {
-        if !self.turn.is_mask(r) {
+        if !self.iteration.is_mask(r) {
             return r;
         }
         let (ones, zero) = (self.constant(Lane::I64, u64::MAX), self.constant(Lane::I64, 0));

@@ -3,23 +3,23 @@
 //! **Problem.** CLIF ends at 128 bits, and a loop that computes is two or four times as slow as the machine allows. The body of
 //! a row loop is straight-line, without a call and without a trap, so that encoding it takes no compiler.
 //!
-//! **Invariant.** A turn computes what the 128-bit loop computes for the same elements: the same operations with the same
+//! **Invariant.** An iteration computes what the 128-bit loop computes for the same elements: the same operations with the same
 //! roundings, each element of a reduction in the same lane. What has no form of 512 bits here is tried in 256, and what has none
 //! there leaves the whole row to CLIF; the division of 64-bit integers, which no register does, goes element by element.
 //!
-//! **Algorithm.** [`select`] writes a turn of the loop (blocks of eight or sixteen elements) in instructions over virtual
+//! **Algorithm.** [`select`] writes an iteration of the loop (blocks of eight or sixteen elements) in instructions over virtual
 //! registers, asked by the traversal that CLIF follows too ([`elements`]), operation by operation ([`operations`], and [`composed`] where
 //! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`transposed`] rows of a few of
 //! them, [`words`] how narrow elements lie in wider ones, [`gathered`] elements that each have an index, [`single`] how such go one
 //! by one, [`parts`] registers in parts of 128 bits, [`tile`] a square that is turned, [`ends`] what the lanes of a reduction become. It names
 //! the instructions of AVX2 ([`table`]); for 512 bits each becomes the one that does
 //! the same on a register twice as wide, and what AVX-512 does in another way, with truth values in mask registers above all, stands in
-//! [`masked`]. [`allocate`] gives them the sixteen or thirty-two registers, the value that is
-//! needed last giving way; constants and what is the same along the row lie in memory and are operands from there, and
+//! [`masked`]. [`allocate`] gives them the sixteen or thirty-two registers, evicting the value whose next use is furthest
+//! (Belady); constants and what is the same along the row lie in memory and are operands from there, and
 //! those used most stay in the registers that are left over. [`check`] replays the result, in release builds too, and trusts
 //! none of it. [`encode`] makes bytes of it: a function
 //! `fn(frame: *mut u8, begin: i64, end: i64)`, constants behind its last instruction. The frame, which
-//! `nest/wide_rows.rs` fills, holds accumulators, spread values, pointers, and room for spilled registers.
+//! `nest/wide_rows.rs` fills, holds accumulators, broadcast values, pointers, and room for spilled registers.
 
 mod allocate;
 mod check;
@@ -97,7 +97,7 @@ pub fn row_function(
     width: Width,
     fma: bool,
 ) -> Result<Option<WideFunction>, String> {
-    finished(select::select(nest, row, segment, width, fma)?, segment.turn)
+    finished(select::select(nest, row, segment, width, fma)?, segment.iteration)
 }
 
 /// The function that runs a stage that is a tile ([`tile_of`]), called with the whole vector axis; the plan is along both its
@@ -115,23 +115,25 @@ pub fn tile_function(
     finished(tile::select(nest, row, (width, fma), past)?, row.stage.vector.extent)
 }
 
-/// Registers and bytes for what was selected, turns of so many elements.
+/// Registers and bytes for what was selected, iterations of so many elements.
 fn finished(selected: select::Selected, elements: i64) -> Result<Option<WideFunction>, String> {
-    let Some((turns, mut frame)) = selected else { return Ok(None) };
-    let mut placed = |turn: &Option<select::Turn>| turn.as_ref().map(|turn| allocate::allocate(turn, &mut frame));
-    let (whole, rest, end) = (placed(&turns.whole), placed(&turns.rest), placed(&turns.end));
-    let whole = turns.whole.as_ref().zip(whole.as_ref());
-    let rest = turns.rest.as_ref().zip(rest.as_ref());
-    let end = turns.end.as_ref().zip(end.as_ref());
-    for (turn, allocated) in whole.into_iter().chain(rest).chain(end) {
-        check::check(turn, allocated, &frame)?;
+    let Some((iterations, mut frame)) = selected else { return Ok(None) };
+    let mut placed = |iteration: &Option<select::Iteration>| {
+        iteration.as_ref().map(|iteration| allocate::allocate(iteration, &mut frame))
+    };
+    let (whole, rest, end) = (placed(&iterations.whole), placed(&iterations.rest), placed(&iterations.end));
+    let whole = iterations.whole.as_ref().zip(whole.as_ref());
+    let rest = iterations.rest.as_ref().zip(rest.as_ref());
+    let end = iterations.end.as_ref().zip(end.as_ref());
+    for (iteration, allocated) in whole.into_iter().chain(rest).chain(end) {
+        check::check(iteration, allocated, &frame)?;
     }
-    let parts = encode::Parts { whole, rest, end, steps: &turns.steps };
+    let parts = encode::Parts { whole, rest, end, steps: &iterations.steps };
     let code = encode::function(&parts, &frame, elements).map_err(|e| e.message())?;
     Ok(code.map(|code| WideFunction { code, frame }))
 }
 
-/// What a frame holds, in this order: accumulators and spread values (a register each), pointers, spilled registers,
+/// What a frame holds, in this order: accumulators and broadcast values (a register each), pointers, spilled registers,
 /// what is divided element by element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -189,12 +191,12 @@ impl Frame {
         self.ends.is_empty() || self.ends.iter().any(|end| held.contains(end))
     }
 
-    /// Offset of a spread value.
+    /// Offset of a broadcast value.
     pub fn uniform(&self, k: u32) -> u32 {
         self.accumulator(self.accumulators) + k * self.width.bytes()
     }
 
-    /// Whether a register's worth of a spread value is read; [`allocate`] says it.
+    /// Whether a register's worth of a broadcast value is read; [`allocate`] says it.
     pub fn is_whole(&self, k: u32) -> bool {
         self.whole.get(k as usize).is_some_and(|&whole| whole)
     }

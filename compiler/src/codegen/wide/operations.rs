@@ -61,7 +61,7 @@ impl Selector<'_> {
         let sign = if wide { 1 << 63 } else { 1 << 31 };
         let int = lane.integer();
         if let Some(code) = binary(op, wide) {
-            let constant = |r: Reg| matches!(self.turn.definitions[r.0 as usize], Definition::Constant(_));
+            let constant = |r: Reg| matches!(self.iteration.definitions[r.0 as usize], Definition::Constant(_));
             let swapped = commutes(op) && constant(a[0]) && !constant(a[1]);
             return Some(self.plain(code, &if swapped { [a[1], a[0]] } else { [a[0], a[1]] }));
         }
@@ -98,7 +98,7 @@ impl Selector<'_> {
                 let larger = self.greater(wide, matches!(op, Op::UMin | Op::UMax), x, y)?;
                 self.blend(wide, larger, a[0], a[1])
             }
-            // The sign, moved along with the bits, is spread again by a borrow.
+            // The sign, moved along with the bits, is extended again by a borrow.
             Op::AShrImm(n) => {
                 let moved = self.with_imm(VEX_Vpsrlq_ymm_ymm_imm8, &a[..1], *n);
                 let bit = self.constant(Lane::I64, sign >> n);

@@ -39,7 +39,7 @@ impl Selector<'_> {
             Width::W512 => Code::EVEX_Vinsertf32x4_zmm_k1z_zmm_xmmm128_imm8,
         };
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Insert { code, to, into, from, half: false, imm: Some(part) });
+        self.iteration.insts.push(Inst::Insert { code, to, into, from, half: false, imm: Some(part) });
         to
     }
 

@@ -39,9 +39,9 @@ pub enum Uniform {
 pub(super) struct Access {
     /// Number of the pointer in the frame.
     pub pointer: u32,
-    /// Bytes of an element; 0 where the pointer walks, see [`Turns::steps`].
+    /// Bytes of an element; 0 where the pointer walks, see [`Iterations::steps`].
     pub scale: u32,
-    /// Bytes from the first element of the turn.
+    /// Bytes from the first element of the iteration.
     pub displacement: i32,
 }
 
@@ -71,8 +71,8 @@ pub(super) enum Inst {
     Insert { code: Code, to: Reg, into: Reg, from: Access, half: bool, imm: Option<u8> },
     /// A store to the row, of a whole register or of the low half; the immediate chooses an element, a mask those that are stored.
     Store { code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>, mask: Option<Reg> },
-    /// The index of the turn's first element times `stride` in every element.
-    Spread { to: Reg, stride: i32, wide: bool },
+    /// The index of the iteration's first element times `stride` in every element.
+    Broadcast { to: Reg, stride: i32, wide: bool },
     /// An element of memory or two, put among those of the low part of 128 bits of `into`, or among zeros: each as many elements, of
     /// the scale's bytes, from `from` as its index says.
     Pick { to: Reg, into: Option<Reg>, from: Access, index: Index, each: Vec<Element> },
@@ -108,41 +108,41 @@ pub(super) enum Definition {
     Mask,
     /// A constant of the pool, by number.
     Constant(u32),
-    /// A spread value of the frame, by number.
+    /// A broadcast value of the frame, by number.
     Uniform(u32),
-    /// An accumulator of the frame, by number: its value at the start of a turn.
+    /// An accumulator of the frame, by number: its value at the start of an iteration.
     Accumulator(u32),
 }
 
-/// A turn of the loop.
-pub(super) struct Turn {
+/// An iteration of the loop.
+pub(super) struct Iteration {
     pub width: Width,
     pub insts: Vec<Inst>,
     pub definitions: Vec<Definition>,
     /// Constants, each a register.
     pub pool: Vec<Vec<u8>>,
-    /// Each accumulator's register at the start of a turn and at its end.
+    /// Each accumulator's register at the start of an iteration and at its end.
     pub accumulators: Vec<(Reg, Reg)>,
     /// The constant that each accumulator starts from, by number in the pool; without one it starts from the frame.
     pub starts: Vec<Option<u32>>,
-    /// The instructions from which on the turn is for another instruction of the kernel.
+    /// The instructions from which on the iteration is for another instruction of the kernel.
     sources: Vec<(usize, Option<InstructionId>)>,
 }
 
-impl Turn {
-    /// A turn of nothing.
-    pub(super) fn new(width: Width) -> Turn {
+impl Iteration {
+    /// An iteration of nothing.
+    pub(super) fn new(width: Width) -> Iteration {
         let (insts, definitions, pool) = (Vec::new(), Vec::new(), Vec::new());
         let (accumulators, starts, sources) = (Vec::new(), Vec::new(), Vec::new());
-        Turn { width, insts, definitions, pool, accumulators, starts, sources }
+        Iteration { width, insts, definitions, pool, accumulators, starts, sources }
     }
 
-    /// Says for which instruction of the kernel the turn goes on.
+    /// Says for which instruction of the kernel the iteration goes on.
     pub(super) fn mark(&mut self, source: Option<InstructionId>) {
         self.sources.push((self.insts.len(), source));
     }
 
-    /// The instruction of the kernel that an instruction of the turn is for, where it is known.
+    /// The instruction of the kernel that an instruction of the iteration is for, where it is known.
     pub(super) fn source(&self, inst: u32) -> Option<InstructionId> {
         let behind = self.sources.partition_point(|(first, _)| *first <= inst as usize);
         self.sources.get(behind.checked_sub(1)?)?.1
@@ -194,7 +194,7 @@ impl Inst {
             Inst::Pick { into, index, .. } => (&[], [Some(index.of), *into, None]),
             Inst::Put { from, index, .. } => (&[], [Some(*from), Some(index.of), None]),
             Inst::Load { mask, .. } => (&[], [*mask, None, None]),
-            Inst::Spread { .. } => (&[], [None; 3]),
+            Inst::Broadcast { .. } => (&[], [None; 3]),
         };
         list.iter().copied().chain(few.into_iter().flatten())
     }
@@ -208,7 +208,7 @@ impl Inst {
             | Inst::Permute { to, .. }
             | Inst::Load { to, .. }
             | Inst::Insert { to, .. }
-            | Inst::Spread { to, .. }
+            | Inst::Broadcast { to, .. }
             | Inst::Pick { to, .. }
             | Inst::Divide { to, .. } => Some(*to),
             Inst::Store { .. } | Inst::Put { .. } => None,
@@ -228,32 +228,32 @@ impl Inst {
                     *code = widened(*code)?;
                 }
             }
-            Inst::Fma { .. } | Inst::Permute { .. } | Inst::Spread { .. } | Inst::Divide { .. } => {}
+            Inst::Fma { .. } | Inst::Permute { .. } | Inst::Broadcast { .. } | Inst::Divide { .. } => {}
         }
         Some(())
     }
 }
 
-/// The most instructions of a turn: a longer one gains little and spills.
+/// The most instructions of an iteration: a longer one gains little and spills.
 const MOST_INSTRUCTIONS: usize = 2000;
 
-/// The turns of a function.
-pub(super) struct Turns {
-    /// The turn of the loop, where it has any.
-    pub whole: Option<Turn>,
+/// The iterations of a function.
+pub(super) struct Iterations {
+    /// The iteration of the loop, where it has any.
+    pub whole: Option<Iteration>,
     /// What is left, under masks.
-    pub rest: Option<Turn>,
+    pub rest: Option<Iteration>,
     /// What the lanes of accumulators become at the end of the row.
-    pub end: Option<Turn>,
+    pub end: Option<Iteration>,
     /// Bytes from an element to the next of what each pointer that walks points to; 0 for the others, which stay at the row's
     /// first element.
     pub steps: Vec<i32>,
 }
 
 /// What was selected, and what its frame holds so far; `None` where some part has no form here.
-pub(super) type Selected = Option<(Turns, Frame)>;
+pub(super) type Selected = Option<(Iterations, Frame)>;
 
-/// The turns of a segment of a stage's row loop.
+/// The iterations of a segment of a stage's row loop.
 ///
 /// # Errors
 /// What the traversal of the body misses, a fault of ours.
@@ -267,19 +267,19 @@ pub(super) fn select(
     let mut s = Selector::new(nest, row, width, fma);
     s.frame.identities = row.starts_from_identities(segment);
     let elements = segment.end - segment.begin;
-    let rest = elements % segment.turn;
+    let rest = elements % segment.iteration;
     if rest % width.least() != 0 {
         return Err(format!("{rest} elements are left of a segment in {} bits", width.bits()));
     }
     let (mut whole, mut last) = (None, None);
-    if elements >= segment.turn {
-        whole = s.turn_of(segment.turn)?;
+    if elements >= segment.iteration {
+        whole = s.iteration_of(segment.iteration)?;
         if whole.is_none() {
             return Ok(None);
         }
     }
     if rest != 0 {
-        last = s.turn_of(rest)?;
+        last = s.iteration_of(rest)?;
         if last.is_none() {
             return Ok(None);
         }
@@ -298,8 +298,8 @@ pub(super) struct Selector<'k> {
     /// Elements of a block.
     pub(super) block: i64,
     pub(super) fma: bool,
-    pub(super) turn: Turn,
-    /// How many elements the turn at hand has, ...
+    pub(super) iteration: Iteration,
+    /// How many elements the iteration at hand has, ...
     pub(super) length: i64,
     /// ... the number of the block at hand, and how many of its elements there are.
     pub(super) now: i64,
@@ -310,13 +310,13 @@ pub(super) struct Selector<'k> {
     /// What the traversal missed.
     pub(super) fault: Option<String>,
     constants: HashMap<Vec<u8>, Reg>,
-    /// The masks of spread truth values, by their registers and the bits of their lanes: both kinds may lie in one constant.
+    /// The masks of broadcast truth values, by their registers and the bits of their lanes: both kinds may lie in one constant.
     pub(super) masks: HashMap<(Reg, u32), Reg>,
     uniforms: HashMap<Uniform, Reg>,
     /// The number in the frame of what is the same along the row.
-    homes: HashMap<Uniform, u32>,
+    locations: HashMap<Uniform, u32>,
     pointers: HashMap<Pointer, u32>,
-    /// The registers that loads share, by their leader, from one of the turn's elements on.
+    /// The registers that loads share, by their leader, from one of the iteration's elements on.
     pub(super) read: HashMap<(NodeId, i64), Vec<Reg>>,
     /// Parts of 128 bits with narrow elements, by the load that begins first and where.
     pub(super) shuffled: HashMap<(NodeId, i64), Reg>,
@@ -324,9 +324,9 @@ pub(super) struct Selector<'k> {
     pub(super) words: HashMap<(NodeId, i64, i64), Reg>,
     /// Columns of rows that are transposed, by their leader, the first row and the first of them.
     pub(super) columns: HashMap<(NodeId, i64, i64), Vec<Reg>>,
-    /// As in [`Turns`].
+    /// As in [`Iterations`].
     pub(super) steps: Vec<i32>,
-    /// What linear indices are at the turn's first element, in every element.
+    /// What linear indices are at the iteration's first element, in every element.
     pub(super) starts: HashMap<(Ix, Lane), Reg>,
     /// Masks that say of a register that it is NaN.
     pub(super) nan_tests: HashMap<Reg, Reg>,
@@ -361,7 +361,7 @@ impl<'k> Selector<'k> {
             width,
             block: width.block(),
             fma,
-            turn: Turn::new(width),
+            iteration: Iteration::new(width),
             length: 0,
             now: 0,
             live: width.block(),
@@ -371,7 +371,7 @@ impl<'k> Selector<'k> {
             constants: HashMap::new(),
             masks: HashMap::new(),
             uniforms: HashMap::new(),
-            homes: HashMap::new(),
+            locations: HashMap::new(),
             pointers: HashMap::new(),
             read: HashMap::new(),
             shuffled: HashMap::new(),
@@ -385,9 +385,9 @@ impl<'k> Selector<'k> {
         }
     }
 
-    /// Begins a turn; `None` where accumulators are too many.
-    pub(super) fn start_turn(&mut self) -> Option<()> {
-        self.turn = Turn::new(self.width);
+    /// Begins an iteration; `None` where accumulators are too many.
+    pub(super) fn start_iteration(&mut self) -> Option<()> {
+        self.iteration = Iteration::new(self.width);
         self.constants.clear();
         self.masks.clear();
         self.uniforms.clear();
@@ -402,14 +402,14 @@ impl<'k> Selector<'k> {
         self.start_accumulators()
     }
 
-    /// A turn of so many elements; `None` where some part has no form, or is too long.
-    fn turn_of(&mut self, turn: i64) -> Result<Option<Turn>, String> {
-        if self.start_turn().is_none() {
+    /// An iteration of so many elements; `None` where some part has no form, or is too long.
+    fn iteration_of(&mut self, iteration: i64) -> Result<Option<Iteration>, String> {
+        if self.start_iteration().is_none() {
             return Ok(None);
         }
-        self.length = turn;
-        for block in 0..(turn + self.block - 1) / self.block {
-            (self.now, self.live) = (block, self.block.min(turn - block * self.block));
+        self.length = iteration;
+        for block in 0..(iteration + self.block - 1) / self.block {
+            (self.now, self.live) = (block, self.block.min(iteration - block * self.block));
             let row = self.row;
             let done = elements(self, row);
             if let Some(fault) = self.fault.take() {
@@ -422,37 +422,42 @@ impl<'k> Selector<'k> {
         Ok(self.end())
     }
 
-    /// The turn in instructions of its width, where each has that form and they are not too many.
-    pub(super) fn end(&mut self) -> Option<Turn> {
-        let mut turn = std::mem::replace(&mut self.turn, Turn::new(self.width));
+    /// The iteration in instructions of its width, where each has that form and they are not too many.
+    pub(super) fn end(&mut self) -> Option<Iteration> {
+        let mut iteration = std::mem::replace(&mut self.iteration, Iteration::new(self.width));
         let ends = std::mem::take(&mut self.accumulators).into_iter().flatten().flatten().flatten();
-        for ((_, end), now) in turn.accumulators.iter_mut().zip(ends) {
+        for ((_, end), now) in iteration.accumulators.iter_mut().zip(ends) {
             *end = now;
         }
-        turn.without_dead();
+        iteration.without_dead();
         if self.width == Width::W512 {
-            turn.insts.iter_mut().try_for_each(Inst::widen)?;
+            iteration.insts.iter_mut().try_for_each(Inst::widen)?;
         }
-        (turn.insts.len() <= MOST_INSTRUCTIONS).then_some(turn)
+        (iteration.insts.len() <= MOST_INSTRUCTIONS).then_some(iteration)
     }
 
-    /// The turns of a function.
-    pub(super) fn finish(mut self, whole: Option<Turn>, rest: Option<Turn>, end: Option<Turn>) -> Selected {
+    /// The iterations of a function.
+    pub(super) fn finish(
+        mut self,
+        whole: Option<Iteration>,
+        rest: Option<Iteration>,
+        end: Option<Iteration>,
+    ) -> Selected {
         if end.is_none() {
             self.frame.ends.clear();
         }
-        Some((Turns { whole, rest, end, steps: self.steps }, self.frame))
+        Some((Iterations { whole, rest, end, steps: self.steps }, self.frame))
     }
 
     pub(super) fn load_at(&mut self, code: Code, from: Access, half: bool) -> Reg {
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Load { code, to, from, half, mask: None });
+        self.iteration.insts.push(Inst::Load { code, to, from, half, mask: None });
         to
     }
 
     pub(super) fn register(&mut self, definition: Definition) -> Reg {
-        self.turn.definitions.push(definition);
-        Reg(self.turn.definitions.len() as u32 - 1)
+        self.iteration.definitions.push(definition);
+        Reg(self.iteration.definitions.len() as u32 - 1)
     }
 
     /// A constant in every element.
@@ -468,15 +473,15 @@ impl<'k> Selector<'k> {
         if let Some(&r) = self.constants.get(&bytes) {
             return r;
         }
-        let r = self.register(Definition::Constant(self.turn.pool.len() as u32));
-        self.turn.pool.push(bytes.clone());
+        let r = self.register(Definition::Constant(self.iteration.pool.len() as u32));
+        self.iteration.pool.push(bytes.clone());
         self.constants.insert(bytes, r);
         r
     }
 
     /// The number of a constant in the pool.
     fn number(&self, r: Reg) -> Option<u32> {
-        match self.turn.definitions.get(r.0 as usize) {
+        match self.iteration.definitions.get(r.0 as usize) {
             Some(Definition::Constant(k)) => Some(*k),
             _ => None,
         }
@@ -504,7 +509,7 @@ impl<'k> Selector<'k> {
 
     pub(super) fn halves(&mut self, code: Code, from: &[Reg], half: u8, imm: Option<u8>) -> Reg {
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Plain { code, to, from: SmallVec::from_slice(from), half, imm });
+        self.iteration.insts.push(Inst::Plain { code, to, from: SmallVec::from_slice(from), half, imm });
         to
     }
 
@@ -519,13 +524,13 @@ impl<'k> Selector<'k> {
     pub(super) fn blend(&mut self, wide: bool, mask: Reg, then: Reg, otherwise: Reg) -> Reg {
         let code = if wide { Code::VEX_Vblendvpd_ymm_ymm_ymmm256_ymm } else { Code::VEX_Vblendvps_ymm_ymm_ymmm256_ymm };
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Blend { code, to, mask, then, otherwise });
+        self.iteration.insts.push(Inst::Blend { code, to, mask, then, otherwise });
         to
     }
 
     pub(super) fn multiply_add(&mut self, wide: bool, a: Reg, b: Reg, c: Reg) -> Reg {
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Fma { wide, to, a, b, c });
+        self.iteration.insts.push(Inst::Fma { wide, to, a, b, c });
         to
     }
 
@@ -534,7 +539,7 @@ impl<'k> Selector<'k> {
         self.halves(Code::VEX_Vextractf128_xmmm128_ymm_imm8, &[r], 1, Some(1))
     }
 
-    /// Accumulators as they are at the start of a turn; `None` where they are too many.
+    /// Accumulators as they are at the start of an iteration; `None` where they are too many.
     fn start_accumulators(&mut self) -> Option<()> {
         for (a, mode) in self.row.stage.accumulators.iter().zip(&self.row.modes) {
             let mut components = Vec::new();
@@ -552,10 +557,10 @@ impl<'k> Selector<'k> {
                     for _ in 0..blocks {
                         let registers: Block = (0..registers(lane))
                             .map(|_| {
-                                let k = self.turn.accumulators.len() as u32;
+                                let k = self.iteration.accumulators.len() as u32;
                                 let r = self.register(Definition::Accumulator(k));
-                                self.turn.accumulators.push((r, r));
-                                self.turn.starts.push(start);
+                                self.iteration.accumulators.push((r, r));
+                                self.iteration.starts.push(start);
                                 r
                             })
                             .collect();
@@ -566,8 +571,8 @@ impl<'k> Selector<'k> {
             }
             self.accumulators.push(components);
         }
-        self.frame.accumulators = self.turn.accumulators.len() as u32;
-        (self.turn.accumulators.len() as i64 <= self.width.accumulators()).then_some(())
+        self.frame.accumulators = self.iteration.accumulators.len() as u32;
+        (self.iteration.accumulators.len() as i64 <= self.width.accumulators()).then_some(())
     }
 
     /// What is the same along the row, as operations take it.
@@ -576,11 +581,11 @@ impl<'k> Selector<'k> {
             Some(&r) => r,
             None => {
                 let next = self.frame.uniforms.len() as u32;
-                let home = *self.homes.entry(what.clone()).or_insert(next);
-                if home == next {
+                let location = *self.locations.entry(what.clone()).or_insert(next);
+                if location == next {
                     self.frame.uniforms.push(what.clone());
                 }
-                let r = self.register(Definition::Uniform(home));
+                let r = self.register(Definition::Uniform(location));
                 self.uniforms.insert(what, r);
                 r
             }
@@ -588,7 +593,7 @@ impl<'k> Selector<'k> {
         smallvec![self.as_operand(lane, r); count(lane)]
     }
 
-    /// Memory of the row, `first` elements from the turn's first one and as many registers.
+    /// Memory of the row, `first` elements from the iteration's first one and as many registers.
     pub(super) fn access(&mut self, p: Pointer, mem: Mem, first: i64, registers: i64) -> Option<Access> {
         let near = if let Pointer::Load(id) = p { self.row.near.get(&id) } else { None };
         let (p, behind) = near.map_or((p, 0), |near| (Pointer::Load(near.leader), near.behind * mem.bytes()));
@@ -637,7 +642,7 @@ impl<'k> Selector<'k> {
                 }
                 let (from, mask) = (self.access(p, mem, first, k)?, self.mask_of(lane, k));
                 let to = self.register(Definition::Computed);
-                self.turn.insts.push(Inst::Load { code, to, from, half: false, mask });
+                self.iteration.insts.push(Inst::Load { code, to, from, half: false, mask });
                 Some(to)
             })
             .collect()
@@ -682,7 +687,7 @@ impl<'k> Selector<'k> {
         for (k, &from) in (0..).zip(v) {
             if self.live_in(mem.lane(), k) > 0 {
                 let (to, mask) = (self.access(p, mem, first, k)?, self.mask_of(mem.lane(), k));
-                self.turn.insts.push(Inst::Store { code, to, from, half, imm: None, mask });
+                self.iteration.insts.push(Inst::Store { code, to, from, half, imm: None, mask });
             }
         }
         Some(())
@@ -697,10 +702,10 @@ impl<'k> Selector<'k> {
             None => {
                 let first = self.row.start(ix);
                 let base = self.same(lane, Uniform::Index(first, lane))[0];
-                let spread = self.register(Definition::Computed);
+                let broadcast = self.register(Definition::Computed);
                 let stride = i32::try_from(stride).ok()?;
-                self.turn.insts.push(Inst::Spread { to: spread, stride, wide });
-                let start = self.each(&Op::IAdd, wide, spread, base)?;
+                self.iteration.insts.push(Inst::Broadcast { to: broadcast, stride, wide });
+                let start = self.each(&Op::IAdd, wide, broadcast, base)?;
                 self.starts.insert(key, start);
                 start
             }
@@ -719,7 +724,7 @@ impl<'k> Selector<'k> {
             .collect()
     }
 
-    /// The first element of the block at hand, from the turn's.
+    /// The first element of the block at hand, from the iteration's.
     pub(super) fn first(&self) -> i64 {
         self.now * self.block
     }

@@ -18,7 +18,7 @@ use iced_x86::Code;
 const NOTHING: u64 = 0x80;
 
 impl Selector<'_> {
-    /// A block of narrow elements, from `first` of the turn on; `None` where they are not worth a shuffle.
+    /// A block of narrow elements, from `first` of the iteration on; `None` where they are not worth a shuffle.
     pub(super) fn load_shuffled(&mut self, id: NodeId, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
         let near = self.row.near.get(&id).filter(|near| lies_in_part(mem, stride, near.span));
         let (leader, behind, span) = near.map_or((id, 0, 0), |near| (near.leader, near.behind, near.span));

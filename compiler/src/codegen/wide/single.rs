@@ -15,7 +15,7 @@ use iced_x86::Code;
 
 /// Where the elements of a block lie.
 pub(super) enum Places {
-    /// A stride from one to the next, from a pointer that walks; the block begins with element `first` of the turn.
+    /// A stride from one to the next, from a pointer that walks; the block begins with element `first` of the iteration.
     Walk { pointer: Pointer, stride: i64, first: i64 },
     /// Each as many elements behind `base` as its index says, one of 32 bits.
     Found { base: Access, indices: Reg },
@@ -25,7 +25,7 @@ pub(super) enum Places {
 type Taken = Option<(i64, Reg)>;
 
 impl Selector<'_> {
-    /// Memory at element `e` of the turn's block, from a pointer that walks.
+    /// Memory at element `e` of the iteration's block, from a pointer that walks.
     pub(super) fn walking(&mut self, p: Pointer, mem: Mem, stride: i64, e: i64) -> Option<Access> {
         let step = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
         let pointer = self.pointer(p);
@@ -81,7 +81,7 @@ impl Selector<'_> {
                 Places::Found { base, indices } => {
                     let index = self.index(indices, e, taken);
                     let (to, each) = (self.register(Definition::Computed), two.map(|(_, element)| element).collect());
-                    self.turn.insts.push(Inst::Pick { to, into: v, from: base, index, each });
+                    self.iteration.insts.push(Inst::Pick { to, into: v, from: base, index, each });
                     v = Some(to);
                 }
             }
@@ -116,7 +116,7 @@ impl Selector<'_> {
                 Places::Found { base, indices } => {
                     let index = self.index(indices, begin + e, &mut taken);
                     let each = two.map(|(_, element)| element).collect();
-                    self.turn.insts.push(Inst::Put { from, to: base, index, each });
+                    self.iteration.insts.push(Inst::Put { from, to: base, index, each });
                 }
             }
         }
@@ -152,7 +152,7 @@ impl Selector<'_> {
 
     fn insert(&mut self, code: Code, into: Reg, from: Access, imm: Option<u8>) -> Reg {
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Insert { code, to, into, from, half: true, imm });
+        self.iteration.insts.push(Inst::Insert { code, to, into, from, half: true, imm });
         to
     }
 }

@@ -70,7 +70,7 @@ impl Selector<'_> {
     }
 
     /// A register of every second element: those of two registers, which a load shares that begins an element behind. What is behind the
-    /// last element of a turn is not read: there the second register ends with that element.
+    /// last element of an iteration is not read: there the second register ends with that element.
     fn every_second(&mut self, id: NodeId, mem: Mem, first: i64, each: i64) -> Option<Reg> {
         let Near { leader, behind, span } = *self.row.near.get(&id)?;
         let last = span == 0 && first + each == self.length;
@@ -98,7 +98,7 @@ impl Selector<'_> {
             let from = start.behind(begin, mem)?;
             let mask = (needed < each).then(|| self.first_elements(mem.lane(), needed));
             let to = self.register(Definition::Computed);
-            self.turn.insts.push(Inst::Load { code: load_code(mem), to, from, half: false, mask });
+            self.iteration.insts.push(Inst::Load { code: load_code(mem), to, from, half: false, mask });
             Some(to)
         });
         let [Some(low), Some(high)] = halves else { return None };
@@ -130,7 +130,7 @@ impl Selector<'_> {
             _ => self.elements(|w| (2 * number(w)) | ((2 * number(w) + 1) << 32)),
         };
         let to = self.register(Definition::Computed);
-        self.turn.insts.push(Inst::Permute { to, order, low, high });
+        self.iteration.insts.push(Inst::Permute { to, order, low, high });
         to
     }
 
@@ -141,7 +141,7 @@ impl Selector<'_> {
         self.load_apart(&Apart { leader, mem, stride, behind, span }, first)
     }
 
-    /// A block of 32-bit elements, from `first` of the turn on.
+    /// A block of 32-bit elements, from `first` of the iteration on.
     pub(super) fn load_apart(&mut self, of: &Apart, first: i64) -> Option<Reg> {
         let &Apart { leader, mem, stride, behind, span } = of;
         let (each, apart) = (self.block, stride.abs());
@@ -282,7 +282,7 @@ impl Selector<'_> {
     }
 
     pub(super) fn store_at(&mut self, code: Code, to: Access, from: Reg, half: bool, imm: Option<u8>) {
-        self.turn.insts.push(Inst::Store { code, to, from, half, imm, mask: None });
+        self.iteration.insts.push(Inst::Store { code, to, from, half, imm, mask: None });
     }
 
     /// Stores a block to a row with a stride other than 1.

@@ -26,7 +26,7 @@ pub fn tile_of(stage: &Stage) -> Option<(&[Loop], Loop)> {
     (plain && small).then_some((around, *inner))
 }
 
-/// The whole tile as one turn; the plan is along both its axes. `None` where it is not made of whole squares, some part has no form
+/// The whole tile as one iteration; the plan is along both its axes. `None` where it is not made of whole squares, some part has no form
 /// here, or nothing changes places.
 ///
 /// # Errors
@@ -63,7 +63,7 @@ pub(super) fn select(
         }
     }
     let mut selector = square.selector;
-    Ok(selector.end().and_then(|turn| selector.finish(Some(turn), None, None)))
+    Ok(selector.end().and_then(|iteration| selector.finish(Some(iteration), None, None)))
 }
 
 /// Elements from one to the next along the sequential axis and along the vector axis.
@@ -125,7 +125,7 @@ impl<'k> Leaves for Square<'k> {
             (1, across) => {
                 let key = (id, self.block);
                 if !self.turned.contains_key(&key) {
-                    let turned = self.turn(id, *mem, across)?;
+                    let turned = self.iteration(id, *mem, across)?;
                     self.turned.insert(key, turned);
                 }
                 self.turned.get(&key)?.get(self.at as usize).cloned()
@@ -184,7 +184,7 @@ impl Row for Square<'_> {
 
 impl Square<'_> {
     /// What a load gives for the block and the group at hand, turned to lie along the vector axis.
-    fn turn(&mut self, id: NodeId, mem: Mem, across: i64) -> Option<Vec<Block>> {
+    fn iteration(&mut self, id: NodeId, mem: Mem, across: i64) -> Option<Vec<Block>> {
         let (group, block) = (self.group, self.selector.block);
         // Rows so far apart leave the first cache again: a line of theirs is read at once, for later groups too.
         let ahead = self.past && across.checked_mul(mem.bytes())? % PAGE == 0;

@@ -14,7 +14,7 @@ use crate::kernel::body::{Lane, Mem, NodeId, PART};
 use iced_x86::Code;
 
 impl Selector<'_> {
-    /// Register `k` of a block of an element of each row, from `first` of the turn on.
+    /// Register `k` of a block of an element of each row, from `first` of the iteration on.
     pub(super) fn load_transposed(&mut self, id: NodeId, mem: Mem, (first, k): (i64, i64), stride: i64) -> Option<Reg> {
         let Part { leader, begin, column } = self.row.part(id)?;
         let first = first + k * (self.block / count(mem.lane()) as i64);

@@ -435,7 +435,7 @@ impl Writer {
     }
 
     /// An element of row `r` of `a` in every lane.
-    fn spread(&mut self, left: Left, r: i64, to: Register) {
+    fn broadcast(&mut self, left: Left, r: i64, to: Register) {
         // At most twelve rows, three to a pointer.
         let row = A_ROWS[(r / 3) as usize % A_ROWS.len()];
         let at = match r % 3 {
@@ -443,7 +443,7 @@ impl Writer {
             0 => memory(row, 0),
             n => indexed(row, A_ROW, n as u32, 0),
         };
-        self.a.put(Instruction::with2(self.codes.spread, to, at));
+        self.a.put(Instruction::with2(self.codes.broadcast, to, at));
         if left == Left::Packs {
             let number = to as u32 - self.vector(0) as u32;
             let store = self.codes.store_one;
@@ -583,7 +583,7 @@ impl Writer {
                     w.pack(micro, v, right(w, v));
                 }
                 for r in 0..rows {
-                    w.spread(lies, r, left);
+                    w.broadcast(lies, r, left);
                     for v in 0..registers {
                         let operands = (left, right(w, v));
                         product(w, r, v, operands);
@@ -593,7 +593,7 @@ impl Writer {
                 let right = behind(w, rows);
                 for r in 0..rows {
                     let left = behind(w, r);
-                    w.spread(lies, r, left);
+                    w.broadcast(lies, r, left);
                 }
                 for v in 0..registers {
                     if !direct(v) {

@@ -216,8 +216,8 @@ fn pad(inst: &Instruction, a: &ArrayLiteral, value: &ArrayLiteral) -> Result<Lit
     }
     let mut dims = Vec::with_capacity(padding.len());
     for (p, &n) in padding.iter().zip(a.dims()) {
-        let spread = (n - 1).max(0).checked_mul(p.interior).and_then(|s| s.checked_add(n));
-        let size = spread.and_then(|s| s.checked_add(p.low)?.checked_add(p.high));
+        let broadcast = (n - 1).max(0).checked_mul(p.interior).and_then(|s| s.checked_add(n));
+        let size = broadcast.and_then(|s| s.checked_add(p.low)?.checked_add(p.high));
         dims.push(size.filter(|&s| p.interior >= 0 && s >= 0).ok_or_else(|| invalid(inst, "the padded size"))?);
     }
     let mut out = new_array(inst, &ArrayShape::new(a.ty(), &*dims))?;

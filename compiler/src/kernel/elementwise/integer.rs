@@ -210,7 +210,7 @@ fn population_count(b: &mut Body, x: NodeId) -> NodeId {
 
 /// Leading zeros within the width. Of a 32-bit lane, the exponent of the number as a float tells its highest bit, once the bit behind
 /// that is clear, so that rounding carries nothing up; of zero it is the least, and with the top bit goes a sign, which leaves less than
-/// none. Of a longer lane, the highest bit is spread to the right, and what stays clear is counted.
+/// none. Of a longer lane, the highest bit is copied to all bits on its right, and what stays clear is counted.
 fn leading_zeros(b: &mut Body, width: u32, x: NodeId) -> NodeId {
     let lane = b.lane(x);
     if lane == Lane::I32 {
@@ -225,14 +225,14 @@ fn leading_zeros(b: &mut Body, width: u32, x: NodeId) -> NodeId {
         let zeros = b.smin(zeros, all);
         return b.smax(zeros, none);
     }
-    let mut spread = x;
+    let mut smeared = x;
     let mut by = 1;
     while by < width {
-        let right = b.lshr_imm(spread, by as u8);
-        spread = b.or(spread, right);
+        let right = b.lshr_imm(smeared, by as u8);
+        smeared = b.or(smeared, right);
         by *= 2;
     }
-    let used = population_count(b, spread);
+    let used = population_count(b, smeared);
     let width = b.int(lane, i64::from(width));
     b.isub(width, used)
 }

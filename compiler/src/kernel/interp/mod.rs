@@ -32,7 +32,7 @@ pub struct Machine {
     pub variant: Variant,
     /// The state of the random number generator: the seed, and the counter.
     pub random: [u64; 2],
-    /// Loads, stores and turns of loops that are left: where there are none, the run ends with an error.
+    /// Loads, stores and iterations of loops that are left: where there are none, the run ends with an error.
     pub budget: u64,
 }
 

@@ -355,7 +355,7 @@ impl Lowerer<'_> {
                 let (leaf, offset) = self.through_views((operand, 0), index.clone(), &shape.dims)?;
                 let there = fused.of(&offset);
                 let own = fused.of(&linearize(index, &shape.dims));
-                if !is_spread(&there, &own, (n, k)) {
+                if !is_broadcast(&there, &own, (n, k)) {
                     panels.push(Panel { buffer: self.input(leaf)?, index: there });
                     continue;
                 }
@@ -540,7 +540,7 @@ pub(super) fn in_order<T: Clone>(order: &[usize], all: &[T]) -> Vec<T> {
 
 /// Whether a view of a right operand lies side by side along neither columns nor steps, although the operand itself has its columns so:
 /// an element is then packed several times, and each time alone.
-fn is_spread(there: &Ix, own: &Ix, (n, k): (Loop, Loop)) -> bool {
+fn is_broadcast(there: &Ix, own: &Ix, (n, k): (Loop, Loop)) -> bool {
     let along = |ix: &Ix, l: Loop| ix.stride(l.axis) == Some(1);
     along(own, n) && !along(there, n) && !along(there, k)
 }

@@ -295,12 +295,12 @@ impl<'a> Lowerer<'a> {
             return if *at == offset() {
                 Ok(*node)
             } else {
-                Err(internal(inst, "a running value is read out of step"))
+                Err(internal(inst, "the index maps of a running value's use and definition differ"))
             };
         }
         if let Some((result, at)) = known.results.get(&part) {
             if *at != offset() {
-                return Err(internal(inst, "a reduction is read out of step"));
+                return Err(internal(inst, "the index maps of a reduction's use and definition differ"));
             }
             let value = stage.body.push(Op::Result(*result), &[], storage::compute_lane(shape.ty));
             return Ok(storage::round_to(&mut stage.body, shape.ty, value));
@@ -466,7 +466,7 @@ impl<'a> Lowerer<'a> {
         if combiner.roots.len() != components {
             return Err(internal(inst, "the combiner yields another number of values"));
         }
-        self.settle_nans(inst, &mut combiner);
+        self.propagate_nans(inst, &mut combiner);
         combiner.body.attribute(folds);
         Ok(combiner)
     }

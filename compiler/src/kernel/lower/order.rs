@@ -74,7 +74,7 @@ fn smaller_index_of_nans(body: &mut Body, roots: &mut [NodeId]) {
 impl Lowerer<'_> {
     /// Gives lanes a reduction that only NaN on both sides keep from commuting, where it can be told which of them comes
     /// first.
-    pub(super) fn settle_nans(&self, inst: &Instruction, combiner: &mut Combiner) {
+    pub(super) fn propagate_nans(&self, inst: &Instruction, combiner: &mut Combiner) {
         let first_wins = combiner.commutes == Commutes::ButForNaNs
             && inst.opcode == Opcode::Reduce
             && first_nan_wins(&combiner.body, &combiner.roots);

@@ -71,7 +71,7 @@ impl Lowerer<'_> {
             let shape = self.leaf_shape(leaf)?;
             let index = delinearize(offset, &shape.dims);
             if linearize(&index, &shape.dims) != *offset {
-                return Err(internal(self.inst(leaf.0), "an output is out of step"));
+                return Err(internal(self.inst(leaf.0), "the index maps of an output's use and definition differ"));
             }
             let value = self.parts(&mut stage, known, leaf, &index)?;
             let place = self.placed(number, offset.clone())?;

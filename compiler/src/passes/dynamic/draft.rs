@@ -210,8 +210,8 @@ impl Draft {
         Ok(self.emit(Opcode::Convert, shape.with_type(ty), vec![a], Attrs::new()))
     }
 
-    /// A scalar, or a vector along dimension `along` of the result, spread over `dims`.
-    pub fn spread(&mut self, a: InstructionId, dims: &[i64], along: Option<usize>) -> Result<InstructionId> {
+    /// A scalar, or a vector along dimension `along` of the result, broadcast over `dims`.
+    pub fn broadcast(&mut self, a: InstructionId, dims: &[i64], along: Option<usize>) -> Result<InstructionId> {
         let ty = self.array(a)?.ty;
         if dims.is_empty() {
             return Ok(a);
@@ -349,7 +349,7 @@ impl Draft {
         for (d, size) in sizes.iter().enumerate() {
             let Some(size) = *size else { continue };
             let index = self.iota(ElementType::S32, dims, d);
-            let size = self.spread(size, dims, None)?;
+            let size = self.broadcast(size, dims, None)?;
             let below = self.compare("LT", index, size)?;
             all = Some(match all {
                 Some(all) => self.and(all, below),
@@ -371,7 +371,7 @@ impl Draft {
             Some(valid) => {
                 let ty = self.array(a)?.ty;
                 let fill = self.convert(fill, ty)?;
-                let fill = self.spread(fill, &dims, None)?;
+                let fill = self.broadcast(fill, &dims, None)?;
                 Ok(self.select(valid, a, fill))
             }
             None => Ok(a),

@@ -18,7 +18,7 @@ fn wide(draft: &mut Draft, indices: InstructionId) -> Result<InstructionId> {
     let mut indices = indices;
     if shape.ty == ElementType::U64 {
         let most = draft.int(ElementType::U64, i64::MAX);
-        let most = draft.spread(most, &shape.dims, None)?;
+        let most = draft.broadcast(most, &shape.dims, None)?;
         indices = draft.minimum(indices, most);
     }
     draft.convert(indices, INDEX)
@@ -82,7 +82,7 @@ pub(super) fn dynamic_update_slice(draft: &mut Draft, at: &Site<'_>) -> Result<V
     let dims = draft.array(data)?.dims;
     let lengths = draft.array(update)?.dims;
     let mut starts = starts(draft, at, 2, dims.len())?;
-    let mut spread: Vec<(usize, InstructionId, InstructionId)> = Vec::new();
+    let mut broadcast: Vec<(usize, InstructionId, InstructionId)> = Vec::new();
     for (d, start) in starts.iter_mut().enumerate() {
         if value.size(d).is_none() && written.size(d).is_none() {
             continue;
@@ -92,25 +92,25 @@ pub(super) fn dynamic_update_slice(draft: &mut Draft, at: &Site<'_>) -> Result<V
         let room = draft.subtract(size, length);
         *start = within(draft, *start, room);
         if written.size(d).is_some() && dims[d] > 0 {
-            spread.push((d, *start, length));
+            broadcast.push((d, *start, length));
             *start = draft.int(INDEX, 0);
         }
     }
-    if !spread.is_empty() {
+    if !broadcast.is_empty() {
         let mut whole = lengths.clone();
-        for &(d, start, _) in &spread {
+        for &(d, start, _) in &broadcast {
             let count = [dims[d]];
             let index = draft.iota(INDEX, &count, 0);
-            let start = draft.spread(start, &count, None)?;
+            let start = draft.broadcast(start, &count, None)?;
             let from = draft.subtract(index, start);
             update = draft.take(update, d, from)?;
             whole[d] = dims[d];
         }
         let below = draft.dynamic_slice(data, &starts, &whole)?;
-        for &(d, start, length) in &spread {
+        for &(d, start, length) in &broadcast {
             let index = draft.iota(INDEX, &whole, d);
             let end = draft.add(start, length);
-            let (first, end) = (draft.spread(start, &whole, None)?, draft.spread(end, &whole, None)?);
+            let (first, end) = (draft.broadcast(start, &whole, None)?, draft.broadcast(end, &whole, None)?);
             let (after, before) = (draft.compare("GE", index, first)?, draft.compare("LT", index, end)?);
             let inside = draft.and(after, before);
             update = draft.select(inside, update, below);
@@ -127,7 +127,7 @@ fn component(draft: &mut Draft, dims: &[i64], vector: usize, k: usize) -> Result
     }
     let index = draft.iota(ElementType::S32, dims, vector);
     let number = draft.s32(k as i64);
-    let number = draft.spread(number, dims, None)?;
+    let number = draft.broadcast(number, dims, None)?;
     draft.compare("EQ", index, number).map(Some)
 }
 
@@ -150,7 +150,7 @@ pub(super) fn gather(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
         let room = draft.add_int(size, -length)?;
         let zero = draft.int(INDEX, 0);
         let room = draft.maximum(room, zero);
-        let (zero, room) = (draft.spread(zero, &index_dims, None)?, draft.spread(room, &index_dims, None)?);
+        let (zero, room) = (draft.broadcast(zero, &index_dims, None)?, draft.broadcast(room, &index_dims, None)?);
         indices = wide(draft, indices)?;
         let kept = draft.maximum(indices, zero);
         let kept = draft.minimum(kept, room);
@@ -231,7 +231,7 @@ pub(super) fn scatter(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
         let room = draft.add_int(operand, -length)?;
         match component_of {
             Some(k) => {
-                let room = draft.spread(room, &index_dims, None)?;
+                let room = draft.broadcast(room, &index_dims, None)?;
                 let mut fits = draft.compare("LE", indices, room)?;
                 if let Some(mine) = component(draft, &index_dims, vector, k)? {
                     let other = draft.op(crate::hlo::Opcode::Not, &[mine]);
@@ -242,7 +242,7 @@ pub(super) fn scatter(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
             None => {
                 let zero = draft.int(INDEX, 0);
                 let fits = draft.compare("GE", room, zero)?;
-                let fits = draft.spread(fits, &index_dims, None)?;
+                let fits = draft.broadcast(fits, &index_dims, None)?;
                 both(draft, &mut good, fits);
             }
         }
@@ -252,7 +252,7 @@ pub(super) fn scatter(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
             return Err(draft.unsupported("a scatter without indices into dynamic dimensions"));
         }
         let outside = draft.int(INDEX, -1);
-        let outside = draft.spread(outside, &index_dims, None)?;
+        let outside = draft.broadcast(outside, &index_dims, None)?;
         indices = draft.select(good, indices, outside);
     }
     let mut operands = at.all_data(draft)?;

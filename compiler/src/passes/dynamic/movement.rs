@@ -80,7 +80,7 @@ pub(super) fn reverse(draft: &mut Draft, at: &Site<'_>) -> Result<Value> {
             Some(size) => {
                 let last = draft.add_int(size, -1)?;
                 let count = [shape.dims.get(d).copied().unwrap_or(0)];
-                let last = draft.spread(last, &count, None)?;
+                let last = draft.broadcast(last, &count, None)?;
                 let index = draft.iota(ElementType::S32, &count, 0);
                 let from = draft.subtract(last, index);
                 data = draft.take(data, d, from)?;
@@ -271,30 +271,30 @@ fn relaid(draft: &mut Draft, data: InstructionId, from: &[Size], dims: &[i64], t
         return draft.reshape(data, dims);
     }
     let mut position = draft.s32(0);
-    position = draft.spread(position, dims, None)?;
+    position = draft.broadcast(position, dims, None)?;
     for (d, stride) in strides(draft, dims, to)?.into_iter().enumerate() {
         let index = draft.iota(ElementType::S32, dims, d);
-        let stride = draft.spread(stride, dims, None)?;
+        let stride = draft.broadcast(stride, dims, None)?;
         let part = draft.multiply(index, stride);
         position = draft.add(position, part);
     }
     let mut place = draft.s32(0);
-    place = draft.spread(place, dims, None)?;
+    place = draft.broadcast(place, dims, None)?;
     let true_strides = strides(draft, &shape.dims, from)?;
     let bound_strides = row_major_strides(&shape.dims);
     for (d, (stride, bound_stride)) in true_strides.into_iter().zip(bound_strides).enumerate() {
-        let stride = draft.spread(stride, dims, None)?;
+        let stride = draft.broadcast(stride, dims, None)?;
         let mut index = draft.divide(position, stride);
         if d > 0 {
             let size = match from.get(d).copied().flatten() {
                 Some(size) => size,
                 None => draft.s32(shape.dims[d]),
             };
-            let size = draft.spread(size, dims, None)?;
+            let size = draft.broadcast(size, dims, None)?;
             index = draft.op(Opcode::Remainder, &[index, size]);
         }
         let bound_stride = draft.s32(bound_stride);
-        let bound_stride = draft.spread(bound_stride, dims, None)?;
+        let bound_stride = draft.broadcast(bound_stride, dims, None)?;
         let part = draft.multiply(index, bound_stride);
         place = draft.add(place, part);
     }

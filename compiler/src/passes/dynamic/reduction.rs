@@ -238,11 +238,11 @@ pub(super) fn window_places(
     bound: i64,
 ) -> Result<InstructionId> {
     let one_less = draft.add_int(size, -1)?;
-    let spread = draft.times(one_less, w.base_dilation)?;
-    let spread = draft.add_int(spread, 1)?;
+    let broadcast = draft.times(one_less, w.base_dilation)?;
+    let broadcast = draft.add_int(broadcast, 1)?;
     let zero = draft.s32(0);
     // Nothing is not dilated.
-    let base = draft.maximum(spread, zero);
+    let base = draft.maximum(broadcast, zero);
     let padded = draft.add_int(base, w.padding_low.saturating_add(w.padding_high))?;
     let span = (w.size - 1).saturating_mul(w.window_dilation);
     let room = draft.add_int(padded, w.stride - 1 - span)?;

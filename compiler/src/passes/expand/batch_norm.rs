@@ -96,7 +96,7 @@ impl<'a, 'm> Norm<'a, 'm> {
     }
 
     /// A value per feature, repeated over the operand's shape.
-    fn spread(&mut self, value: InstructionId) -> InstructionId {
+    fn broadcast(&mut self, value: InstructionId) -> InstructionId {
         let (shape, feature) = (self.shape.clone(), self.feature);
         self.rw.broadcast(value, &shape, vec![feature])
     }
@@ -159,14 +159,14 @@ impl<'a, 'm> Norm<'a, 'm> {
     ) -> InstructionId {
         let padded = self.padded(variance);
         let root = self.op(Opcode::Sqrt, &[padded]);
-        let (root, scale, offset) = (self.spread(root), self.spread(scale), self.spread(offset));
+        let (root, scale, offset) = (self.broadcast(root), self.broadcast(scale), self.broadcast(offset));
         let scaled = self.op(Opcode::Multiply, &[scale, centred]);
         let divided = self.op(Opcode::Divide, &[scaled, root]);
         self.op(Opcode::Add, &[divided, offset])
     }
 
     fn centred(&mut self, x: InstructionId, mean: InstructionId) -> InstructionId {
-        let mean = self.spread(mean);
+        let mean = self.broadcast(mean);
         self.op(Opcode::Subtract, &[x, mean])
     }
 
@@ -216,16 +216,16 @@ pub fn grad(rw: &mut Rewriter<'_>, id: InstructionId, sums: &mut Sums) -> Result
     // scale / sqrt(v + e) / n * (n * dy - sum(dy) - (x - mean) * sum(dy * (x - mean)) / (v + e))
     let all = norm.count(dy);
     let all_dy = norm.op(Opcode::Multiply, &[all, dy]);
-    let share = norm.spread(offset_grad);
+    let share = norm.broadcast(offset_grad);
     let slope = norm.op(Opcode::Divide, &[weighted_sum, padded]);
-    let slope = norm.spread(slope);
+    let slope = norm.broadcast(slope);
     let tilt = norm.op(Opcode::Multiply, &[centred, slope]);
     let rest = norm.op(Opcode::Subtract, &[all_dy, share]);
     let rest = norm.op(Opcode::Subtract, &[rest, tilt]);
     let factor = norm.op(Opcode::Divide, &[scale, root]);
     let n = norm.count(factor);
     let factor = norm.op(Opcode::Divide, &[factor, n]);
-    let factor = norm.spread(factor);
+    let factor = norm.broadcast(factor);
     let operand_grad = norm.op(Opcode::Multiply, &[factor, rest]);
     Ok(norm.results(id, &[operand_grad, scale_grad, offset_grad]))
 }

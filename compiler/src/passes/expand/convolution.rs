@@ -185,8 +185,8 @@ impl Product<'_, '_> {
         for (w, &d) in window.iter_mut().zip(&self.labels.input_spatial) {
             let interior = w.base_dilation - 1;
             amounts[d] = PaddingDimension { low: w.padding_low, high: w.padding_high, interior };
-            let spread = (dims[d] - 1).checked_mul(w.base_dilation).and_then(|n| n.checked_add(1));
-            let size = spread.and_then(|n| n.checked_add(w.padding_low)?.checked_add(w.padding_high));
+            let dilated = (dims[d] - 1).checked_mul(w.base_dilation).and_then(|n| n.checked_add(1));
+            let size = dilated.and_then(|n| n.checked_add(w.padding_low)?.checked_add(w.padding_high));
             dims[d] = size.filter(|&n| n > 0)?;
             (w.padding_low, w.padding_high, w.base_dilation) = (0, 0, 1);
         }

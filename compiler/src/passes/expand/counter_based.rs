@@ -28,7 +28,7 @@ pub fn counters(f: &mut Formula<'_, '_>, first: &[InstructionId]) -> Vec<Instruc
     let mut carry: Option<InstructionId> = None;
     let mut words = Vec::with_capacity(first.len());
     for (k, &word) in first.iter().enumerate() {
-        let word = f.spread(word);
+        let word = f.broadcast(word);
         let sum = match carry {
             None => f.add(word, index),
             Some(carry) => {
@@ -50,10 +50,10 @@ fn wide_counters(f: &mut Formula<'_, '_>, first: &[InstructionId]) -> Vec<Instru
     let mut carry: Option<InstructionId> = None;
     let mut words = Vec::with_capacity(first.len());
     for pair in first.chunks(2) {
-        let low = f.spread(pair[0]);
+        let low = f.broadcast(pair[0]);
         let number = match pair.get(1) {
             Some(&high) => {
-                let high = f.spread(high);
+                let high = f.broadcast(high);
                 f.join(low, high)
             }
             None => f.convert(low, ElementType::U64),
@@ -76,9 +76,9 @@ pub fn threefry(f: &mut Formula<'_, '_>, key: [InstructionId; 2], counter: [Inst
     let both = f.xor(key[0], key[1]);
     let parity = word(f, both, PARITY);
     let schedule = [key[0], key[1], f.xor(both, parity)];
-    let spread = schedule.map(|k| f.spread(k));
-    let mut x = f.add(counter[0], spread[0]);
-    let mut y = f.add(counter[1], spread[1]);
+    let broadcast = schedule.map(|k| f.broadcast(k));
+    let mut x = f.add(counter[0], broadcast[0]);
+    let mut y = f.add(counter[1], broadcast[1]);
     for group in 0..5 {
         for rotation in ROTATIONS[group % 2] {
             x = f.add(x, y);
@@ -86,11 +86,11 @@ pub fn threefry(f: &mut Formula<'_, '_>, key: [InstructionId; 2], counter: [Inst
             let turned = f.op(Opcode::Or, &[left, right]);
             y = f.xor(turned, x);
         }
-        x = f.add(x, spread[(group + 1) % 3]);
+        x = f.add(x, broadcast[(group + 1) % 3]);
         let key = schedule[(group + 2) % 3];
         let number = word(f, key, group as u32 + 1);
         let key = f.add(key, number);
-        let key = f.spread(key);
+        let key = f.broadcast(key);
         y = f.add(y, key);
     }
     [x, y]
@@ -105,7 +105,7 @@ pub fn philox(f: &mut Formula<'_, '_>, key: [InstructionId; 2], counter: [Instru
         let keys = [0, 1].map(|k| {
             let step = word(f, key[k], WEYL[k].wrapping_mul(round));
             let key = f.add(key[k], step);
-            f.spread(key)
+            f.broadcast(key)
         });
         let products = [(x[0], MULTIPLIERS[0]), (x[2], MULTIPLIERS[1])].map(|(x, by)| {
             let by = word(f, x, by);

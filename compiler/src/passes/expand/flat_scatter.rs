@@ -1,6 +1,6 @@
 //! `scatter` with the place of each update element written out.
 //!
-//! Problem: a window lies inside the operand or is left out as a whole, and where it lies is spread over five attributes.
+//! Problem: a window lies inside the operand or is left out as a whole, and where it lies is given by five attributes.
 //! Invariant: element `k` of the updates goes to element `places[k]` of the operand, row by row; what goes nowhere has -1.
 //! Updates are brought into the order «windows, one after another», in which they are applied. Algorithm: one sum of
 //! coordinates over the array of updates, in 64 bits. Where dimensions are dynamic, true sizes decide what lies inside.
@@ -53,24 +53,24 @@ pub fn flatten(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<Flat> {
     let moved = |rw: &mut Rewriter<'_>, u| if order.is_sorted() { u } else { rw.transpose(u, &order) };
     let updates: Vec<InstructionId> = updates.iter().map(|&u| moved(rw, u)).collect();
     let update = *updates.first()?;
-    let spread = ArrayShape::new(INDEX, rw.dims(update));
+    let broadcast = ArrayShape::new(INDEX, rw.dims(update));
     let outer = rank.checked_sub(windows.len())?;
     let indices = wide(rw, indices);
 
-    let mut place = Formula::new(rw, &spread.dims).number(INDEX, Scalar::Int(0));
+    let mut place = Formula::new(rw, &broadcast.dims).number(INDEX, Scalar::Int(0));
     let mut inside: Option<InstructionId> = None;
     let mut window_dims = outer..rank;
     for (d, stride) in row_major_strides(&dims).into_iter().enumerate() {
         let window = if inserted.contains(&d) || batch.contains(&d) { None } else { Some(window_dims.next()?) };
         let mut coordinates = Vec::new();
-        coordinates.extend(window.map(|w| iota(rw, INDEX, &spread.dims, w)));
+        coordinates.extend(window.map(|w| iota(rw, INDEX, &broadcast.dims, w)));
         if let Some(b) = batch.iter().position(|&b| b == d) {
             let b = *index_batch.get(b)?;
-            coordinates.push(iota(rw, INDEX, &spread.dims, if b < vector { b } else { b.checked_sub(1)? }));
+            coordinates.push(iota(rw, INDEX, &broadcast.dims, if b < vector { b } else { b.checked_sub(1)? }));
         }
-        let start = map.iter().position(|&m| m == d).map(|k| component(rw, indices, (vector, k), outer, &spread));
+        let start = map.iter().position(|&m| m == d).map(|k| component(rw, indices, (vector, k), outer, &broadcast));
         coordinates.extend(start);
-        let longer = window.is_some_and(|w| spread.dims[w] > dims[d]);
+        let longer = window.is_some_and(|w| broadcast.dims[w] > dims[d]);
         let sized = [(result, Some(d)), (update, window)]
             .into_iter()
             .any(|(x, d)| d.is_some_and(|d| rw.array(x).is_some_and(|a| a.dynamic.get(d) == Some(&true))));
@@ -81,21 +81,21 @@ pub fn flatten(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<Flat> {
                 None => super::formula::scalar(rw, INDEX, Scalar::Int(1)),
             };
             let room = rw.elementwise(Opcode::Subtract, vec![room, length]);
-            let mut f = Formula::new(rw, &spread.dims);
-            let (room, zero) = (f.spread(room), f.number(INDEX, Scalar::Int(0)));
+            let mut f = Formula::new(rw, &broadcast.dims);
+            let (room, zero) = (f.broadcast(room), f.number(INDEX, Scalar::Int(0)));
             let start = start.unwrap_or(zero);
             for holds in [compare(f.rw, start, "GE", zero), compare(f.rw, start, "LE", room)] {
                 inside = Some(inside.map_or(holds, |all| f.op(Opcode::And, &[all, holds])));
             }
         }
-        let mut f = Formula::new(rw, &spread.dims);
+        let mut f = Formula::new(rw, &broadcast.dims);
         for coordinate in coordinates {
             let stride = f.number(INDEX, Scalar::Int(stride));
             let part = f.mul(coordinate, stride);
             place = f.add(place, part);
         }
     }
-    let mut f = Formula::new(rw, &spread.dims);
+    let mut f = Formula::new(rw, &broadcast.dims);
     if let Some(inside) = inside {
         let nowhere = f.number(INDEX, Scalar::Int(-1));
         place = f.select(inside, place, nowhere);
@@ -109,13 +109,13 @@ pub fn flatten(rw: &mut Rewriter<'_>, id: InstructionId) -> Option<Flat> {
     Some(Flat { results: flat, places: place, updates })
 }
 
-/// Component `k` of the index vectors, which lie along dimension `vector`, spread over the updates.
+/// Component `k` of the index vectors, which lie along dimension `vector`, broadcast over the updates.
 fn component(
     rw: &mut Rewriter<'_>,
     indices: InstructionId,
     (vector, k): (usize, usize),
     outer: usize,
-    spread: &ArrayShape,
+    broadcast: &ArrayShape,
 ) -> InstructionId {
     let mut dims = rw.dims(indices).to_vec();
     let mut one = indices;
@@ -124,7 +124,7 @@ fn component(
         dims.remove(vector);
         one = rw.reshape(one, &dims);
     }
-    rw.broadcast(one, spread, (0..outer as i64).collect())
+    rw.broadcast(one, broadcast, (0..outer as i64).collect())
 }
 
 /// The scatter of single elements, for windows of dynamic sizes.

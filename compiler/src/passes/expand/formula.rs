@@ -1,9 +1,9 @@
 //! Arithmetic on whole arrays, written down as a formula is.
 //!
 //! Problem: an expansion into arithmetic is a page of operations on arrays of one shape, and the shapes hide the
-//! arithmetic. Algorithm: a [`Formula`] knows the dimensions; constants and scalars are spread over them where asked,
+//! arithmetic. Algorithm: a [`Formula`] knows the dimensions; constants and scalars are broadcast over them where asked,
 //! operations take their shape from their operands, so that what is one number for the whole array is computed once,
-//! as a scalar, and spread afterwards.
+//! as a scalar, and broadcast afterwards.
 
 use crate::hlo::{AttrKey, AttrValue, Attrs, InstructionId, Opcode, SliceRange};
 use crate::passes::rewrite::Rewriter;
@@ -98,17 +98,17 @@ impl<'a, 'm> Formula<'a, 'm> {
         Formula { rw, dims: dims.to_vec() }
     }
 
-    /// A scalar, spread over the array.
-    pub fn spread(&mut self, scalar: InstructionId) -> InstructionId {
+    /// A scalar, broadcast over the array.
+    pub fn broadcast(&mut self, scalar: InstructionId) -> InstructionId {
         let ty = self.rw.array(scalar).map_or(ElementType::Pred, |a| a.ty);
         let shape = ArrayShape::new(ty, self.dims.clone());
         self.rw.broadcast_scalar(scalar, &shape)
     }
 
-    /// A number, spread over the array.
+    /// A number, broadcast over the array.
     pub fn number(&mut self, ty: ElementType, value: Scalar) -> InstructionId {
         let scalar = scalar(self.rw, ty, value);
-        self.spread(scalar)
+        self.broadcast(scalar)
     }
 
     /// A number of the type and the rank of `like`, which is an array of the formula or a scalar.

@@ -3,7 +3,7 @@
 //! Problem: one scales blocks of its operands, the other cuts a dimension of its left operand into groups known at run
 //! time. Invariant: as `interp/contraction.rs` has it, element `m` of the ragged dimension belongs to the first group
 //! that ends behind it; what lies behind all groups counts as zero, and nothing of another group has a part in a result,
-//! infinities neither. Algorithm: scales are spread over their blocks and multiplied in. Where the ragged dimension is a
+//! infinities neither. Algorithm: scales are broadcast over their blocks and multiplied in. Where the ragged dimension is a
 //! free one, every group's product is made and each row takes its own; where it is contracted, both operands are
 //! repeated for each group with zeros outside, and groups are a batch dimension; where it is a batch dimension,
 //! both are zero behind the last group.
@@ -73,8 +73,8 @@ fn times(rw: &mut Rewriter<'_>, x: InstructionId, scale: InstructionId, ty: Elem
             (count > 0 && size % count == 0).then(|| cut.extend([count, size / count]))?;
         }
         let places = (0..blocks.len() as i64).map(|d| 2 * d).collect();
-        let spread = rw.broadcast(scale, &ArrayShape::new(ty, cut), places);
-        rw.reshape(spread, &shape.dims)
+        let broadcast = rw.broadcast(scale, &ArrayShape::new(ty, cut), places);
+        rw.reshape(broadcast, &shape.dims)
     };
     Some(rw.elementwise(Opcode::Multiply, vec![x, scale]))
 }

@@ -38,7 +38,7 @@ pub fn rng(rw: &mut Rewriter<'_>, id: InstructionId) -> Result<Option<Instructio
     let (key, first) = (f.halves(seed), f.halves(counter));
     let stream = [0, 32].map(|shift| super::formula::scalar(f.rw, ElementType::U32, Scalar::UInt(STREAM >> shift)));
     let counter = counters(&mut f, &first);
-    let stream = stream.map(|s| f.spread(s));
+    let stream = stream.map(|s| f.broadcast(s));
     let words = philox(&mut f, key, [counter[0], counter[1], stream[0], stream[1]]);
     let parts = match kind {
         "rng_normal" => normal(&mut f, shape.ty, words, a, b),
@@ -87,7 +87,7 @@ fn uniform(
     let units = units(f, ty, words);
     let [low, high] = [low, high].map(|p| f.convert(p, compute));
     let range = f.sub(high, low);
-    let [low, high, range] = [low, high, range].map(|p| f.spread(p));
+    let [low, high, range] = [low, high, range].map(|p| f.broadcast(p));
     let mut parts = Vec::new();
     for u in units {
         let scaled = f.mul(u, range);
@@ -110,7 +110,7 @@ fn bernoulli(
 ) -> Vec<InstructionId> {
     let fine = if ty == ElementType::F64 { ty } else { ElementType::F32 };
     let p = f.convert(p, fine);
-    let p = f.spread(p);
+    let p = f.broadcast(p);
     let mut parts = Vec::new();
     for u in units(f, fine, words) {
         let hit = f.less(u, p);
@@ -129,7 +129,7 @@ fn normal(
 ) -> Vec<InstructionId> {
     let compute = compute_type(ty);
     let [mean, deviation] = [mean, deviation].map(|p| f.convert(p, compute));
-    let [mean, deviation] = [mean, deviation].map(|p| f.spread(p));
+    let [mean, deviation] = [mean, deviation].map(|p| f.broadcast(p));
     let pairs = match compute {
         ElementType::F64 => {
             let (radius, angle) = (f.join(words[0], words[1]), f.join(words[2], words[3]));
@@ -185,7 +185,7 @@ fn integers(
     let zero = f.beside(range, Scalar::UInt(0));
     // An interval without numbers gives its lower end.
     let range = f.select(some, range, zero);
-    let (low, range) = (f.spread(low), f.spread(range));
+    let (low, range) = (f.broadcast(low), f.broadcast(range));
     let mut parts = Vec::new();
     for (less, more) in draws {
         let from_less = f.mul_high(less, range);

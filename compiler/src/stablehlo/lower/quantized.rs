@@ -193,7 +193,7 @@ impl<'p> Body<'_, 'p> {
     }
 
     /// One number, or one for each index of the quantised dimension, of the sizes of `like`.
-    fn spread(&mut self, q: &Quantized, list: &[f64], like: &ArrayShape) -> Result<InstructionId> {
+    fn broadcast_list(&mut self, q: &Quantized, list: &[f64], like: &ArrayShape) -> Result<InstructionId> {
         let Some(axis) = q.axis else {
             let value = list.first().copied().unwrap_or(1.0);
             return self.filled(like, q.expressed, Scalar::Float(value));
@@ -213,7 +213,7 @@ impl<'p> Body<'_, 'p> {
 
     fn zero_points(&mut self, q: &Quantized, like: &ArrayShape) -> Result<InstructionId> {
         let list: Vec<f64> = q.zero_points.iter().map(|&z| z as f64).collect();
-        self.spread(q, &list, like)
+        self.broadcast_list(q, &list, like)
     }
 
     /// `(stored - zero point) * scale`
@@ -222,7 +222,7 @@ impl<'p> Body<'_, 'p> {
         let converted = self.convert(value, q.expressed)?;
         let zero = self.zero_points(q, &shape)?;
         let shifted = self.op(Opcode::Subtract, &[converted, zero])?;
-        let scale = self.spread(q, &q.scales, &shape)?;
+        let scale = self.broadcast_list(q, &q.scales, &shape)?;
         self.op(Opcode::Multiply, &[shifted, scale])
     }
 
@@ -230,7 +230,7 @@ impl<'p> Body<'_, 'p> {
     fn stored(&mut self, value: InstructionId, q: &Quantized) -> Result<InstructionId> {
         let value = self.convert(value, q.expressed)?;
         let shape = self.array(value)?;
-        let scale = self.spread(q, &q.scales, &shape)?;
+        let scale = self.broadcast_list(q, &q.scales, &shape)?;
         let scaled = self.op(Opcode::Divide, &[value, scale])?;
         let rounded = self.op(Opcode::RoundNearestEven, &[scaled])?;
         let zero = self.zero_points(q, &shape)?;
