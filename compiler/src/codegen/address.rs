@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use super::lanes::Lanes;
-use crate::kernel::body::{Lane, NodeId};
+use crate::kernel::body::{NodeId, ScalarType};
 use crate::kernel::index::{Atom, Axis, Ix};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use hashbrown::HashMap;
@@ -15,7 +15,7 @@ impl Lanes<'_, '_> {
             let v = match atom {
                 Atom::Axis(a, _) => match at.axes.get(a) {
                     Some(&v) => v,
-                    None => self.missing(Lane::I64, format!("axis i{} runs in no loop around its use", a.0)),
+                    None => self.missing(ScalarType::I64, format!("axis i{} runs in no loop around its use", a.0)),
                 },
                 Atom::Div(x, n) => {
                     let (x, low) = self.non_negative(x, *n, at);
@@ -30,7 +30,9 @@ impl Lanes<'_, '_> {
                 }
                 Atom::Value(node, _, _) => match at.values.get(node) {
                     Some(&v) => v,
-                    None => self.missing(Lane::I64, format!("the offset %{} is used before it is loaded", node.0)),
+                    None => {
+                        self.missing(ScalarType::I64, format!("the offset %{} is used before it is loaded", node.0))
+                    }
                 },
             };
             let term = if *c == 1 { v } else { self.b.ins().imul_imm_s(v, *c) };

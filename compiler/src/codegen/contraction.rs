@@ -587,7 +587,7 @@ impl Emitter<'_, '_, '_> {
     fn copy_nest(&self, buffer: u32, [from, to]: [Ix; 2], (parallel, inner): (Loop, Vec<Loop>), row: Loop) -> Nest {
         let mut body = Body::new();
         let mem = self.plan.mem;
-        let value = body.push(Op::Load(buffer, mem, from), &[], mem.lane());
+        let value = body.push(Op::Load(buffer, mem, from), &[], mem.scalar());
         let destination = self.bases.len() as u32;
         let stores = vec![Store { buffer: destination, mem, index: to, value }];
         let stage = Stage { stores, ..Stage::new(inner, row, body) };
@@ -740,7 +740,7 @@ impl Emitter<'_, '_, '_> {
                 };
                 let args: Vec<NodeId> = node.args.iter().map(|a| places[a.0 as usize]).collect();
                 body.set_source(c.epilogue.source(id));
-                places.push(body.push(op, &args, node.lane));
+                places.push(body.push(op, &args, node.scalar));
             }
             let stores = this
                 .epilogue_stores()

@@ -10,7 +10,7 @@ use super::flow::Flow;
 use super::target::Target;
 use super::vector::Isa;
 use crate::hlo::InstructionId;
-use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, Op};
+use crate::kernel::body::{FloatCond, IntCond, Mem, Op, ScalarType};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
     Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, Value, ValueDef, types,
@@ -46,24 +46,24 @@ impl Val {
     }
 }
 
-/// The scalar CLIF type of a lane.
-pub fn scalar_type(lane: Lane) -> Type {
-    match lane {
-        Lane::I32 => types::I32,
-        Lane::I64 => types::I64,
-        Lane::F32 => types::F32,
-        Lane::F64 => types::F64,
-        Lane::M32 | Lane::M64 => types::I8,
+/// The CLIF type of an element.
+pub fn clif_type(scalar: ScalarType) -> Type {
+    match scalar {
+        ScalarType::I32 => types::I32,
+        ScalarType::I64 => types::I64,
+        ScalarType::F32 => types::F32,
+        ScalarType::F64 => types::F64,
+        ScalarType::M32 | ScalarType::M64 => types::I8,
     }
 }
 
-/// The vector CLIF type of a lane; masks are integers, all ones or all zeros.
-pub fn vector_type(lane: Lane) -> Type {
-    match lane {
-        Lane::I32 | Lane::M32 => types::I32X4,
-        Lane::I64 | Lane::M64 => types::I64X2,
-        Lane::F32 => types::F32X4,
-        Lane::F64 => types::F64X2,
+/// The CLIF type of a vector of such elements; masks are integers, all ones or all zeros.
+pub fn clif_vector(scalar: ScalarType) -> Type {
+    match scalar {
+        ScalarType::I32 | ScalarType::M32 => types::I32X4,
+        ScalarType::I64 | ScalarType::M64 => types::I64X2,
+        ScalarType::F32 => types::F32X4,
+        ScalarType::F64 => types::F64X2,
     }
 }
 
@@ -129,19 +129,19 @@ impl Isa for Lanes<'_, '_> {
         self.attribution.mark(self.b, source);
     }
 
-    fn constant(&mut self, shape: Shape, lane: Lane, bits: u64) -> Val {
+    fn constant(&mut self, shape: Shape, scalar: ScalarType, bits: u64) -> Val {
         match shape {
-            Shape::One => Val::One(self.scalar_constant(lane, bits)),
-            Shape::Block => self.constant_block(lane, bits),
+            Shape::One => Val::One(self.scalar_constant(scalar, bits)),
+            Shape::Block => self.constant_block(scalar, bits),
         }
     }
 
-    fn operation(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Option<Val> {
+    fn operation(&mut self, op: &Op, args: &[Val], from: &[ScalarType], to: ScalarType) -> Option<Val> {
         let whole = args.first()?.is_scalar() || !needs_scalar(op, *from.first()?, to);
         whole.then(|| self.node(op, args, from, to))
     }
 
-    fn by_elements(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Option<Val> {
+    fn by_elements(&mut self, op: &Op, args: &[Val], from: &[ScalarType], to: ScalarType) -> Option<Val> {
         let v = [0, 1, 2, 3].map(|i| {
             let scalars: Vec<Val> = args.iter().zip(from).map(|(&a, &l)| Val::One(self.extract(l, a, i))).collect();
             let v = self.node(op, &scalars, from, to);
@@ -168,84 +168,84 @@ impl Lanes<'_, '_> {
     }
 
     /// What stands in for a value that is missing, which is noted.
-    pub fn missing(&mut self, lane: Lane, what: impl Into<String>) -> Value {
+    pub fn missing(&mut self, scalar: ScalarType, what: impl Into<String>) -> Value {
         self.faults.report(what);
-        self.scalar_constant(lane, 0)
+        self.scalar_constant(scalar, 0)
     }
 
     /// A scalar constant.
-    pub fn scalar_constant(&mut self, lane: Lane, bits: u64) -> Value {
-        match lane {
-            Lane::I32 => self.b.ins().iconst(types::I32, i64::from(bits as u32)),
-            Lane::I64 => self.b.ins().iconst(types::I64, bits as i64),
-            Lane::F32 => self.b.ins().f32const(f32::from_bits(bits as u32)),
-            Lane::F64 => self.b.ins().f64const(f64::from_bits(bits)),
-            Lane::M32 | Lane::M64 => self.b.ins().iconst(types::I8, i64::from(bits != 0)),
+    pub fn scalar_constant(&mut self, scalar: ScalarType, bits: u64) -> Value {
+        match scalar {
+            ScalarType::I32 => self.b.ins().iconst(types::I32, i64::from(bits as u32)),
+            ScalarType::I64 => self.b.ins().iconst(types::I64, bits as i64),
+            ScalarType::F32 => self.b.ins().f32const(f32::from_bits(bits as u32)),
+            ScalarType::F64 => self.b.ins().f64const(f64::from_bits(bits)),
+            ScalarType::M32 | ScalarType::M64 => self.b.ins().iconst(types::I8, i64::from(bits != 0)),
         }
     }
 
     /// A constant in every element of a block.
-    pub fn constant_block(&mut self, lane: Lane, bits: u64) -> Val {
+    pub fn constant_block(&mut self, scalar: ScalarType, bits: u64) -> Val {
         if !self.target.has_vectors() {
-            return Val::Each([self.scalar_constant(lane, bits); 4]);
+            return Val::Each([self.scalar_constant(scalar, bits); 4]);
         }
-        let bits = if lane.is_mask() && bits != 0 { u64::MAX } else { bits };
-        let bytes: Vec<u8> = match lane.bits() {
+        let bits = if scalar.is_mask() && bits != 0 { u64::MAX } else { bits };
+        let bytes: Vec<u8> = match scalar.bits() {
             32 => (bits as u32).to_le_bytes().repeat(4),
             _ => bits.to_le_bytes().repeat(2),
         };
         let data = self.b.func.dfg.constants.insert(bytes.into());
-        let v = self.b.ins().vconst(vector_type(lane), data);
-        if lane.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
+        let v = self.b.ins().vconst(clif_vector(scalar), data);
+        if scalar.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
     }
 
     /// A constant, one element or a block as `v` is.
-    fn constant_like(&mut self, v: Val, lane: Lane, bits: u64) -> Val {
+    fn constant_like(&mut self, v: Val, scalar: ScalarType, bits: u64) -> Val {
         match v {
-            Val::One(_) => Val::One(self.scalar_constant(lane, bits)),
-            Val::Four(_) | Val::Pair(_) | Val::Each(_) => self.constant_block(lane, bits),
+            Val::One(_) => Val::One(self.scalar_constant(scalar, bits)),
+            Val::Four(_) | Val::Pair(_) | Val::Each(_) => self.constant_block(scalar, bits),
         }
     }
 
     /// A scalar in every element of a block.
-    pub fn splat(&mut self, lane: Lane, v: Value) -> Val {
+    pub fn splat(&mut self, scalar: ScalarType, v: Value) -> Val {
         if !self.target.has_vectors() {
             return Val::Each([v; 4]);
         }
-        let v = if lane.is_mask() {
-            let wide = self.b.ins().uextend(scalar_type(lane.integer()), v);
+        let v = if scalar.is_mask() {
+            let wide = self.b.ins().uextend(clif_type(scalar.integer()), v);
             self.b.ins().ineg(wide)
         } else {
             v
         };
-        let v = self.b.ins().splat(vector_type(lane), v);
-        if lane.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
+        let v = self.b.ins().splat(clif_vector(scalar), v);
+        if scalar.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
     }
 
     /// One element of a block.
-    pub fn extract(&mut self, lane: Lane, v: Val, i: u8) -> Value {
+    pub fn extract(&mut self, scalar: ScalarType, v: Val, i: u8) -> Value {
         let raw = match v {
             Val::One(v) => return v,
             Val::Each(v) => return v[usize::from(i)],
             Val::Four(v) => self.b.ins().extractlane(v, i),
             Val::Pair(p) => self.b.ins().extractlane(p[usize::from(i / 2)], i % 2),
         };
-        if lane.is_mask() { self.b.ins().icmp_imm_s(IntCC::NotEqual, raw, 0) } else { raw }
+        if scalar.is_mask() { self.b.ins().icmp_imm_s(IntCC::NotEqual, raw, 0) } else { raw }
     }
 
     /// A block of four scalars.
-    pub fn gather(&mut self, lane: Lane, mut v: [Value; 4]) -> Val {
+    pub fn gather(&mut self, scalar: ScalarType, mut v: [Value; 4]) -> Val {
         if !self.target.has_vectors() {
             return Val::Each(v);
         }
-        if lane.is_mask() {
+        if scalar.is_mask() {
             for x in &mut v {
-                let wide = self.b.ins().uextend(scalar_type(lane.integer()), *x);
+                let wide = self.b.ins().uextend(clif_type(scalar.integer()), *x);
                 *x = self.b.ins().ineg(wide);
             }
         }
-        let ty = vector_type(lane);
-        if lane.bits() == 32 {
+        let ty = clif_vector(scalar);
+        if scalar.bits() == 32 {
             let mut out = self.b.ins().scalar_to_vector(ty, v[0]);
             for (i, &x) in v.iter().enumerate().skip(1) {
                 out = self.b.ins().insertlane(out, x, i as u8);
@@ -261,9 +261,9 @@ impl Lanes<'_, '_> {
     }
 
     /// The block with one element replaced.
-    pub fn insert(&mut self, lane: Lane, v: Val, i: u8, x: Value) -> Val {
-        let x = if lane.is_mask() && !v.is_scalar() {
-            let wide = self.b.ins().uextend(scalar_type(lane.integer()), x);
+    pub fn insert(&mut self, scalar: ScalarType, v: Val, i: u8, x: Value) -> Val {
+        let x = if scalar.is_mask() && !v.is_scalar() {
+            let wide = self.b.ins().uextend(clif_type(scalar.integer()), x);
             self.b.ins().ineg(wide)
         } else {
             x
@@ -297,21 +297,21 @@ impl Lanes<'_, '_> {
     }
 
     /// Emits one operation that is one of CLIF for what the arguments are. Leaves (constants, loads, arguments) are not operations.
-    fn node(&mut self, op: &Op, args: &[Val], from: &[Lane], to: Lane) -> Val {
-        let (Some(&kind), Some(&lane)) = (args.first(), from.first()) else {
+    fn node(&mut self, op: &Op, args: &[Val], from: &[ScalarType], to: ScalarType) -> Val {
+        let (Some(&kind), Some(&scalar)) = (args.first(), from.first()) else {
             return Val::One(self.missing(to, format!("{op:?} without arguments")));
         };
-        let scalar = kind.is_scalar();
+        let single = kind.is_scalar();
         match op {
             Op::FNeg => self.each(args, &mut |s, a| s.b.ins().fneg(a[0])),
             Op::FAbs => self.each(args, &mut |s, a| s.b.ins().fabs(a[0])),
             Op::Sqrt => self.each(args, &mut |s, a| s.b.ins().sqrt(a[0])),
-            Op::Floor | Op::Ceil | Op::Trunc | Op::Nearest if !self.target.rounds() => self.rounded(op, args, lane),
+            Op::Floor | Op::Ceil | Op::Trunc | Op::Nearest if !self.target.rounds() => self.rounded(op, args, scalar),
             Op::Floor => self.each(args, &mut |s, a| s.b.ins().floor(a[0])),
             Op::Ceil => self.each(args, &mut |s, a| s.b.ins().ceil(a[0])),
             Op::Trunc => self.each(args, &mut |s, a| s.b.ins().trunc(a[0])),
             Op::Nearest => self.each(args, &mut |s, a| s.b.ins().nearest(a[0])),
-            Op::Not if scalar && lane.is_mask() => self.each(args, &mut |s, a| s.b.ins().bxor_imm_u(a[0], 1)),
+            Op::Not if single && scalar.is_mask() => self.each(args, &mut |s, a| s.b.ins().bxor_imm_u(a[0], 1)),
             Op::Not => self.each(args, &mut |s, a| s.b.ins().bnot(a[0])),
             Op::Clz => self.each(args, &mut |s, a| s.b.ins().clz(a[0])),
             Op::Popcnt => self.each(args, &mut |s, a| s.b.ins().popcnt(a[0])),
@@ -325,7 +325,7 @@ impl Lanes<'_, '_> {
             Op::IAdd => self.each(args, &mut |s, a| s.b.ins().iadd(a[0], a[1])),
             Op::ISub => self.each(args, &mut |s, a| s.b.ins().isub(a[0], a[1])),
             Op::IMul => self.each(args, &mut |s, a| s.b.ins().imul(a[0], a[1])),
-            Op::SMulHi | Op::UMulHi if !scalar => {
+            Op::SMulHi | Op::UMulHi if !single => {
                 let signed = *op == Op::SMulHi;
                 self.each(args, &mut |s, a| s.multiply_high(signed, a[0], a[1]))
             }
@@ -350,7 +350,7 @@ impl Lanes<'_, '_> {
             Op::AShr => self.each(args, &mut |s, a| s.b.ins().sshr(a[0], a[1])),
             Op::FCmp(c) => self.each(args, &mut |s, a| s.b.ins().fcmp(float_cc(*c), a[0], a[1])),
             Op::ICmp(c) => self.each(args, &mut |s, a| s.b.ins().icmp(int_cc(*c), a[0], a[1])),
-            Op::Select if scalar => self.each(args, &mut |s, a| s.b.ins().select(a[0], a[1], a[2])),
+            Op::Select if single => self.each(args, &mut |s, a| s.b.ins().select(a[0], a[1], a[2])),
             Op::Select => self.each(args, &mut |s, a| {
                 let ty = s.b.func.dfg.value_type(a[1]);
                 let mask = s.cast(ty, a[0]);
@@ -360,16 +360,16 @@ impl Lanes<'_, '_> {
                 }
                 s.b.ins().bitselect(mask, a[1], a[2])
             }),
-            Op::Bitcast if scalar => {
-                let ty = scalar_type(to);
+            Op::Bitcast if single => {
+                let ty = clif_type(to);
                 self.each(args, &mut |s, a| s.float_bits(ty, a[0]).unwrap_or_else(|| s.cast(ty, a[0])))
             }
             Op::Bitcast => {
-                let ty = vector_type(to);
+                let ty = clif_vector(to);
                 self.each(args, &mut |s, a| s.cast(ty, a[0]))
             }
-            Op::MaskToInt if scalar => {
-                let ty = scalar_type(to);
+            Op::MaskToInt if single => {
+                let ty = clif_type(to);
                 self.each(args, &mut |s, a| s.b.ins().uextend(ty, a[0]))
             }
             Op::MaskToInt => {
@@ -377,7 +377,7 @@ impl Lanes<'_, '_> {
                 let one = regs(&[one], 0)[0];
                 self.each(args, &mut |s, a| s.b.ins().band(a[0], one))
             }
-            Op::MaskCast if scalar => args[0],
+            Op::MaskCast if single => args[0],
             Op::SToF
             | Op::UToF
             | Op::FToS
@@ -399,53 +399,53 @@ impl Lanes<'_, '_> {
     /// Rounding to integers in additions: a magnitude below 2^(p-1), with p bits of precision, plus and minus that power is the
     /// nearest integer, even where two are near. The other directions step back by one where that went too far. A greater
     /// magnitude is an integer or no number and stays; the sign is always the operand's, that of a zero included.
-    fn rounded(&mut self, op: &Op, args: &[Val], lane: Lane) -> Val {
-        let Some(&x) = args.first() else { return Val::One(self.missing(lane, format!("{op:?} without arguments"))) };
-        let (power, one) = match lane {
-            Lane::F32 => (u64::from(8_388_608f32.to_bits()), u64::from(1f32.to_bits())),
-            Lane::F64 => (4_503_599_627_370_496f64.to_bits(), 1f64.to_bits()),
-            Lane::I32 | Lane::I64 | Lane::M32 | Lane::M64 => {
-                return Val::One(self.missing(lane, format!("{op:?} of no float")));
+    fn rounded(&mut self, op: &Op, args: &[Val], scalar: ScalarType) -> Val {
+        let Some(&x) = args.first() else { return Val::One(self.missing(scalar, format!("{op:?} without arguments"))) };
+        let (power, one) = match scalar {
+            ScalarType::F32 => (u64::from(8_388_608f32.to_bits()), u64::from(1f32.to_bits())),
+            ScalarType::F64 => (4_503_599_627_370_496f64.to_bits(), 1f64.to_bits()),
+            ScalarType::I32 | ScalarType::I64 | ScalarType::M32 | ScalarType::M64 => {
+                return Val::One(self.missing(scalar, format!("{op:?} of no float")));
             }
         };
-        let (mask, integer) = (lane.mask(), lane.integer());
-        let (power, one) = (self.constant_like(x, lane, power), self.constant_like(x, lane, one));
-        let sign = self.constant_like(x, integer, 1 << (lane.bits() - 1));
-        let two = [lane, lane];
-        let magnitude = self.node(&Op::FAbs, &[x], &[lane], lane);
-        let up = self.node(&Op::FAdd, &[magnitude, power], &two, lane);
-        let nearest = self.node(&Op::FSub, &[up, power], &two, lane);
-        let bits = self.node(&Op::Bitcast, &[x], &[lane], integer);
+        let (mask, integer) = (scalar.mask(), scalar.integer());
+        let (power, one) = (self.constant_like(x, scalar, power), self.constant_like(x, scalar, one));
+        let sign = self.constant_like(x, integer, 1 << (scalar.bits() - 1));
+        let two = [scalar, scalar];
+        let magnitude = self.node(&Op::FAbs, &[x], &[scalar], scalar);
+        let up = self.node(&Op::FAdd, &[magnitude, power], &two, scalar);
+        let nearest = self.node(&Op::FSub, &[up, power], &two, scalar);
+        let bits = self.node(&Op::Bitcast, &[x], &[scalar], integer);
         let sign = self.node(&Op::And, &[bits, sign], &[integer, integer], integer);
         // The operand's sign, put on a magnitude.
         let signed = |s: &mut Self, v: Val| {
-            let v = s.node(&Op::FAbs, &[v], &[lane], lane);
-            let v = s.node(&Op::Bitcast, &[v], &[lane], integer);
+            let v = s.node(&Op::FAbs, &[v], &[scalar], scalar);
+            let v = s.node(&Op::Bitcast, &[v], &[scalar], integer);
             let v = s.node(&Op::Or, &[v, sign], &[integer, integer], integer);
-            s.node(&Op::Bitcast, &[v], &[integer], lane)
+            s.node(&Op::Bitcast, &[v], &[integer], scalar)
         };
         let whole = match op {
             Op::Nearest => nearest,
-            Op::Trunc => self.step(magnitude, nearest, FloatCond::Gt, &Op::FSub, one, lane),
+            Op::Trunc => self.step(magnitude, nearest, FloatCond::Gt, &Op::FSub, one, scalar),
             Op::Floor => {
                 let nearest = signed(self, nearest);
-                self.step(x, nearest, FloatCond::Gt, &Op::FSub, one, lane)
+                self.step(x, nearest, FloatCond::Gt, &Op::FSub, one, scalar)
             }
             _ => {
                 let nearest = signed(self, nearest);
-                self.step(x, nearest, FloatCond::Lt, &Op::FAdd, one, lane)
+                self.step(x, nearest, FloatCond::Lt, &Op::FAdd, one, scalar)
             }
         };
         let whole = signed(self, whole);
         let small = self.node(&Op::FCmp(FloatCond::Lt), &[magnitude, power], &two, mask);
-        self.node(&Op::Select, &[small, whole, x], &[mask, lane, lane], lane)
+        self.node(&Op::Select, &[small, whole, x], &[mask, scalar, scalar], scalar)
     }
 
     /// One step back from `rounded` where it compares to `exact` as it should not.
-    fn step(&mut self, exact: Val, rounded: Val, too_far: FloatCond, back: &Op, one: Val, lane: Lane) -> Val {
-        let far = self.node(&Op::FCmp(too_far), &[rounded, exact], &[lane, lane], lane.mask());
-        let stepped = self.node(back, &[rounded, one], &[lane, lane], lane);
-        self.node(&Op::Select, &[far, stepped, rounded], &[lane.mask(), lane, lane], lane)
+    fn step(&mut self, exact: Val, rounded: Val, too_far: FloatCond, back: &Op, one: Val, scalar: ScalarType) -> Val {
+        let far = self.node(&Op::FCmp(too_far), &[rounded, exact], &[scalar, scalar], scalar.mask());
+        let stepped = self.node(back, &[rounded, one], &[scalar, scalar], scalar);
+        self.node(&Op::Select, &[far, stepped, rounded], &[scalar.mask(), scalar, scalar], scalar)
     }
 
     /// What is a float's bits and something, as a float again, is done on the float: signs are put on results, and the way to a general
@@ -499,8 +499,8 @@ impl Lanes<'_, '_> {
         })
     }
 
-    fn conversion(&mut self, op: &Op, arg: Val, to: Lane) -> Val {
-        let ty = scalar_type(to);
+    fn conversion(&mut self, op: &Op, arg: Val, to: ScalarType) -> Val {
+        let ty = clif_type(to);
         match (op, arg) {
             (_, Val::Each(all)) => Val::Each(all.map(|v| {
                 let one = self.conversion(op, Val::One(v), to);
@@ -515,8 +515,12 @@ impl Lanes<'_, '_> {
             (Op::SExt, Val::One(a)) => Val::One(self.b.ins().sextend(ty, a)),
             (Op::UExt, Val::One(a)) => Val::One(self.b.ins().uextend(ty, a)),
             (Op::Wrap, Val::One(a)) => Val::One(self.b.ins().ireduce(ty, a)),
-            (Op::SToF, Val::Four(a)) if to == Lane::F32 => Val::Four(self.b.ins().fcvt_from_sint(types::F32X4, a)),
-            (Op::UToF, Val::Four(a)) if to == Lane::F32 => Val::Four(self.b.ins().fcvt_from_uint(types::F32X4, a)),
+            (Op::SToF, Val::Four(a)) if to == ScalarType::F32 => {
+                Val::Four(self.b.ins().fcvt_from_sint(types::F32X4, a))
+            }
+            (Op::UToF, Val::Four(a)) if to == ScalarType::F32 => {
+                Val::Four(self.b.ins().fcvt_from_uint(types::F32X4, a))
+            }
             (Op::SToF, Val::Four(a)) => {
                 let (low, high) = (self.b.ins().swiden_low(a), self.b.ins().swiden_high(a));
                 Val::Pair([low, high].map(|v| self.b.ins().fcvt_from_sint(types::F64X2, v)))
@@ -611,7 +615,7 @@ impl Lanes<'_, '_> {
             Mem::U8 => self.b.ins().uload8(types::I32, f, address, offset),
             Mem::S16 => self.b.ins().sload16(types::I32, f, address, offset),
             Mem::U16 => self.b.ins().uload16(types::I32, f, address, offset),
-            Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => self.b.ins().load(scalar_type(mem.lane()), f, address, offset),
+            Mem::I32 | Mem::I64 | Mem::F32 | Mem::F64 => self.b.ins().load(clif_type(mem.scalar()), f, address, offset),
         }
     }
 
@@ -636,9 +640,9 @@ impl Lanes<'_, '_> {
             }
             Mem::S16 => Val::Four(self.b.ins().sload16x4(f, address, offset)),
             Mem::U16 => Val::Four(self.b.ins().uload16x4(f, address, offset)),
-            Mem::I32 | Mem::F32 => Val::Four(self.b.ins().load(vector_type(mem.lane()), f, address, offset)),
+            Mem::I32 | Mem::F32 => Val::Four(self.b.ins().load(clif_vector(mem.scalar()), f, address, offset)),
             Mem::I64 | Mem::F64 => {
-                let ty = vector_type(mem.lane());
+                let ty = clif_vector(mem.scalar());
                 Val::Pair([0, 16].map(|o| self.b.ins().load(ty, f, address, offset + o)))
             }
         }
@@ -699,13 +703,13 @@ fn regs(args: &[Val], n: usize) -> Vec<Value> {
 }
 
 /// Whether CLIF has no vector form for an operation on blocks (see the legality notes in docs/architecture.md).
-fn needs_scalar(op: &Op, from: Lane, to: Lane) -> bool {
+fn needs_scalar(op: &Op, from: ScalarType, to: ScalarType) -> bool {
     match op {
         Op::Clz | Op::Popcnt => true,
-        Op::SMulHi | Op::UMulHi => from == Lane::I64,
+        Op::SMulHi | Op::UMulHi => from == ScalarType::I64,
         Op::SDiv | Op::UDiv | Op::SRem | Op::URem | Op::Shl | Op::LShr | Op::AShr => true,
-        Op::SToF | Op::UToF => from == Lane::I64 && to == Lane::F32,
-        Op::FToS | Op::FToU | Op::FToSFast => !(from == Lane::F32 && to == Lane::I32),
+        Op::SToF | Op::UToF => from == ScalarType::I64 && to == ScalarType::F32,
+        Op::FToS | Op::FToU | Op::FToSFast => !(from == ScalarType::F32 && to == ScalarType::I32),
         _ => false,
     }
 }

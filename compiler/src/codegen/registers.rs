@@ -13,7 +13,7 @@ fn emit(lanes: &mut Lanes<'_, '_>, body: &Body, args: &[Value], wanted: &[NodeId
     let mut plain = Plain { isa: &mut *lanes, shape: Shape::One };
     match roots(&mut plain, body, &args, wanted) {
         Some(all) => all.into_iter().map(|v| lanes.scalar(v)).collect(),
-        None => wanted.iter().map(|&r| lanes.missing(body.lane(r), "a register loop has no scalar form")).collect(),
+        None => wanted.iter().map(|&r| lanes.missing(body.scalar(r), "a register loop has no scalar form")).collect(),
     }
 }
 

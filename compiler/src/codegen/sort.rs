@@ -19,9 +19,9 @@
 
 use super::address::Point;
 use super::flow::Flow;
-use super::lanes::{Lanes, Shape, Val, flags, scalar_type};
+use super::lanes::{Lanes, Shape, Val, clif_type, flags};
 use super::vector::{Leaves, Values, roots};
-use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::sort::{Sort, SortKey};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -254,9 +254,9 @@ impl<'f, 'b> Leaves for Emitter<'f, 'b, '_> {
             }
             Op::Index(ix) => {
                 let v = self.at(ix, &offsets);
-                if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
+                if node.scalar == ScalarType::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
             }
-            op => self.lanes.missing(node.lane, format!("{op:?} is no leaf of a sort")),
+            op => self.lanes.missing(node.scalar, format!("{op:?} is no leaf of a sort")),
         }))
     }
 }
@@ -276,7 +276,7 @@ impl Emitter<'_, '_, '_> {
         let args: Vec<Option<Val>> = args.iter().map(|v| v.map(Val::One)).collect();
         match roots(self, body, &args, wanted) {
             Some(all) => all.into_iter().map(|v| self.lanes.scalar(v)).collect(),
-            None => wanted.iter().map(|&r| self.lanes.missing(body.lane(r), "a sort has no scalar form")).collect(),
+            None => wanted.iter().map(|&r| self.lanes.missing(body.scalar(r), "a sort has no scalar form")).collect(),
         }
     }
 
@@ -303,9 +303,9 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// An operand's element as the lane of its memory form.
+    /// An operand's element as the scalar type of its memory form.
     fn as_operand(&mut self, k: usize, v: Value) -> Value {
-        let ty = scalar_type(self.sort.operands[k].mem.lane());
+        let ty = clif_type(self.sort.operands[k].mem.scalar());
         let have = self.b().func.dfg.value_type(v);
         if have == ty { v } else { self.b().ins().bitcast(ty, MemFlagsData::new(), v) }
     }
@@ -433,7 +433,7 @@ impl Emitter<'_, '_, '_> {
             };
             record.push(match v {
                 Some(v) => v,
-                None => self.lanes.missing(Lane::I32, format!("a record's column {c:?} has no value")),
+                None => self.lanes.missing(ScalarType::I32, format!("a record's column {c:?} has no value")),
             });
         }
         record
@@ -783,7 +783,7 @@ impl Emitter<'_, '_, '_> {
                 if let Some((buffer, index)) = &o.store {
                     let v = match carried.or(read) {
                         Some(v) => v,
-                        None => this.lanes.missing(o.mem.lane(), "an operand of a sort is neither carried nor read"),
+                        None => this.lanes.missing(o.mem.scalar(), "an operand of a sort is neither carried nor read"),
                     };
                     let index = this.at(index, &HashMap::new());
                     let at = this.element(this.bases[*buffer as usize], index, o.mem.bytes());

@@ -204,15 +204,15 @@ fn distribution(cx: &Context<'_>, inst: &Instruction, operands: &[&Literal]) -> 
     let [seed, counter] = cx.random_state(blocks as u64);
     for block in 0..blocks {
         let words = philox(seed, u128::from(counter.wrapping_add(block as u64)) | u128::from(STREAM) << 64);
-        for lane in 0..lanes {
+        for scalar in 0..lanes {
             let value = match kind {
-                "rng_normal" => normal(ty, words, lane, a.as_f64(), b.as_f64()),
-                "rng_bernoulli" => Scalar::Int(i64::from(bernoulli(ty, words, lane, a.as_f64()))),
-                _ if ty.is_float() => uniform(ty, words, lane, a.as_f64(), b.as_f64()),
-                _ => integer(ty, words, lane, a, b),
+                "rng_normal" => normal(ty, words, scalar, a.as_f64(), b.as_f64()),
+                "rng_bernoulli" => Scalar::Int(i64::from(bernoulli(ty, words, scalar, a.as_f64()))),
+                _ if ty.is_float() => uniform(ty, words, scalar, a.as_f64(), b.as_f64()),
+                _ => integer(ty, words, scalar, a, b),
             };
             // One vector an output of a block, one vector behind another.
-            let i = lane * blocks + block;
+            let i = scalar * blocks + block;
             if i < count {
                 out.set(i, value);
             }
@@ -232,20 +232,20 @@ pub(crate) fn significand(ty: ElementType) -> u32 {
     }
 }
 
-/// Output `lane` of a block as a number in `[0, 1)` of so many bits.
-fn unit(ty: ElementType, words: [u32; 4], lane: usize) -> f64 {
+/// Output `scalar` of a block as a number in `[0, 1)` of so many bits.
+fn unit(ty: ElementType, words: [u32; 4], scalar: usize) -> f64 {
     if ty == ElementType::F64 {
-        let draw = join(words[2 * lane], words[2 * lane + 1]);
+        let draw = join(words[2 * scalar], words[2 * scalar + 1]);
         return (draw >> 11) as f64 * 0.5f64.powi(53);
     }
     let bits = significand(ty);
-    f64::from(words[lane] >> (32 - bits)) * 0.5f64.powi(bits as i32)
+    f64::from(words[scalar] >> (32 - bits)) * 0.5f64.powi(bits as i32)
 }
 
 /// `low + u * (high - low)`, each step rounded to `f32` or `f64`, the result to its type; `low` where that is not below
 /// `high`: rounding may reach the end of the half-open interval.
-fn uniform(ty: ElementType, words: [u32; 4], lane: usize, low: f64, high: f64) -> Scalar {
-    let u = unit(ty, words, lane);
+fn uniform(ty: ElementType, words: [u32; 4], scalar: usize, low: f64, high: f64) -> Scalar {
+    let u = unit(ty, words, scalar);
     let value = if ty == ElementType::F64 {
         low + u * (high - low)
     } else {
@@ -257,30 +257,30 @@ fn uniform(ty: ElementType, words: [u32; 4], lane: usize, low: f64, high: f64) -
 }
 
 /// Whether a draw is below `p`.
-fn bernoulli(ty: ElementType, words: [u32; 4], lane: usize, p: f64) -> bool {
+fn bernoulli(ty: ElementType, words: [u32; 4], scalar: usize, p: f64) -> bool {
     let (ty, p) = if ty == ElementType::F64 { (ty, p) } else { (ElementType::F32, f64::from(p as f32)) };
-    unit(ty, words, lane) < p
+    unit(ty, words, scalar) < p
 }
 
 /// Box and Muller: a pair of draws is a radius and an angle, and these are two numbers. A half more than a whole number
 /// keeps the logarithm's argument off zero.
-fn normal(ty: ElementType, words: [u32; 4], lane: usize, mean: f64, deviation: f64) -> Scalar {
+fn normal(ty: ElementType, words: [u32; 4], scalar: usize, mean: f64, deviation: f64) -> Scalar {
     use std::f64::consts::TAU;
     let (argument, angle) = if ty == ElementType::F64 {
         let (radius, angle) = (join(words[0], words[1]) >> 11, join(words[2], words[3]) >> 11);
         ((radius as f64 + 0.5) * 0.5f64.powi(53), TAU * (angle as f64 * 0.5f64.powi(53)))
     } else {
-        let (radius, angle) = (words[lane & 2], words[(lane & 2) + 1] >> 8);
+        let (radius, angle) = (words[scalar & 2], words[(scalar & 2) + 1] >> 8);
         let argument = (radius as f32 + 0.5) * 0.5f32.powi(32);
         (f64::from(argument), f64::from(TAU as f32 * (angle as f32 * 0.5f32.powi(24))))
     };
-    let direction = if lane.is_multiple_of(2) { angle.cos() } else { angle.sin() };
+    let direction = if scalar.is_multiple_of(2) { angle.cos() } else { angle.sin() };
     Scalar::Float(mean + deviation * (-2.0 * argument.ln()).sqrt() * direction)
 }
 
 /// `low + floor(draw * (high - low) / 2^w)` with draws of `w` bits, twice as many as the numbers have, so that no
 /// number is noticeably likelier than another; `low` where the interval holds no number.
-fn integer(ty: ElementType, words: [u32; 4], lane: usize, low: Scalar, high: Scalar) -> Scalar {
+fn integer(ty: ElementType, words: [u32; 4], scalar: usize, low: Scalar, high: Scalar) -> Scalar {
     let (low, high) = (i64::from_scalar(low), i64::from_scalar(high));
     let some = if ty.is_signed_integer() { low < high } else { (low as u64) < high as u64 };
     let range = if some { high.wrapping_sub(low) as u64 } else { 0 };
@@ -289,7 +289,7 @@ fn integer(ty: ElementType, words: [u32; 4], lane: usize, low: Scalar, high: Sca
         let range = u128::from(range);
         (more * range + ((less * range) >> 64)) >> 64
     } else {
-        let draw = join(words[2 * lane], words[2 * lane + 1]);
+        let draw = join(words[2 * scalar], words[2 * scalar + 1]);
         (u128::from(draw) * u128::from(range)) >> 64
     };
     Scalar::Int(low.wrapping_add(offset as i64))

@@ -1,15 +1,15 @@
 //! Straight-line bodies: what a row loop computes for each element.
 //!
-//! A body is a list of nodes in single-assignment form. A node stands for «W elements of a lane type»; the emitter
-//! chooses W and splits it into registers. Only a few lane types exist: narrow integers are carried in [`Lane::I32`]
-//! (sign- or zero-extended, always in range), 16-bit and 8-bit floats in [`Lane::F32`], truth values in masks. Loads and
+//! A body is a list of nodes in single-assignment form. A node stands for «W elements of a scalar type»; the emitter
+//! chooses W and splits it into registers. Only a few scalar types exist: narrow integers are carried in [`ScalarType::I32`]
+//! (sign- or zero-extended, always in range), 16-bit and 8-bit floats in [`ScalarType::F32`], truth values in masks. Loads and
 //! stores convert; everything between is primitive, so that an emitter needs no knowledge of HLO: transcendental
 //! functions are expanded into these nodes by [`super::math`].
 
 use super::eval::apply;
 use super::index::Ix;
 pub use super::index::NodeId;
-pub use super::op::{Args, FloatCond, IntCond, Lane, Mem, Node, Op, PART};
+pub use super::op::{Args, FloatCond, IntCond, Mem, Node, Op, PART, ScalarType};
 use crate::hlo::InstructionId;
 use brolga_runtime::ElementType;
 use hashbrown::HashMap;
@@ -47,11 +47,11 @@ pub enum Variant {
 }
 
 macro_rules! unary { ($($(#[$doc:meta])* $name:ident $op:ident;)*) => { $($(#[$doc])*
-    pub fn $name(&mut self, a: NodeId) -> NodeId { let lane = self.lane(a); self.push(Op::$op, &[a], lane) })* } }
+    pub fn $name(&mut self, a: NodeId) -> NodeId { let scalar = self.scalar(a); self.push(Op::$op, &[a], scalar) })* } }
 macro_rules! binary { ($($(#[$doc:meta])* $name:ident $op:ident;)*) => { $($(#[$doc])*
     pub fn $name(&mut self, a: NodeId, b: NodeId) -> NodeId {
-        debug_assert_eq!(self.lane(a), self.lane(b), stringify!($name));
-        let lane = self.lane(a); self.push(Op::$op, &[a, b], lane) })* } }
+        debug_assert_eq!(self.scalar(a), self.scalar(b), stringify!($name));
+        let scalar = self.scalar(a); self.push(Op::$op, &[a, b], scalar) })* } }
 
 impl Body {
     /// An empty body.
@@ -111,9 +111,9 @@ impl Body {
         self.nodes.iter().filter(|n| !n.args.is_empty()).count()
     }
 
-    /// The lane of a node.
-    pub fn lane(&self, id: NodeId) -> Lane {
-        self.node(id).lane
+    /// The scalar type of a node.
+    pub fn scalar(&self, id: NodeId) -> ScalarType {
+        self.node(id).scalar
     }
 
     /// The bits of a constant node.
@@ -138,7 +138,7 @@ impl Body {
             (None, Some(bits)) => (a, bits),
             _ => return None,
         };
-        Some((x, if self.lane(x) == Lane::I32 { i64::from(bits as i32) } else { bits as i64 }))
+        Some((x, if self.scalar(x) == ScalarType::I32 { i64::from(bits as i32) } else { bits as i64 }))
     }
 
     /// A number of 64 bits as it was before it got so many: of 32 bits, with a sign.
@@ -159,21 +159,21 @@ impl Body {
 
     /// Adds a node, or finds the equal one. An operation on constants alone becomes its value, and one that changes nothing what it
     /// would have changed: a clamp of an index that lies within it, a choice that is made already.
-    pub fn push(&mut self, op: Op, args: &[NodeId], lane: Lane) -> NodeId {
+    pub fn push(&mut self, op: Op, args: &[NodeId], scalar: ScalarType) -> NodeId {
         if let Some(same) = self.unchanged(&op, args) {
             return same;
         }
-        if let Some(same) = self.narrower(&op, args, lane) {
+        if let Some(same) = self.narrower(&op, args, scalar) {
             return same;
         }
         if let Some((shift, x)) = self.immediate(&op, args) {
-            return self.push(shift, &[x], lane);
+            return self.push(shift, &[x], scalar);
         }
-        let (op, args) = match self.fold(&op, args, lane) {
+        let (op, args) = match self.fold(&op, args, scalar) {
             Some(bits) => (Op::Const(bits), &[][..]),
             None => (op, args),
         };
-        let node = Node { op, args: Args::from_slice(args), lane };
+        let node = Node { op, args: Args::from_slice(args), scalar };
         let Body { nodes, known, hashes, .. } = self;
         let at = |id: NodeId| &nodes[id.0 as usize];
         match known.entry(hashes.hash_one(&node), |&id| *at(id) == node, |&id| hashes.hash_one(at(id))) {
@@ -189,13 +189,13 @@ impl Body {
     }
 
     /// A clamp of what was 32 bits wide at a bound that is so too: more lanes of it fit into a register.
-    fn narrower(&mut self, op: &Op, args: &[NodeId], lane: Lane) -> Option<NodeId> {
-        let (Op::SMax | Op::SMin, &[a, b], Lane::I64) = (op, args, lane) else { return None };
+    fn narrower(&mut self, op: &Op, args: &[NodeId], scalar: ScalarType) -> Option<NodeId> {
+        let (Op::SMax | Op::SMin, &[a, b], ScalarType::I64) = (op, args, scalar) else { return None };
         let (x, bound) = self.bounded(a, b)?;
         let before = self.unextended(x)?;
         let bound = self.i32(i32::try_from(bound).ok()?);
-        let clamped = self.push(op.clone(), &[before, bound], Lane::I32);
-        Some(self.push(Op::SExt, &[clamped], Lane::I64))
+        let clamped = self.push(op.clone(), &[before, bound], ScalarType::I32);
+        Some(self.push(Op::SExt, &[clamped], ScalarType::I64))
     }
 
     /// A shift by a constant as the operation that has it in itself, and what it shifts.
@@ -207,8 +207,8 @@ impl Body {
             _ => return None,
         };
         let by = self.constant_bits(by)?;
-        // Shifts by more than a lane has stay what they are, and so does what is known whole.
-        let short = by < u64::from(self.lane(x).bits()) && self.constant_bits(x).is_none();
+        // Shifts by more than a scalar type has stay what they are, and so does what is known whole.
+        let short = by < u64::from(self.scalar(x).bits()) && self.constant_bits(x).is_none();
         Some((form(by as u8), x)).filter(|_| short)
     }
 
@@ -229,7 +229,7 @@ impl Body {
                 };
                 Some(if matches!(op, Op::SMin | Op::UMin) { lower } else { higher })
             }
-            (Op::And, &[a, b]) if !self.lane(a).is_mask() => {
+            (Op::And, &[a, b]) if !self.scalar(a).is_mask() => {
                 let (x, ones) = self.bounded(a, b)?;
                 let kept =
                     ones >= 0 && ones.count_ones() == ones.trailing_ones() && within(self.range(x, DEPTH), (0, ones));
@@ -246,7 +246,7 @@ impl Body {
                 }
                 _ => None,
             },
-            (Op::And | Op::Or, &[a, b]) if self.lane(a).is_mask() => {
+            (Op::And | Op::Or, &[a, b]) if self.scalar(a).is_mask() => {
                 let (known, other) = match (self.constant_bits(a), self.constant_bits(b)) {
                     (Some(_), _) => (a, b),
                     (None, Some(_)) => (b, a),
@@ -266,9 +266,9 @@ impl Body {
 
     /// A node as a part of an index, which it brings to between `low` and `high`: what is an index itself needs no node.
     pub fn offset(&self, node: NodeId, low: i64, high: i64) -> Ix {
-        match &self.nodes.get(node.0 as usize).map(|n| (&n.op, n.lane)) {
-            Some((Op::Const(bits), Lane::I64)) => Ix::constant(*bits as i64),
-            Some((Op::Index(ix), Lane::I64)) => ix.clone(),
+        match &self.nodes.get(node.0 as usize).map(|n| (&n.op, n.scalar)) {
+            Some((Op::Const(bits), ScalarType::I64)) => Ix::constant(*bits as i64),
+            Some((Op::Index(ix), ScalarType::I64)) => ix.clone(),
             _ => Ix::value(node, low, high),
         }
     }
@@ -282,9 +282,9 @@ impl Body {
             _ => whole,
         };
         match &node.op {
-            Op::Const(bits) if node.lane == Lane::I32 => (i64::from(*bits as i32), i64::from(*bits as i32)),
+            Op::Const(bits) if node.scalar == ScalarType::I32 => (i64::from(*bits as i32), i64::from(*bits as i32)),
             Op::Const(bits) => (*bits as i64, *bits as i64),
-            // What has too many bits for its lane is cut.
+            // What has too many bits for its scalar type is cut.
             Op::Index(ix) if within(ix.range(), whole) => ix.range(),
             Op::Load(_, Mem::S8, _) => (i64::from(i8::MIN), i64::from(i8::MAX)),
             Op::Load(_, Mem::U8, _) => (0, i64::from(u8::MAX)),
@@ -339,10 +339,10 @@ impl Body {
         }
     }
 
-    /// What an integer of a node's lane can be.
+    /// What an integer of a node's scalar type can be.
     fn whole(&self, id: NodeId) -> (i64, i64) {
-        match self.lane(id) {
-            Lane::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        match self.scalar(id) {
+            ScalarType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
             _ => (i64::MIN, i64::MAX),
         }
     }
@@ -376,12 +376,12 @@ impl Body {
         }
     }
 
-    fn fold(&self, op: &Op, args: &[NodeId], lane: Lane) -> Option<u64> {
+    fn fold(&self, op: &Op, args: &[NodeId], scalar: ScalarType) -> Option<u64> {
         if let (Op::ICmp(_), &[a, b]) = (op, args)
             && a == b
         {
             // Whatever the number is, it compares with itself as zero does.
-            return apply(op, lane, &[self.lane(a); 2], &[0; 2]);
+            return apply(op, scalar, &[self.scalar(a); 2], &[0; 2]);
         }
         if let (Op::ICmp(cond), &[a, b]) = (op, args)
             && let Some(is) = self.decided(*cond, a, b)
@@ -390,51 +390,51 @@ impl Body {
         }
         if let Op::Index(ix) = op {
             let value = ix.as_constant()?;
-            return Some(if lane.bits() == 32 { u64::from(value as u32) } else { value as u64 });
+            return Some(if scalar.bits() == 32 { u64::from(value as u32) } else { value as u64 });
         }
         let n = args.len();
         if n == 0 || n > 3 {
             return None;
         }
-        let (mut values, mut lanes) = ([0u64; 3], [lane; 3]);
+        let (mut values, mut lanes) = ([0u64; 3], [scalar; 3]);
         for (k, &a) in args.iter().enumerate() {
             values[k] = self.constant_bits(a)?;
-            lanes[k] = self.lane(a);
+            lanes[k] = self.scalar(a);
         }
-        apply(op, lane, &lanes[..n], &values[..n])
+        apply(op, scalar, &lanes[..n], &values[..n])
     }
 
     /// A constant by its bits.
-    pub fn bits(&mut self, lane: Lane, bits: u64) -> NodeId {
-        self.push(Op::Const(bits), &[], lane)
+    pub fn bits(&mut self, scalar: ScalarType, bits: u64) -> NodeId {
+        self.push(Op::Const(bits), &[], scalar)
     }
     /// A 32-bit integer.
     pub fn i32(&mut self, v: i32) -> NodeId {
-        self.bits(Lane::I32, u64::from(v as u32))
+        self.bits(ScalarType::I32, u64::from(v as u32))
     }
     /// A 64-bit integer.
     pub fn i64(&mut self, v: i64) -> NodeId {
-        self.bits(Lane::I64, v as u64)
+        self.bits(ScalarType::I64, v as u64)
     }
     /// A 32-bit float.
     pub fn f32(&mut self, v: f32) -> NodeId {
-        self.bits(Lane::F32, u64::from(v.to_bits()))
+        self.bits(ScalarType::F32, u64::from(v.to_bits()))
     }
     /// A 64-bit float.
     pub fn f64(&mut self, v: f64) -> NodeId {
-        self.bits(Lane::F64, v.to_bits())
+        self.bits(ScalarType::F64, v.to_bits())
     }
-    /// A float constant of either width; `f64` values are rounded for [`Lane::F32`].
-    pub fn float(&mut self, lane: Lane, v: f64) -> NodeId {
-        if lane == Lane::F32 { self.f32(v as f32) } else { self.f64(v) }
+    /// A float constant of either width; `f64` values are rounded for [`ScalarType::F32`].
+    pub fn float(&mut self, scalar: ScalarType, v: f64) -> NodeId {
+        if scalar == ScalarType::F32 { self.f32(v as f32) } else { self.f64(v) }
     }
     /// An integer constant of either width.
-    pub fn int(&mut self, lane: Lane, v: i64) -> NodeId {
-        if lane.bits() == 32 { self.i32(v as i32) } else { self.i64(v) }
+    pub fn int(&mut self, scalar: ScalarType, v: i64) -> NodeId {
+        if scalar.bits() == 32 { self.i32(v as i32) } else { self.i64(v) }
     }
     /// An argument.
-    pub fn arg(&mut self, index: u32, lane: Lane) -> NodeId {
-        self.push(Op::Arg(index), &[], lane)
+    pub fn arg(&mut self, index: u32, scalar: ScalarType) -> NodeId {
+        self.push(Op::Arg(index), &[], scalar)
     }
 
     unary! {
@@ -514,8 +514,8 @@ impl Body {
 
     /// See [`Op::Fma`].
     pub fn fma(&mut self, a: NodeId, b: NodeId, c: NodeId) -> NodeId {
-        let lane = self.lane(a);
-        self.push(Op::Fma, &[a, b, c], lane)
+        let scalar = self.scalar(a);
+        self.push(Op::Fma, &[a, b, c], scalar)
     }
     /// `a * b + c` with one rounding or two, as the variant says.
     pub fn mul_add(&mut self, variant: Variant, a: NodeId, b: NodeId, c: NodeId) -> NodeId {
@@ -529,62 +529,62 @@ impl Body {
     }
     /// See [`Op::ShlImm`].
     pub fn shl_imm(&mut self, a: NodeId, by: u8) -> NodeId {
-        let lane = self.lane(a);
-        self.push(Op::ShlImm(by), &[a], lane)
+        let scalar = self.scalar(a);
+        self.push(Op::ShlImm(by), &[a], scalar)
     }
     /// See [`Op::LShrImm`].
     pub fn lshr_imm(&mut self, a: NodeId, by: u8) -> NodeId {
-        let lane = self.lane(a);
-        self.push(Op::LShrImm(by), &[a], lane)
+        let scalar = self.scalar(a);
+        self.push(Op::LShrImm(by), &[a], scalar)
     }
     /// See [`Op::AShrImm`].
     pub fn ashr_imm(&mut self, a: NodeId, by: u8) -> NodeId {
-        let lane = self.lane(a);
-        self.push(Op::AShrImm(by), &[a], lane)
+        let scalar = self.scalar(a);
+        self.push(Op::AShrImm(by), &[a], scalar)
     }
     /// See [`Op::FCmp`].
     pub fn fcmp(&mut self, cond: FloatCond, a: NodeId, b: NodeId) -> NodeId {
-        debug_assert_eq!(self.lane(a), self.lane(b), "fcmp");
-        let lane = self.lane(a).mask();
-        self.push(Op::FCmp(cond), &[a, b], lane)
+        debug_assert_eq!(self.scalar(a), self.scalar(b), "fcmp");
+        let scalar = self.scalar(a).mask();
+        self.push(Op::FCmp(cond), &[a, b], scalar)
     }
     /// See [`Op::ICmp`].
     pub fn icmp(&mut self, cond: IntCond, a: NodeId, b: NodeId) -> NodeId {
-        debug_assert_eq!(self.lane(a), self.lane(b), "icmp");
-        let lane = self.lane(a).mask();
-        self.push(Op::ICmp(cond), &[a, b], lane)
+        debug_assert_eq!(self.scalar(a), self.scalar(b), "icmp");
+        let scalar = self.scalar(a).mask();
+        self.push(Op::ICmp(cond), &[a, b], scalar)
     }
     /// See [`Op::Select`]; the mask is cast to the width of the values where it has another.
     pub fn select(&mut self, mask: NodeId, then: NodeId, other: NodeId) -> NodeId {
-        debug_assert_eq!(self.lane(then), self.lane(other), "select");
-        let lane = self.lane(then);
-        let mask = self.mask_cast(mask, lane.mask());
-        self.push(Op::Select, &[mask, then, other], lane)
+        debug_assert_eq!(self.scalar(then), self.scalar(other), "select");
+        let scalar = self.scalar(then);
+        let mask = self.mask_cast(mask, scalar.mask());
+        self.push(Op::Select, &[mask, then, other], scalar)
     }
     /// See [`Op::MaskCast`]; nothing where the width is right already, or was right before another cast.
-    pub fn mask_cast(&mut self, mask: NodeId, lane: Lane) -> NodeId {
+    pub fn mask_cast(&mut self, mask: NodeId, scalar: ScalarType) -> NodeId {
         if let Node { op: Op::MaskCast, args, .. } = self.node(mask)
             && let [source] = args[..]
-            && self.lane(source) == lane
+            && self.scalar(source) == scalar
         {
             return source;
         }
-        if self.lane(mask) == lane { mask } else { self.push(Op::MaskCast, &[mask], lane) }
+        if self.scalar(mask) == scalar { mask } else { self.push(Op::MaskCast, &[mask], scalar) }
     }
     /// See [`Op::MaskToInt`].
     pub fn mask_to_int(&mut self, mask: NodeId) -> NodeId {
-        let lane = self.lane(mask).integer();
-        self.push(Op::MaskToInt, &[mask], lane)
+        let scalar = self.scalar(mask).integer();
+        self.push(Op::MaskToInt, &[mask], scalar)
     }
-    /// See [`Op::Bitcast`]; nothing where the lane is right already.
-    pub fn bitcast(&mut self, a: NodeId, lane: Lane) -> NodeId {
-        debug_assert_eq!(self.lane(a).bits(), lane.bits(), "bitcast");
-        if self.lane(a) == lane { a } else { self.push(Op::Bitcast, &[a], lane) }
+    /// See [`Op::Bitcast`]; nothing where the scalar type is right already.
+    pub fn bitcast(&mut self, a: NodeId, scalar: ScalarType) -> NodeId {
+        debug_assert_eq!(self.scalar(a).bits(), scalar.bits(), "bitcast");
+        if self.scalar(a) == scalar { a } else { self.push(Op::Bitcast, &[a], scalar) }
     }
-    /// A conversion that names its result lane: [`Op::SToF`], [`Op::UToF`], [`Op::FToS`], [`Op::FToU`],
+    /// A conversion that names its result type: [`Op::SToF`], [`Op::UToF`], [`Op::FToS`], [`Op::FToU`],
     /// [`Op::FToSFast`], [`Op::Promote`], [`Op::Demote`], [`Op::SExt`], [`Op::UExt`], [`Op::Wrap`].
-    pub fn convert(&mut self, op: Op, a: NodeId, lane: Lane) -> NodeId {
-        self.push(op, &[a], lane)
+    pub fn convert(&mut self, op: Op, a: NodeId, scalar: ScalarType) -> NodeId {
+        self.push(op, &[a], scalar)
     }
 
     /// The nodes that `roots` follow from, themselves, arguments and loaded offsets of index maps included. What is no node
@@ -617,7 +617,7 @@ impl Body {
                 _ => {
                     let mapped: Vec<NodeId> = node.args.iter().map(|a| map[a.0 as usize].unwrap_or(*a)).collect();
                     self.now = other.source(NodeId(i as u32)).or(now);
-                    self.push(node.op.clone(), &mapped, node.lane)
+                    self.push(node.op.clone(), &mapped, node.scalar)
                 }
             });
         }
@@ -649,7 +649,7 @@ mod tests {
     #[test]
     fn equal_nodes_are_one_node() {
         let mut b = Body::new();
-        let (x, one) = (b.arg(0, Lane::F32), b.f32(1.0));
+        let (x, one) = (b.arg(0, ScalarType::F32), b.f32(1.0));
         let y = b.fadd(x, one);
         assert_eq!(b.fadd(x, one), y);
         assert_eq!(b.nodes().len(), 3);
@@ -658,10 +658,10 @@ mod tests {
     #[test]
     fn inlining_substitutes_arguments() {
         let mut inner = Body::new();
-        let (x, y) = (inner.arg(0, Lane::F32), inner.arg(1, Lane::F32));
+        let (x, y) = (inner.arg(0, ScalarType::F32), inner.arg(1, ScalarType::F32));
         let sum = inner.fadd(x, y);
         let mut outer = Body::new();
-        let (p, q) = (outer.arg(2, Lane::F32), outer.arg(3, Lane::F32));
+        let (p, q) = (outer.arg(2, ScalarType::F32), outer.arg(3, ScalarType::F32));
         let out = outer.inline(&inner, &[p, q], &[sum]);
         assert_eq!(outer.node(out[0]).args.as_slice(), [p, q]);
     }
@@ -670,7 +670,8 @@ mod tests {
     fn what_changes_nothing_is_no_node() {
         let mut b = Body::new();
         let axis = Ix::axis(Axis(0), 9);
-        let (x, y, at) = (b.arg(0, Lane::F32), b.arg(1, Lane::F32), b.push(Op::Index(axis), &[], Lane::I64));
+        let (x, y, at) =
+            (b.arg(0, ScalarType::F32), b.arg(1, ScalarType::F32), b.push(Op::Index(axis), &[], ScalarType::I64));
         let [below, zero, eight, seven] = [-1, 0, 8, 7].map(|n| b.i64(n));
         assert_eq!([b.smax(at, zero), b.smin(eight, at), b.smax(below, at)], [at; 3]);
         assert_eq!([b.smin(at, zero), b.smin(below, at), b.smax(at, eight)], [zero, below, eight]);
@@ -678,7 +679,7 @@ mod tests {
         assert_eq!(b.node(clamped).op, Op::SMin, "eight is above seven");
 
         let mask = b.fcmp(FloatCond::Lt, x, y);
-        let [yes, no] = [1, 0].map(|bit| b.bits(Lane::M32, bit));
+        let [yes, no] = [1, 0].map(|bit| b.bits(ScalarType::M32, bit));
         assert_eq!([b.and(mask, yes), b.or(no, mask), b.and(mask, mask), b.or(mask, mask)], [mask; 4]);
         assert_eq!([b.and(no, mask), b.or(mask, yes)], [no, yes]);
         assert_eq!([b.select(yes, x, y), b.select(no, x, y)], [x, y]);
@@ -701,11 +702,16 @@ mod tests {
             for number in [-129, -128, -127, -1, 0, 1, 126, 127, 128, 254, 255, 256] {
                 for cond in [Eq, Ne, SLt, SLe, SGt, SGe, ULt, ULe, UGt, UGe] {
                     let mut b = Body::new();
-                    let (x, c) = (b.push(Op::Load(0, mem, Ix::default()), &[], Lane::I32), b.i32(number));
+                    let (x, c) = (b.push(Op::Load(0, mem, Ix::default()), &[], ScalarType::I32), b.i32(number));
                     let found = b.icmp(cond, x, c);
                     let found = b.constant_bits(found);
                     let truth = |v: i32| {
-                        apply(&Op::ICmp(cond), Lane::M32, &[Lane::I32; 2], &[v, number].map(|n| u64::from(n as u32)))
+                        apply(
+                            &Op::ICmp(cond),
+                            ScalarType::M32,
+                            &[ScalarType::I32; 2],
+                            &[v, number].map(|n| u64::from(n as u32)),
+                        )
                     };
                     let mut truths: Vec<_> = values.clone().map(truth).collect();
                     truths.dedup();
@@ -720,8 +726,8 @@ mod tests {
             }
         }
         let mut b = Body::new();
-        let x = b.push(Op::Load(0, Mem::U8, Ix::default()), &[], Lane::I32);
-        let wide = b.convert(Op::SExt, x, Lane::I64);
+        let x = b.push(Op::Load(0, Mem::U8, Ix::default()), &[], ScalarType::I32);
+        let wide = b.convert(Op::SExt, x, ScalarType::I64);
         let (zero, most) = (b.i64(0), b.i64(255));
         let clamped = b.smax(wide, zero);
         assert_eq!(b.smin(clamped, most), wide, "a byte is an index of a table of 256");
@@ -731,7 +737,7 @@ mod tests {
     #[test]
     fn what_cannot_wrap_is_not_cut() {
         let mut b = Body::new();
-        let [x, s] = [Mem::U8, Mem::S8].map(|mem| b.push(Op::Load(0, mem, Ix::default()), &[], Lane::I32));
+        let [x, s] = [Mem::U8, Mem::S8].map(|mem| b.push(Op::Load(0, mem, Ix::default()), &[], ScalarType::I32));
         let [byte, word, weight, offset] = [255, 65_535, 77, -28].map(|n| b.i32(n));
         let product = b.imul(x, weight);
         let high = b.lshr_imm(product, 8);
@@ -753,9 +759,9 @@ mod tests {
     fn parts_of_an_index_that_are_indices_need_no_node() {
         let mut b = Body::new();
         let axis = Ix::axis(Axis(0), 9);
-        let (at, five) = (b.push(Op::Index(axis.clone()), &[], Lane::I64), b.i64(5));
+        let (at, five) = (b.push(Op::Index(axis.clone()), &[], ScalarType::I64), b.i64(5));
         assert_eq!([b.offset(at, 0, 8), b.offset(five, 0, 8)], [axis, Ix::constant(5)]);
-        let loaded = b.arg(0, Lane::I64);
+        let loaded = b.arg(0, ScalarType::I64);
         assert_eq!(b.offset(loaded, 0, 8), Ix::value(loaded, 0, 8));
     }
 
@@ -763,13 +769,13 @@ mod tests {
     fn nodes_remember_what_they_were_added_for() {
         let [one, two] = [1, 2].map(InstructionId::from_u32);
         let mut inner = Body::new();
-        let x = inner.arg(0, Lane::F32);
+        let x = inner.arg(0, ScalarType::F32);
         let known = inner.fneg(x);
         inner.attribute(one);
         inner.set_source(None);
         let unknown = inner.fabs(known);
         let mut outer = Body::new();
-        let p = outer.arg(0, Lane::F32);
+        let p = outer.arg(0, ScalarType::F32);
         outer.set_source(Some(two));
         let out = outer.inline(&inner, &[p], &[known, unknown]);
         assert_eq!(outer.source(p), None);

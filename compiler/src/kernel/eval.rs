@@ -3,39 +3,39 @@
 //! Problem: constants in a body should not be computed at run time, and expansions need an oracle that does not depend
 //! on an emitter. Invariant: [`apply`] gives the exact bits that every emitter must give, NaN payloads aside; where an
 //! operation is undefined (a zero divisor, a shift past the width) it gives nothing. Algorithm: one match, a value
-//! being the bits of its lane in the low end of a `u64`, 0 or 1 for masks.
+//! being the bits of its scalar type in the low end of a `u64`, 0 or 1 for masks.
 
 use super::index::NodeId;
-use super::op::{FloatCond, IntCond, Lane, Node, Op};
+use super::op::{FloatCond, IntCond, Node, Op, ScalarType};
 
 /// The value of one operation on known arguments, `None` for operations that need a loop around them and for
-/// arguments outside an operation's domain. `lane` is what the node yields, `from` what its arguments are.
-pub fn apply(op: &Op, lane: Lane, from: &[Lane], args: &[u64]) -> Option<u64> {
+/// arguments outside an operation's domain. `scalar` is what the node yields, `from` what its arguments are.
+pub fn apply(op: &Op, scalar: ScalarType, from: &[ScalarType], args: &[u64]) -> Option<u64> {
     match (op, args) {
         (Op::Const(bits), _) => Some(*bits),
         (Op::Select, &[mask, then, other]) => Some(if mask != 0 { then } else { other }),
-        (Op::Fma, &[a, b, c]) => match lane {
-            Lane::F32 => Some(bits32(f32_of(a).mul_add(f32_of(b), f32_of(c)))),
-            Lane::F64 => Some(f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)).to_bits()),
+        (Op::Fma, &[a, b, c]) => match scalar {
+            ScalarType::F32 => Some(bits32(f32_of(a).mul_add(f32_of(b), f32_of(c)))),
+            ScalarType::F64 => Some(f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)).to_bits()),
             _ => None,
         },
         (_, &[a]) => match from.first()? {
-            Lane::F32 => float_unary_32(op, f32_of(a), lane),
-            Lane::F64 => float_unary_64(op, f64::from_bits(a), lane),
-            Lane::I32 => int_unary_32(op, a as u32, lane),
-            Lane::I64 => int_unary_64(op, a, lane),
-            Lane::M32 | Lane::M64 => match op {
+            ScalarType::F32 => float_unary_32(op, f32_of(a), scalar),
+            ScalarType::F64 => float_unary_64(op, f64::from_bits(a), scalar),
+            ScalarType::I32 => int_unary_32(op, a as u32, scalar),
+            ScalarType::I64 => int_unary_64(op, a, scalar),
+            ScalarType::M32 | ScalarType::M64 => match op {
                 Op::Not => Some(a ^ 1),
                 Op::MaskCast | Op::MaskToInt => Some(a),
                 _ => None,
             },
         },
         (_, &[a, b]) => match from.first()? {
-            Lane::F32 => float_binary_32(op, f32_of(a), f32_of(b)),
-            Lane::F64 => float_binary_64(op, f64::from_bits(a), f64::from_bits(b)),
-            Lane::I32 => int_binary_32(op, a as u32, b as u32),
-            Lane::I64 => int_binary_64(op, a, b),
-            Lane::M32 | Lane::M64 => match op {
+            ScalarType::F32 => float_binary_32(op, f32_of(a), f32_of(b)),
+            ScalarType::F64 => float_binary_64(op, f64::from_bits(a), f64::from_bits(b)),
+            ScalarType::I32 => int_binary_32(op, a as u32, b as u32),
+            ScalarType::I64 => int_binary_64(op, a, b),
+            ScalarType::M32 | ScalarType::M64 => match op {
                 Op::And => Some(a & b),
                 Op::Or => Some(a | b),
                 Op::Xor => Some(a ^ b),
@@ -57,13 +57,13 @@ pub fn eval(nodes: &[Node], args: &[u64], leaf: &mut dyn FnMut(NodeId, &Node) ->
             Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => leaf(NodeId(i as u32), node),
             _ => {
                 let mut known = [0u64; 3];
-                let mut lanes = [Lane::I32; 3];
+                let mut scalars = [ScalarType::I32; 3];
                 let n = node.args.len().min(3);
                 for (k, a) in node.args.iter().take(3).enumerate() {
                     known[k] = values[a.0 as usize];
-                    lanes[k] = nodes[a.0 as usize].lane;
+                    scalars[k] = nodes[a.0 as usize].scalar;
                 }
-                apply(&node.op, node.lane, &lanes[..n], &known[..n]).unwrap_or(0)
+                apply(&node.op, node.scalar, &scalars[..n], &known[..n]).unwrap_or(0)
             }
         };
         values.push(value);
@@ -81,9 +81,9 @@ fn bits32(v: f32) -> u64 {
 
 macro_rules! float_ops {
     ($unary:ident, $binary:ident, $ty:ty, $bits:expr) => {
-        fn $unary(op: &Op, a: $ty, lane: Lane) -> Option<u64> {
+        fn $unary(op: &Op, a: $ty, scalar: ScalarType) -> Option<u64> {
             let same = |v: $ty| Some($bits(v));
-            match (op, lane) {
+            match (op, scalar) {
                 (Op::FNeg, _) => same(-a),
                 (Op::FAbs, _) => same(a.abs()),
                 (Op::Sqrt, _) => same(a.sqrt()),
@@ -92,16 +92,16 @@ macro_rules! float_ops {
                 (Op::Trunc, _) => same(a.trunc()),
                 (Op::Nearest, _) => same(a.round_ties_even()),
                 (Op::Bitcast, _) => same(a),
-                (Op::FToS, Lane::I32) => Some(u64::from(a as i32 as u32)),
-                (Op::FToS, Lane::I64) => Some(a as i64 as u64),
-                (Op::FToU, Lane::I32) => Some(u64::from(a as u32)),
-                (Op::FToU, Lane::I64) => Some(a as u64),
-                (Op::FToSFast, Lane::I32) => {
+                (Op::FToS, ScalarType::I32) => Some(u64::from(a as i32 as u32)),
+                (Op::FToS, ScalarType::I64) => Some(a as i64 as u64),
+                (Op::FToU, ScalarType::I32) => Some(u64::from(a as u32)),
+                (Op::FToU, ScalarType::I64) => Some(a as u64),
+                (Op::FToSFast, ScalarType::I32) => {
                     let fits = a > -2147483904.0 && a < 2147483648.0;
                     Some(u64::from(if fits { a as i32 as u32 } else { 0x8000_0000 }))
                 }
-                (Op::Promote, Lane::F64) => Some(f64::from(a as f32).to_bits()),
-                (Op::Demote, Lane::F32) => Some(bits32(a as f32)),
+                (Op::Promote, ScalarType::F64) => Some(f64::from(a as f32).to_bits()),
+                (Op::Demote, ScalarType::F32) => Some(bits32(a as f32)),
                 _ => None,
             }
         }
@@ -134,9 +134,9 @@ float_ops!(float_unary_64, float_binary_64, f64, f64::to_bits);
 
 macro_rules! int_ops {
     ($unary:ident, $binary:ident, $unsigned:ty, $signed:ty, $wide:ty, $signed_wide:ty, $bits:literal) => {
-        fn $unary(op: &Op, a: $unsigned, lane: Lane) -> Option<u64> {
+        fn $unary(op: &Op, a: $unsigned, scalar: ScalarType) -> Option<u64> {
             let shift = |by: u8| u32::from(by) < $bits;
-            Some(match (op, lane) {
+            Some(match (op, scalar) {
                 (Op::Not, _) => u64::from(!a),
                 (Op::Clz, _) => u64::from(a.leading_zeros()),
                 (Op::Popcnt, _) => u64::from(a.count_ones()),
@@ -144,10 +144,10 @@ macro_rules! int_ops {
                 (Op::ShlImm(by), _) if shift(*by) => u64::from(a << by),
                 (Op::LShrImm(by), _) if shift(*by) => u64::from(a >> by),
                 (Op::AShrImm(by), _) if shift(*by) => u64::from((a as $signed >> by) as $unsigned),
-                (Op::SToF, Lane::F32) => bits32(a as $signed as f32),
-                (Op::SToF, Lane::F64) => (a as $signed as f64).to_bits(),
-                (Op::UToF, Lane::F32) => bits32(a as f32),
-                (Op::UToF, Lane::F64) => (a as f64).to_bits(),
+                (Op::SToF, ScalarType::F32) => bits32(a as $signed as f32),
+                (Op::SToF, ScalarType::F64) => (a as $signed as f64).to_bits(),
+                (Op::UToF, ScalarType::F32) => bits32(a as f32),
+                (Op::UToF, ScalarType::F64) => (a as f64).to_bits(),
                 (Op::SExt, _) => a as $signed as i64 as u64,
                 (Op::Wrap, _) => u64::from(a as u32),
                 _ => return None,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn values_follow_the_lanes() {
         let mut b = Body::new();
-        let (x, y) = (b.arg(0, Lane::I32), b.arg(1, Lane::I32));
+        let (x, y) = (b.arg(0, ScalarType::I32), b.arg(1, ScalarType::I32));
         let (sum, high) = (b.iadd(x, y), b.smulhi(x, y));
         let less = b.icmp(IntCond::SLt, x, y);
         let picked = b.select(less, x, y);

@@ -1,6 +1,6 @@
 //! The kernel IR itself: kernels, phases, nests, stages and their row loops.
 
-use super::body::{Body, Lane, Mem, NodeId, Op, Variant};
+use super::body::{Body, Mem, NodeId, Op, ScalarType, Variant};
 use super::index::Ix;
 pub use super::index::Loop;
 use super::registers::RegisterLoop;
@@ -42,8 +42,8 @@ pub struct Buffer {
 /// A row buffer: memory of one worker, as long as the vector axis, that stays in the cache between stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowBuffer {
-    /// Lane of its elements; masks are not stored.
-    pub lane: Lane,
+    /// ScalarType of its elements; masks are not stored.
+    pub scalar: ScalarType,
     /// Number of elements.
     pub elements: i64,
 }
@@ -85,9 +85,9 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
-    /// The lane of each component.
-    pub fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
-        self.roots.iter().map(|&r| self.combine.lane(r))
+    /// The scalar type of each component.
+    pub fn types(&self) -> impl Iterator<Item = ScalarType> + '_ {
+        self.roots.iter().map(|&r| self.combine.scalar(r))
     }
 
     /// Whether it may split over virtual lanes, each of which starts from the identity.
@@ -98,7 +98,7 @@ impl Accumulator {
     /// Virtual lanes over which the reduction splits: 32 where every component has 32 bits, 16 otherwise. Its own types alone
     /// decide, so that sharing a row loop with another reduction does not change its order.
     pub fn lane_count(&self) -> i64 {
-        if self.lanes().any(|l| l.bits() == 64) { 16 } else { 32 }
+        if self.types().any(|l| l.bits() == 64) { 16 } else { 32 }
     }
 }
 
@@ -112,7 +112,7 @@ pub struct Store {
     pub mem: Mem,
     /// Element offset.
     pub index: Ix,
-    /// The stored node; its lane is that of `mem`.
+    /// The stored node; its scalar type is that of `mem`.
     pub value: NodeId,
 }
 
@@ -288,9 +288,9 @@ impl Product {
         }
     }
 
-    /// The product of elements of that lane, as floats.
-    pub const fn of(lane: Lane) -> Product {
-        if matches!(lane, Lane::F64) { Product::F64 } else { Product::F32 }
+    /// The product of elements of that scalar type, as floats.
+    pub const fn of(scalar: ScalarType) -> Product {
+        if matches!(scalar, ScalarType::F64) { Product::F64 } else { Product::F32 }
     }
 
     /// What operands of it are arrays of; `None` of words.

@@ -1,11 +1,11 @@
-//! What the nodes of a body are: operations, the lanes that they yield, the forms of elements in memory.
+//! What the nodes of a body are: operations, the scalar types that they yield, the forms of elements in memory.
 
 use super::index::{Ix, NodeId};
 use smallvec::SmallVec;
 
 /// The type of the elements that a node stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lane {
+pub enum ScalarType {
     /// 32-bit integer, no sign of its own.
     I32,
     /// 64-bit integer, no sign of its own.
@@ -14,69 +14,69 @@ pub enum Lane {
     F32,
     /// IEEE binary64.
     F64,
-    /// Truth value beside 32-bit lanes.
+    /// Truth value beside elements of 32 bits.
     M32,
-    /// Truth value beside 64-bit lanes.
+    /// Truth value beside elements of 64 bits.
     M64,
 }
 
-impl Lane {
+impl ScalarType {
     /// Width in bits.
     pub const fn bits(self) -> u32 {
         match self {
-            Lane::I32 | Lane::F32 | Lane::M32 => 32,
-            Lane::I64 | Lane::F64 | Lane::M64 => 64,
+            ScalarType::I32 | ScalarType::F32 | ScalarType::M32 => 32,
+            ScalarType::I64 | ScalarType::F64 | ScalarType::M64 => 64,
         }
     }
 
-    /// The integer lane of the same width.
-    pub const fn integer(self) -> Lane {
-        if self.bits() == 32 { Lane::I32 } else { Lane::I64 }
+    /// The integer type of the same width.
+    pub const fn integer(self) -> ScalarType {
+        if self.bits() == 32 { ScalarType::I32 } else { ScalarType::I64 }
     }
 
-    /// The mask lane of the same width.
-    pub const fn mask(self) -> Lane {
-        if self.bits() == 32 { Lane::M32 } else { Lane::M64 }
+    /// The mask type of the same width.
+    pub const fn mask(self) -> ScalarType {
+        if self.bits() == 32 { ScalarType::M32 } else { ScalarType::M64 }
     }
 
-    /// True for the two float lanes.
+    /// True for the two float types.
     pub const fn is_float(self) -> bool {
-        matches!(self, Lane::F32 | Lane::F64)
+        matches!(self, ScalarType::F32 | ScalarType::F64)
     }
 
-    /// The number that some bits are in a float lane.
+    /// The number that some bits are in a float type.
     pub const fn float(self, bits: u64) -> Option<f64> {
         match self {
-            Lane::F32 => Some(f32::from_bits(bits as u32) as f64),
-            Lane::F64 => Some(f64::from_bits(bits)),
-            Lane::I32 | Lane::I64 | Lane::M32 | Lane::M64 => None,
+            ScalarType::F32 => Some(f32::from_bits(bits as u32) as f64),
+            ScalarType::F64 => Some(f64::from_bits(bits)),
+            ScalarType::I32 | ScalarType::I64 | ScalarType::M32 | ScalarType::M64 => None,
         }
     }
 
-    /// True for the two mask lanes.
+    /// True for the two mask types.
     pub const fn is_mask(self) -> bool {
-        matches!(self, Lane::M32 | Lane::M64)
+        matches!(self, ScalarType::M32 | ScalarType::M64)
     }
 }
 
-/// How an element lies in memory and becomes a lane, or the reverse.
+/// How an element lies in memory and becomes a scalar type, or the reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mem {
-    /// One byte, sign-extended to [`Lane::I32`].
+    /// One byte, sign-extended to [`ScalarType::I32`].
     S8,
-    /// One byte, zero-extended to [`Lane::I32`].
+    /// One byte, zero-extended to [`ScalarType::I32`].
     U8,
-    /// Two bytes, sign-extended to [`Lane::I32`].
+    /// Two bytes, sign-extended to [`ScalarType::I32`].
     S16,
-    /// Two bytes, zero-extended to [`Lane::I32`].
+    /// Two bytes, zero-extended to [`ScalarType::I32`].
     U16,
-    /// Four bytes, [`Lane::I32`].
+    /// Four bytes, [`ScalarType::I32`].
     I32,
-    /// Eight bytes, [`Lane::I64`].
+    /// Eight bytes, [`ScalarType::I64`].
     I64,
-    /// Four bytes, [`Lane::F32`].
+    /// Four bytes, [`ScalarType::F32`].
     F32,
-    /// Eight bytes, [`Lane::F64`].
+    /// Eight bytes, [`ScalarType::F64`].
     F64,
 }
 
@@ -84,13 +84,13 @@ pub enum Mem {
 pub const PART: i64 = 16;
 
 impl Mem {
-    /// How the elements of a row buffer or of scratch lie: those of a lane as they are, masks as integers.
-    pub const fn of(lane: Lane) -> Mem {
-        match lane {
-            Lane::I32 | Lane::M32 => Mem::I32,
-            Lane::I64 | Lane::M64 => Mem::I64,
-            Lane::F32 => Mem::F32,
-            Lane::F64 => Mem::F64,
+    /// How the elements of a row buffer or of scratch lie: those of a scalar type as they are, masks as integers.
+    pub const fn of(scalar: ScalarType) -> Mem {
+        match scalar {
+            ScalarType::I32 | ScalarType::M32 => Mem::I32,
+            ScalarType::I64 | ScalarType::M64 => Mem::I64,
+            ScalarType::F32 => Mem::F32,
+            ScalarType::F64 => Mem::F64,
         }
     }
 
@@ -104,13 +104,13 @@ impl Mem {
         }
     }
 
-    /// The lane that a load yields and a store takes.
-    pub const fn lane(self) -> Lane {
+    /// The scalar type that a load yields and a store takes.
+    pub const fn scalar(self) -> ScalarType {
         match self {
-            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 | Mem::I32 => Lane::I32,
-            Mem::I64 => Lane::I64,
-            Mem::F32 => Lane::F32,
-            Mem::F64 => Lane::F64,
+            Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 | Mem::I32 => ScalarType::I32,
+            Mem::I64 => ScalarType::I64,
+            Mem::F32 => ScalarType::F32,
+            Mem::F64 => ScalarType::F64,
         }
     }
 
@@ -124,7 +124,7 @@ impl Mem {
         !self.is_extended() && neighbours >= self.per_part()
     }
 
-    /// Whether an element is extended to its lane by its sign.
+    /// Whether an element is extended to its scalar type by its sign.
     pub const fn is_signed(self) -> bool {
         match self {
             Mem::S8 | Mem::S16 => true,
@@ -132,7 +132,7 @@ impl Mem {
         }
     }
 
-    /// Whether an element has fewer bits in memory than in its lane.
+    /// Whether an element has fewer bits in memory than in its scalar type.
     pub const fn is_extended(self) -> bool {
         match self {
             Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => true,
@@ -179,7 +179,7 @@ pub enum IntCond {
 /// A primitive operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// The same value in every element: the bits of the lane, or 0/1 for masks.
+    /// The same value in every element: the bits of the scalar type, or 0/1 for masks.
     Const(u64),
     /// An argument of a combiner or an expansion under test.
     Arg(u32),
@@ -208,7 +208,7 @@ pub enum Op {
     Nearest,
     /// Bitwise complement of integers; logical not of masks.
     Not,
-    /// Leading zero bits, of the lane's width.
+    /// Leading zero bits, of the scalar type's width.
     Clz,
     /// Set bits.
     Popcnt,
@@ -280,7 +280,7 @@ pub enum Op {
     /// Mask, then, else: the mask has the width of the others (which may be masks).
     Select,
 
-    /// The same bits in another lane of the same width (not to or from masks).
+    /// The same bits in another scalar type of the same width (not to or from masks).
     Bitcast,
     /// Signed integer to float: `I32` to `F32` or `F64`, `I64` to `F32` or `F64`.
     SToF,
@@ -336,7 +336,7 @@ impl Op {
 /// The arguments of a node: three at most of what is no mistake.
 pub type Args = SmallVec<[NodeId; 3]>;
 
-/// A node: an operation, its arguments and the lane it yields.
+/// A node: an operation, its arguments and the scalar type it yields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// The operation.
@@ -344,7 +344,7 @@ pub struct Node {
     /// The arguments; as many as the operation takes.
     pub args: Args,
     /// What it yields.
-    pub lane: Lane,
+    pub scalar: ScalarType,
 }
 
 impl Node {

@@ -58,7 +58,7 @@ pub fn copy_nodes(
         let mut args = Args::from_slice(&node.args);
         args.iter_mut().for_each(|a| *a = at(*a));
         out.set_source(body.source(id).or(now));
-        let place = out.push(op, &args, node.lane);
+        let place = out.push(op, &args, node.scalar);
         places.push(Some(place));
     }
     out.set_source(now);

@@ -14,7 +14,7 @@
 //! A comparison of floats that knows no total order is no order where there is NaN: such a key says which elements are
 //! unordered, and rows with one fall back to the comparator.
 
-use super::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
+use super::body::{Body, FloatCond, IntCond, Mem, NodeId, Op, ScalarType};
 use super::elementwise::total_order_key;
 use super::index::{Ix, Loop};
 
@@ -56,7 +56,7 @@ pub struct Sort {
 pub struct SortKey {
     /// Argument `k` is operand `k` of the element, in memory form.
     pub body: Body,
-    /// The key: an unsigned integer of [`Lane::I32`] or [`Lane::I64`].
+    /// The key: an unsigned integer of [`ScalarType::I32`] or [`ScalarType::I64`].
     pub root: NodeId,
     /// Its highest bits are zero from here on.
     pub bits: u32,
@@ -91,9 +91,9 @@ fn unsigned_bits(body: &Body, id: NodeId, mems: &[Mem]) -> u32 {
         Op::Arg(k) => match mems.get(k as usize) {
             Some(Mem::U8) => 8,
             Some(Mem::U16) => 16,
-            _ => node.lane.bits(),
+            _ => node.scalar.bits(),
         },
-        _ => node.lane.bits(),
+        _ => node.scalar.bits(),
     }
 }
 
@@ -104,20 +104,20 @@ fn signed_bits(body: &Body, id: NodeId, mems: &[Mem]) -> u32 {
         Op::Arg(k) => match mems.get(k as usize) {
             Some(Mem::S8) => 8,
             Some(Mem::S16) => 16,
-            _ => node.lane.bits(),
+            _ => node.scalar.bits(),
         },
-        _ => node.lane.bits(),
+        _ => node.scalar.bits(),
     }
 }
 
 /// An unsigned integer that orders as the signed one does, and its bits.
 fn from_signed(body: &mut Body, id: NodeId, bits: u32) -> NodeId {
-    let lane = body.lane(id);
+    let scalar = body.scalar(id);
     if bits < 32 {
-        let half = body.int(lane, 1 << (bits - 1));
+        let half = body.int(scalar, 1 << (bits - 1));
         return body.iadd(id, half);
     }
-    let top = body.bits(lane, 1 << (lane.bits() - 1));
+    let top = body.bits(scalar, 1 << (scalar.bits() - 1));
     body.xor(id, top)
 }
 
@@ -131,15 +131,15 @@ pub fn key(comparator: &Body, before: NodeId, mems: &[Mem]) -> Option<SortKey> {
         _ => return None,
     };
     let mut body = Body::new();
-    let lanes: Vec<Lane> = mems.iter().map(|m| m.lane()).collect();
+    let scalars: Vec<ScalarType> = mems.iter().map(|m| m.scalar()).collect();
     let args: Vec<NodeId> =
-        lanes.iter().enumerate().flat_map(|(k, &l)| [body.arg(k as u32, l), body.arg(k as u32, l)]).collect();
+        scalars.iter().enumerate().flat_map(|(k, &l)| [body.arg(k as u32, l), body.arg(k as u32, l)]).collect();
     let side = |body: &mut Body, n| body.inline(comparator, &args, &[n]).first().copied();
     let (value, other) = (side(&mut body, a)?, side(&mut body, b)?);
     if value != other {
         return None;
     }
-    let lane = body.lane(value);
+    let scalar = body.scalar(value);
     let (ascending, bits, unordered) = match node.op {
         Op::ICmp(IntCond::ULt | IntCond::UGt) => (value, unsigned_bits(&body, value, mems), None),
         Op::ICmp(_) => {
@@ -147,19 +147,19 @@ pub fn key(comparator: &Body, before: NodeId, mems: &[Mem]) -> Option<SortKey> {
             (from_signed(&mut body, value, bits), bits, None)
         }
         _ => {
-            let zero = body.float(lane, 0.0);
+            let zero = body.float(scalar, 0.0);
             let is_zero = body.fcmp(FloatCond::Eq, value, zero);
             let one_zero = body.select(is_zero, zero, value);
             let total = total_order_key(&mut body, one_zero);
             let unordered = body.fcmp(FloatCond::Uno, value, value);
-            (from_signed(&mut body, total, lane.bits()), lane.bits(), Some(unordered))
+            (from_signed(&mut body, total, scalar.bits()), scalar.bits(), Some(unordered))
         }
     };
     let root = match descending {
         false => ascending,
-        true if bits == lane.bits() => body.not(ascending),
+        true if bits == scalar.bits() => body.not(ascending),
         true => {
-            let largest = body.int(lane, (1 << bits) - 1);
+            let largest = body.int(scalar, (1 << bits) - 1);
             body.isub(largest, ascending)
         }
     };
@@ -182,11 +182,11 @@ mod tests {
     use super::*;
     use crate::kernel::eval;
 
-    /// The key of `x < y` or `x > y` of argument 0 in a lane.
+    /// The key of `x < y` or `x > y` of argument 0 in a scalar type.
     fn plain(mem: Mem, op: Op) -> Option<SortKey> {
         let mut b = Body::new();
-        let (x, y) = (b.arg(0, mem.lane()), b.arg(1, mem.lane()));
-        let before = b.push(op, &[x, y], mem.lane().mask());
+        let (x, y) = (b.arg(0, mem.scalar()), b.arg(1, mem.scalar()));
+        let before = b.push(op, &[x, y], mem.scalar().mask());
         key(&b, before, &[mem])
     }
 
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn sides_may_be_exchanged_but_must_be_one_function() {
         let mut b = Body::new();
-        let (x, y) = (b.arg(0, Lane::I32), b.arg(1, Lane::I32));
+        let (x, y) = (b.arg(0, ScalarType::I32), b.arg(1, ScalarType::I32));
         let exchanged = b.icmp(IntCond::ULt, y, x);
         let k = key(&b, exchanged, &[Mem::I32]).unwrap();
         assert_eq!(keys(&k, &[1, 2]), [u64::from(u32::MAX - 1), u64::from(u32::MAX - 2)]);

@@ -1,13 +1,13 @@
-//! Between the bytes of an element and the lane it is computed in.
+//! Between the bytes of an element and the scalar type it is computed in.
 //!
-//! Problem: thirty element types meet six lanes. Invariant: a value in its compute lane is the element's value exactly
+//! Problem: thirty element types meet six scalar types. Invariant: a value in its compute type is the element's value exactly
 //! (small integers extended by their own sign, narrow floats as `f32`, truth values as masks), and [`encode`] of
 //! [`decode`] gives the stored bits back, those of NaN too. Algorithm: a narrow float's magnitude, shifted into the
 //! fields of an `f32`, is off by a power of two only, which one product mends for normal and subnormal numbers alike.
 //! The other way the rounding is done on the integer for normal results, and for subnormal ones by adding a number
 //! whose last bit is the format's smallest one. Results agree with `brolga_runtime::narrow`.
 
-use super::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
+use super::body::{Body, FloatCond, IntCond, Mem, NodeId, Op, ScalarType};
 use brolga_runtime::{ElementType, Kind};
 
 /// How an element of the type lies in memory; nothing for complex types, which are two elements.
@@ -35,14 +35,14 @@ pub fn mem_of(ty: ElementType) -> Option<Mem> {
     })
 }
 
-/// The lane that values of the type are computed in; for complex types, that of either part.
-pub fn compute_lane(ty: ElementType) -> Lane {
+/// The scalar type that values of the type are computed in; for complex types, that of either part.
+pub fn compute_type(ty: ElementType) -> ScalarType {
     match (ty.kind(), ty) {
-        (Kind::Pred, _) => Lane::M32,
-        (Kind::Signed | Kind::Unsigned, _) if ty.bits() == 64 => Lane::I64,
-        (Kind::Signed | Kind::Unsigned, _) => Lane::I32,
-        (Kind::Float | Kind::Complex, ElementType::F64 | ElementType::C128) => Lane::F64,
-        (Kind::Float | Kind::Complex, _) => Lane::F32,
+        (Kind::Pred, _) => ScalarType::M32,
+        (Kind::Signed | Kind::Unsigned, _) if ty.bits() == 64 => ScalarType::I64,
+        (Kind::Signed | Kind::Unsigned, _) => ScalarType::I32,
+        (Kind::Float | Kind::Complex, ElementType::F64 | ElementType::C128) => ScalarType::F64,
+        (Kind::Float | Kind::Complex, _) => ScalarType::F32,
     }
 }
 
@@ -116,7 +116,7 @@ fn exp2f(e: i32) -> f32 {
     f32::from_bits(((e + 127) as u32) << 23)
 }
 
-/// A loaded element (in its [`Mem::lane`]) in its compute lane.
+/// A loaded element (in its [`Mem::scalar`]) in its compute type.
 pub fn decode(b: &mut Body, ty: ElementType, raw: NodeId) -> NodeId {
     let value = decoded(b, ty, raw);
     if ty.is_narrow_float() {
@@ -133,7 +133,7 @@ fn decoded(b: &mut Body, ty: ElementType, raw: NodeId) -> NodeId {
         }
         ElementType::BF16 => {
             let bits = b.shl_imm(raw, 16);
-            b.bitcast(bits, Lane::F32)
+            b.bitcast(bits, ScalarType::F32)
         }
         ElementType::F8E8M0Fnu => {
             let (zero, all, least, nan) = (b.i32(0), b.i32(255), b.i32(0x40_0000), b.i32(0x7fc0_0000));
@@ -142,7 +142,7 @@ fn decoded(b: &mut Body, ty: ElementType, raw: NodeId) -> NodeId {
             let bits = b.select(is_least, least, bits);
             let is_nan = b.icmp(IntCond::Eq, raw, all);
             let bits = b.select(is_nan, nan, bits);
-            b.bitcast(bits, Lane::F32)
+            b.bitcast(bits, ScalarType::F32)
         }
         _ => match Format::of(ty) {
             Some(format) => decode_narrow(b, format, raw),
@@ -155,10 +155,10 @@ fn decode_narrow(b: &mut Body, f: Format, raw: NodeId) -> NodeId {
     let mask = b.i32((1 << f.sign()) - 1);
     let magnitude = b.and(raw, mask);
     let fields = b.shl_imm(magnitude, 23 - f.mantissa);
-    let small = b.bitcast(fields, Lane::F32);
+    let small = b.bitcast(fields, ScalarType::F32);
     let scale = b.f32(exp2f(127 - f.bias));
     let value = b.fmul(small, scale);
-    let mut bits = b.bitcast(value, Lane::I32);
+    let mut bits = b.bitcast(value, ScalarType::I32);
     let infinity = b.i32(0x7f80_0000);
     match f.specials {
         Specials::Ieee => {
@@ -183,10 +183,10 @@ fn decode_narrow(b: &mut Body, f: Format, raw: NodeId) -> NodeId {
     let top = b.i32(i32::MIN);
     let sign = b.and(sign, top);
     let bits = b.or(bits, sign);
-    b.bitcast(bits, Lane::F32)
+    b.bitcast(bits, ScalarType::F32)
 }
 
-/// A value in its compute lane as the element to store, in its [`Mem::lane`]: floats round once, to nearest even.
+/// A value in its compute type as the element to store, in its [`Mem::scalar`]: floats round once, to nearest even.
 ///
 /// Integers are expected in the type's range already, see [`wrap_integer`]. What was loaded as this type, or bit-cast to
 /// it, is stored as the bits that it was, those of a NaN too.
@@ -196,7 +196,7 @@ pub fn encode(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
     }
     match ty {
         ElementType::Pred => {
-            let mask = b.mask_cast(value, Lane::M32);
+            let mask = b.mask_cast(value, ScalarType::M32);
             b.mask_to_int(mask)
         }
         ElementType::BF16 => encode_bf16(b, value),
@@ -209,7 +209,7 @@ pub fn encode(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
 }
 
 fn encode_bf16(b: &mut Body, value: NodeId) -> NodeId {
-    let bits = b.bitcast(value, Lane::I32);
+    let bits = b.bitcast(value, ScalarType::I32);
     let high = b.lshr_imm(bits, 16);
     let one = b.i32(1);
     let odd = b.and(high, one);
@@ -225,7 +225,7 @@ fn encode_bf16(b: &mut Body, value: NodeId) -> NodeId {
 
 /// A significand without digits is odd, so that every tie goes up.
 fn encode_e8m0(b: &mut Body, value: NodeId) -> NodeId {
-    let bits = b.bitcast(value, Lane::I32);
+    let bits = b.bitcast(value, ScalarType::I32);
     let one = b.i32(1);
     // Subnormal numbers of f32 lie below the second code, and 1.5 times the first is the tie.
     let (normal_half, subnormal_half, least_normal) = (b.i32(0x40_0000), b.i32(0x20_0000), b.i32(0x80_0000));
@@ -241,7 +241,7 @@ fn encode_e8m0(b: &mut Body, value: NodeId) -> NodeId {
 }
 
 fn encode_narrow(b: &mut Body, f: Format, value: NodeId) -> NodeId {
-    let bits = b.bitcast(value, Lane::I32);
+    let bits = b.bitcast(value, ScalarType::I32);
     let magnitude_mask = b.i32(i32::MAX);
     let magnitude = b.and(bits, magnitude_mask);
     let shift = 23 - f.mantissa;
@@ -256,9 +256,9 @@ fn encode_narrow(b: &mut Body, f: Format, value: NodeId) -> NodeId {
     // Subnormal results: the sum's last bit is the format's smallest number.
     let anchor = exp2f(1 - f.bias - i32::from(f.mantissa) + 23);
     let (anchor_value, anchor_bits) = (b.f32(anchor), b.i32(anchor.to_bits() as i32));
-    let absolute = b.bitcast(magnitude, Lane::F32);
+    let absolute = b.bitcast(magnitude, ScalarType::F32);
     let sum = b.fadd(absolute, anchor_value);
-    let sum = b.bitcast(sum, Lane::I32);
+    let sum = b.bitcast(sum, ScalarType::I32);
     let subnormal = b.isub(sum, anchor_bits);
     let least = b.i32(exp2f(1 - f.bias).to_bits() as i32);
     let is_subnormal = b.icmp(IntCond::SLt, magnitude, least);
@@ -301,7 +301,7 @@ fn encode_narrow(b: &mut Body, f: Format, value: NodeId) -> NodeId {
     }
 }
 
-/// `value` stored to an element of type `ty` and loaded back; nothing happens to types that fill their lane.
+/// `value` stored to an element of type `ty` and loaded back; nothing happens to types that fill their scalar type.
 pub fn round_to(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
     if !ty.is_narrow_float() {
         return value;
@@ -310,7 +310,7 @@ pub fn round_to(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
     decode(b, ty, code)
 }
 
-/// The low bits of an integer lane as a value of the type, extended by its own sign.
+/// The low bits of an integer type as a value of the type, extended by its own sign.
 pub fn wrap_integer(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
     let bits = ty.bits();
     if bits >= 32 || !ty.is_integer() {
@@ -329,9 +329,9 @@ pub fn wrap_integer(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
 /// `F64` to `F32`, the last bit set where the result is not exact and otherwise rounded toward zero: a second rounding,
 /// to fewer bits, then gives what a single one would have.
 pub fn demote_to_odd(b: &mut Body, x: NodeId) -> NodeId {
-    let near = b.convert(Op::Demote, x, Lane::F32);
-    let back = b.convert(Op::Promote, near, Lane::F64);
-    let bits = b.bitcast(near, Lane::I32);
+    let near = b.convert(Op::Demote, x, ScalarType::F32);
+    let back = b.convert(Op::Promote, near, ScalarType::F64);
+    let bits = b.bitcast(near, ScalarType::I32);
     let (x_size, back_size) = (b.fabs(x), b.fabs(back));
     let too_far = b.fcmp(FloatCond::Gt, back_size, x_size);
     let short = b.fcmp(FloatCond::Lt, back_size, x_size);
@@ -339,18 +339,18 @@ pub fn demote_to_odd(b: &mut Body, x: NodeId) -> NodeId {
     let step = b.select(too_far, minus_one, zero);
     let truncated = b.iadd(bits, step);
     let odd = b.or(truncated, one);
-    let too_far = b.mask_cast(too_far, Lane::M32);
-    let short = b.mask_cast(short, Lane::M32);
+    let too_far = b.mask_cast(too_far, ScalarType::M32);
+    let short = b.mask_cast(short, ScalarType::M32);
     let inexact = b.or(too_far, short);
     let bits = b.select(inexact, odd, bits);
-    b.bitcast(bits, Lane::F32)
+    b.bitcast(bits, ScalarType::F32)
 }
 
-/// The bits of a value of a real type, zeros above them, in the integer lane of its compute lane's width.
+/// The bits of a value of a real type, zeros above them, in the integer type of its compute type's width.
 pub fn to_bits(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
     let stored = encode(b, ty, value);
-    let lane = b.lane(stored).integer();
-    let raw = b.bitcast(stored, lane);
+    let scalar = b.scalar(stored).integer();
+    let raw = b.bitcast(stored, scalar);
     if ty.bits() >= 32 {
         return raw;
     }
@@ -358,7 +358,7 @@ pub fn to_bits(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
     b.and(raw, mask)
 }
 
-/// The value of a real type that the low bits of an integer lane are.
+/// The value of a real type that the low bits of an integer type are.
 pub fn from_bits(b: &mut Body, ty: ElementType, bits: NodeId) -> NodeId {
     let raw = if ty.is_signed_integer() {
         wrap_integer(b, ty, bits)
@@ -368,18 +368,18 @@ pub fn from_bits(b: &mut Body, ty: ElementType, bits: NodeId) -> NodeId {
     } else {
         bits
     };
-    let lane = match ty {
-        ElementType::F32 => Lane::F32,
-        ElementType::F64 => Lane::F64,
-        _ => b.lane(raw),
+    let scalar = match ty {
+        ElementType::F32 => ScalarType::F32,
+        ElementType::F64 => ScalarType::F64,
+        _ => b.scalar(raw),
     };
-    let raw = b.bitcast(raw, lane);
+    let raw = b.bitcast(raw, scalar);
     decode(b, ty, raw)
 }
 
-/// The type of a scratch array of a lane's values.
-pub fn scratch_type(lane: Lane) -> ElementType {
-    match Mem::of(lane) {
+/// The type of a scratch array of a scalar type's values.
+pub fn scratch_type(scalar: ScalarType) -> ElementType {
+    match Mem::of(scalar) {
         Mem::F32 => ElementType::F32,
         Mem::F64 => ElementType::F64,
         Mem::I64 => ElementType::S64,
@@ -421,7 +421,7 @@ mod tests {
     fn every_code_decodes_as_the_runtime_says() {
         for ty in narrow_types() {
             let mut b = Body::new();
-            let raw = b.arg(0, Lane::I32);
+            let raw = b.arg(0, ScalarType::I32);
             let value = decode(&mut b, ty, raw);
             let again = encode(&mut b, ty, value);
             for bits in 0..(1u32 << ty.bits()) {
@@ -438,7 +438,7 @@ mod tests {
     fn encoding_agrees_with_the_runtime_at_codes_midpoints_and_their_neighbours() {
         for ty in narrow_types() {
             let mut b = Body::new();
-            let x = b.arg(0, Lane::F32);
+            let x = b.arg(0, ScalarType::F32);
             let code = encode(&mut b, ty, x);
             let check = |v: f32| {
                 let got = last(&b, code, &[u64::from(v.to_bits())]) as u32;
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn odd_rounding_makes_two_roundings_one() {
         let mut b = Body::new();
-        let x = b.arg(0, Lane::F64);
+        let x = b.arg(0, ScalarType::F64);
         let odd = demote_to_odd(&mut b, x);
         let half = encode(&mut b, ElementType::F16, odd);
         let bf16 = encode(&mut b, ElementType::BF16, odd);
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn integers_wrap_to_their_width() {
         let mut b = Body::new();
-        let x = b.arg(0, Lane::I32);
+        let x = b.arg(0, ScalarType::I32);
         let (s4, u4, s8) = (
             wrap_integer(&mut b, ElementType::S4, x),
             wrap_integer(&mut b, ElementType::U4, x),

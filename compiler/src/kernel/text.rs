@@ -11,21 +11,21 @@
 //! skip. Buffers are named by role and position (`in0`, `out0`, `scratch0`), loop variables `i0`, `i1`, …, row buffers
 //! `row0`, results of accumulators `r0`. An index in brackets is an offset in elements.
 
-use super::body::{Body, FloatCond, IntCond, Lane, Mem, NodeId, Op};
+use super::body::{Body, FloatCond, IntCond, Mem, NodeId, Op, ScalarType};
 use super::ir::{Accumulator, Callee, Contraction, Kernel, Loop, Nest, Phase, Place, Role, Stage, Store};
 use super::registers::RegisterLoop;
 use super::sort::Sort;
 use std::fmt::{self, Display, Formatter, Write};
 
-impl Display for Lane {
+impl Display for ScalarType {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Lane::I32 => "i32",
-            Lane::I64 => "i64",
-            Lane::F32 => "f32",
-            Lane::F64 => "f64",
-            Lane::M32 => "m32",
-            Lane::M64 => "m64",
+            ScalarType::I32 => "i32",
+            ScalarType::I64 => "i64",
+            ScalarType::F32 => "f32",
+            ScalarType::F64 => "f64",
+            ScalarType::M32 => "m32",
+            ScalarType::M64 => "m64",
         })
     }
 }
@@ -164,7 +164,7 @@ impl Names {
         axes(f, "parallel", &nest.parallel)?;
         f.write_char('\n')?;
         for (i, row) in nest.rows.iter().enumerate() {
-            writeln!(f, "    row buffer row{i}: {}[{}]", row.lane, row.elements)?;
+            writeln!(f, "    row buffer row{i}: {}[{}]", row.scalar, row.elements)?;
         }
         nest.stages.iter().try_for_each(|stage| self.stage(f, stage))
     }
@@ -211,14 +211,14 @@ impl Names {
         list(f, &init)?;
         if let Some(identity) = &a.identity {
             f.write_str(", identity ")?;
-            list(f, identity.iter().zip(&a.init).map(|(&bits, &n)| constant(stage.body.lane(n), bits)))?;
+            list(f, identity.iter().zip(&a.init).map(|(&bits, &n)| constant(stage.body.scalar(n), bits)))?;
         }
         f.write_char('\n')?;
         let n = a.init.len() as u32;
         let name = move |k: u32| if k < n { format!("a{k}") } else { format!("x{}", k - n) };
         f.write_str("        with (")?;
-        let lanes = a.init.iter().chain(&a.values).map(|&v| stage.body.lane(v));
-        list(f, (0..).zip(lanes).map(|(k, lane)| format!("{}: {lane}", name(k))))?;
+        let scalars = a.init.iter().chain(&a.values).map(|&v| stage.body.scalar(v));
+        list(f, (0..).zip(scalars).map(|(k, scalar)| format!("{}: {scalar}", name(k))))?;
         f.write_str(")\n")?;
         self.body(f, "          ", &a.combine, &a.roots, &name, "")?;
         f.write_str("          yield ")?;
@@ -357,19 +357,19 @@ impl Names {
             match &node.op {
                 Op::Load(buffer, mem, ix) => {
                     write!(f, "load {}[{ix}] : {mem}", self.buffer(*buffer))?;
-                    if mem.to_string() != node.lane.to_string() {
-                        write!(f, " as {}", node.lane)?;
+                    if mem.to_string() != node.scalar.to_string() {
+                        write!(f, " as {}", node.scalar)?;
                     }
                 }
-                Op::Row(row) => write!(f, "load row{row}[{vector}] : {}", node.lane)?,
-                Op::Index(ix) => write!(f, "index {ix} : {}", node.lane)?,
+                Op::Row(row) => write!(f, "load row{row}[{vector}] : {}", node.scalar)?,
+                Op::Index(ix) => write!(f, "index {ix} : {}", node.scalar)?,
                 op => {
                     write!(f, "{} ", mnemonic(op))?;
                     list(f, node.args.iter().map(|&a| operand(body, a, arg)))?;
                     if let Op::ShlImm(by) | Op::LShrImm(by) | Op::AShrImm(by) = op {
                         write!(f, ", {by}")?;
                     }
-                    write!(f, " : {}", node.lane)?;
+                    write!(f, " : {}", node.scalar)?;
                 }
             }
             f.write_char('\n')?;
@@ -382,24 +382,24 @@ impl Names {
 fn operand(body: &Body, id: NodeId, arg: ArgName<'_>) -> String {
     let node = body.node(id);
     match node.op {
-        Op::Const(bits) => constant(node.lane, bits),
+        Op::Const(bits) => constant(node.scalar, bits),
         Op::Arg(n) => arg(n),
         Op::Result(r) => format!("r{r}"),
         _ => format!("%{}", id.0),
     }
 }
 
-fn constant(lane: Lane, bits: u64) -> String {
+fn constant(scalar: ScalarType, bits: u64) -> String {
     let special = |nan: bool| nan.then(|| format!("nan:{bits:#x}"));
-    match lane {
-        Lane::I32 => (bits as u32 as i32).to_string(),
-        Lane::I64 => (bits as i64).to_string(),
-        Lane::M32 | Lane::M64 => (bits != 0).to_string(),
-        Lane::F32 => {
+    match scalar {
+        ScalarType::I32 => (bits as u32 as i32).to_string(),
+        ScalarType::I64 => (bits as i64).to_string(),
+        ScalarType::M32 | ScalarType::M64 => (bits != 0).to_string(),
+        ScalarType::F32 => {
             let v = f32::from_bits(bits as u32);
             special(v.is_nan()).unwrap_or_else(|| format!("{v:?}"))
         }
-        Lane::F64 => {
+        ScalarType::F64 => {
             let v = f64::from_bits(bits);
             special(v.is_nan()).unwrap_or_else(|| format!("{v:?}"))
         }

@@ -117,7 +117,7 @@ fn row_of(nest: &Nest) -> Option<i64> {
 
 /// Whether rows with these accesses, which may be `repeated`, are short enough for what is made of them.
 fn is_short(nest: &Nest, row: i64, accesses: &[Access<'_>], repeated: bool) -> bool {
-    let Some(bytes) = accesses.iter().map(|a| i64::from(a.mem.lane().bits() / 8)).max() else { return false };
+    let Some(bytes) = accesses.iter().map(|a| i64::from(a.mem.scalar().bits() / 8)).max() else { return false };
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
     let beside = folds && accesses.iter().all(|a| a.lies_in_parts() || !a.index.mentions(a.row.axis));
     let combined = |s: &Stage| s.accumulators.iter().map(|a| a.combine.operations()).sum::<usize>();

@@ -13,7 +13,7 @@
 
 use super::cost::{TASK, UNIT, elements, reads_what_it_writes};
 use super::split::{Fresh, rows, window};
-use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::body::{Body, NodeId, Op, ScalarType};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Stage};
 use std::ops::Range;
@@ -101,7 +101,7 @@ fn between(nest: &Nest, axes: &[Axis], extent: i64, is_row: bool) -> Option<Rang
 fn index(body: &Body, id: NodeId) -> Option<&Ix> {
     let node = body.node(id);
     match &node.op {
-        Op::Index(ix) if node.lane == Lane::I64 => Some(ix),
+        Op::Index(ix) if node.scalar == ScalarType::I64 => Some(ix),
         _ => body.clamp(id).and_then(|(clamped, _)| index(body, clamped)),
     }
 }

@@ -83,13 +83,13 @@ fn stores_apart(stage: &Stage) -> bool {
 fn of_iterations(a: &Accumulator, iterations: i64, init: Vec<NodeId>, values: Vec<NodeId>) -> Accumulator {
     let (n, each) = (a.init.len() as u32, a.values.len() as u32);
     let mut combine = Body::new();
-    let lane_of_value = |k: u32| {
+    let type_of_value = |k: u32| {
         let found = a.combine.nodes().iter().find(|node| node.op == Op::Arg(n + k));
-        found.map_or_else(|| a.combine.lane(a.roots[(k % n) as usize]), |node| node.lane)
+        found.map_or_else(|| a.combine.scalar(a.roots[(k % n) as usize]), |node| node.scalar)
     };
-    let mut state: Vec<NodeId> = a.lanes().zip(0..).map(|(lane, k)| combine.arg(k, lane)).collect();
+    let mut state: Vec<NodeId> = a.types().zip(0..).map(|(scalar, k)| combine.arg(k, scalar)).collect();
     for iteration in 0..iterations as u32 {
-        let new: Vec<NodeId> = (0..each).map(|k| combine.arg(n + iteration * each + k, lane_of_value(k))).collect();
+        let new: Vec<NodeId> = (0..each).map(|k| combine.arg(n + iteration * each + k, type_of_value(k))).collect();
         let args: Vec<NodeId> = state.iter().chain(&new).copied().collect();
         state = combine.inline(&a.combine, &args, &a.roots);
     }

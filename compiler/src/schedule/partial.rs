@@ -12,7 +12,7 @@
 
 use super::cost::{POINTS, TASK, UNIT, elements, reads_what_it_writes};
 use super::split::{Fresh, pieces};
-use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Buffer, Kernel, Loop, Nest, Phase, Place, Role, Stage, Store};
 use crate::kernel::rewrite::{self, Copied, copy};
@@ -44,8 +44,8 @@ struct Cut {
     extent: i64,
     /// Elements of a piece.
     size: i64,
-    /// Lane of each component, over all accumulators.
-    lanes: Vec<Lane>,
+    /// ScalarType of each component, over all accumulators.
+    scalars: Vec<ScalarType>,
     /// Whether the vector axis is kept.
     kept: bool,
 }
@@ -56,15 +56,15 @@ impl Cut {
         let (first, rest) = nest.stages.split_first()?;
         let only_folds = first.stores.is_empty() && first.row_stores.is_empty() && !first.accumulators.is_empty();
         let splits = first.accumulators.iter().all(|a| a.in_lanes());
-        let lanes: Vec<Lane> = first.accumulators.iter().flat_map(Accumulator::lanes).collect();
-        if !only_folds || !splits || lanes.iter().any(|l| l.is_mask()) || reads_what_it_writes(nest) {
+        let scalars: Vec<ScalarType> = first.accumulators.iter().flat_map(Accumulator::types).collect();
+        if !only_folds || !splits || scalars.iter().any(|l| l.is_mask()) || reads_what_it_writes(nest) {
             return None;
         }
         let kept = first.accumulators.iter().all(|a| matches!(a.place, Place::Row { .. }));
         let n = first.vector.extent;
         if kept {
             let rows: usize = first.accumulators.iter().map(|a| a.roots.len()).sum();
-            let bytes = lanes.iter().map(|l| n.saturating_mul(i64::from(l.bits() / 8))).fold(0, i64::saturating_add);
+            let bytes = scalars.iter().map(|l| n.saturating_mul(i64::from(l.bits() / 8))).fold(0, i64::saturating_add);
             if rows != nest.rows.len() || bytes > MOST_ROW {
                 return None;
             }
@@ -92,7 +92,7 @@ impl Cut {
         };
         let size = (cut.extent - 1) / parts + 1;
         let size = if size >= unit { (size - 1) / unit * unit + unit } else { size };
-        (size < cut.extent).then_some(Cut { axis: cut.axis, extent: cut.extent, size, lanes, kept })
+        (size < cut.extent).then_some(Cut { axis: cut.axis, extent: cut.extent, size, scalars, kept })
     }
 
     fn apply(self, nest: &Nest, kernel: &mut Kernel) {
@@ -104,8 +104,8 @@ impl Cut {
         let part = fresh.new_loop(parts);
         let first = kernel.buffers.len() as u32;
         let room = usize::try_from(points.saturating_mul(parts).saturating_mul(kept.extent)).unwrap_or(usize::MAX);
-        kernel.buffers.extend(self.lanes.iter().map(|&lane| Buffer {
-            ty: storage::scratch_type(lane),
+        kernel.buffers.extend(self.scalars.iter().map(|&scalar| Buffer {
+            ty: storage::scratch_type(scalar),
             elements: room,
             role: Role::Scratch,
         }));
@@ -127,17 +127,17 @@ impl Cut {
         let mut store = Body::new();
         let mut stores = Vec::new();
         for a in &mut stage.accumulators {
-            let lanes: Vec<Lane> = a.lanes().collect();
+            let scalars: Vec<ScalarType> = a.types().collect();
             let identity = a.identity.iter().flatten();
-            a.init = lanes.iter().zip(identity).map(|(&lane, &bits)| stage.body.bits(lane, bits)).collect();
+            a.init = scalars.iter().zip(identity).map(|(&scalar, &bits)| stage.body.bits(scalar, bits)).collect();
             let leaves: Vec<Op> = match &a.place {
                 Place::Lanes { results } => results.iter().map(|&r| Op::Result(r)).collect(),
                 Place::Row { rows } => rows.iter().map(|&r| Op::Row(r)).collect(),
             };
-            for (leaf, lane) in leaves.into_iter().zip(lanes) {
-                let value = store.push(leaf, &[], lane);
+            for (leaf, scalar) in leaves.into_iter().zip(scalars) {
+                let value = store.push(leaf, &[], scalar);
                 let buffer = first + stores.len() as u32;
-                stores.push(Store { buffer, mem: Mem::of(lane), index: place.clone(), value });
+                stores.push(Store { buffer, mem: Mem::of(scalar), index: place.clone(), value });
             }
         }
         nest.stages.push(Stage { stores, ..Stage::new(Vec::new(), kept, store) });
@@ -156,10 +156,10 @@ impl Cut {
             for init in &mut a.init {
                 *init = rewrite::place(&places, *init).unwrap_or(*init);
             }
-            let lanes: Vec<Lane> = a.lanes().collect();
+            let scalars: Vec<ScalarType> = a.types().collect();
             a.values.clear();
-            for lane in lanes {
-                a.values.push(body.push(Op::Load(number, Mem::of(lane), place.clone()), &[], lane));
+            for scalar in scalars {
+                a.values.push(body.push(Op::Load(number, Mem::of(scalar), place.clone()), &[], scalar));
                 number += 1;
             }
         }

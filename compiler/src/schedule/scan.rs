@@ -128,7 +128,7 @@ impl<'s> Iterations<'s> {
         }
         let body = &mut self.out.body;
         let parts = before(body, &r.op, &values);
-        let carry = body.push(Op::Row(r.row), &[], self.stage.body.lane(r.next));
+        let carry = body.push(Op::Row(r.row), &[], self.stage.body.scalar(r.next));
         Some(parts.into_iter().map(|part| combined(body, &r.op, carry, part)).collect())
     }
 
@@ -143,7 +143,7 @@ impl<'s> Iterations<'s> {
 }
 
 fn combined(body: &mut Body, op: &Op, x: NodeId, y: NodeId) -> NodeId {
-    body.push(op.clone(), &[x, y], body.lane(x))
+    body.push(op.clone(), &[x, y], body.scalar(x))
 }
 
 /// Each value with all before it: by halves, so that no value waits for more than the logarithm of their number.

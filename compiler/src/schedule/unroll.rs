@@ -168,8 +168,8 @@ fn written_out(stage: &Stage, buffers: &[RowBuffer]) -> Option<Stage> {
         let Place::Row { rows } = &a.place else { return None };
         for (&row, value) in rows.iter().zip(state) {
             // A fold leaves truth values as the integers that memory has for them.
-            let value = if body.lane(value).is_mask() { body.mask_to_int(value) } else { value };
-            if buffers.get(row as usize)?.lane != body.lane(value) {
+            let value = if body.scalar(value).is_mask() { body.mask_to_int(value) } else { value };
+            if buffers.get(row as usize)?.scalar != body.scalar(value) {
                 return None;
             }
             row_stores.push((row, value));
@@ -187,11 +187,11 @@ fn joined(before: &Stage, stage: &Stage) -> Option<Stage> {
     let inits = stage.accumulators.iter().flat_map(|a| a.init.iter().copied());
     let wanted = stage.body.needed(stage.roots().into_iter().chain(inits));
     let nodes = || stage.body.nodes().iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(node, _)| node);
-    let fits = |op: &Op, lane| match op {
-        Op::Row(row) => known.get(row).is_none_or(|&n| before.body.lane(n) == lane),
+    let fits = |op: &Op, scalar| match op {
+        Op::Row(row) => known.get(row).is_none_or(|&n| before.body.scalar(n) == scalar),
         _ => true,
     };
-    if before.body.nodes().len() + nodes().count() > MOST || !nodes().all(|node| fits(&node.op, node.lane)) {
+    if before.body.nodes().len() + nodes().count() > MOST || !nodes().all(|node| fits(&node.op, node.scalar)) {
         return None;
     }
     let mut out = before.clone();

@@ -65,28 +65,28 @@ pub const MAX_RANK: usize = 128;
 pub struct InferContext<'a> {
     computations: Option<&'a PrimaryMap<ComputationId, Computation>>,
     /// Floats that are computed in lanes of different width may not mix.
-    same_lane: bool,
+    same_scalar: bool,
 }
 
 impl<'a> InferContext<'a> {
     /// Calls reach the computations of `module`.
     pub fn new(module: &'a Module) -> Self {
-        InferContext { computations: Some(&module.computations), same_lane: false }
+        InferContext { computations: Some(&module.computations), same_scalar: false }
     }
 
     /// Calls reach these computations, those of a module still under construction.
     pub fn of(computations: &'a PrimaryMap<ComputationId, Computation>) -> Self {
-        InferContext { computations: Some(computations), same_lane: false }
+        InferContext { computations: Some(computations), same_scalar: false }
     }
 
     /// No computations: for operations that call none.
     pub fn empty() -> InferContext<'static> {
-        InferContext { computations: None, same_lane: false }
+        InferContext { computations: None, same_scalar: false }
     }
 
     /// The same, but `f64` may not meet narrower floats.
-    fn of_one_lane(self) -> Self {
-        InferContext { same_lane: true, ..self }
+    fn of_one_scalar(self) -> Self {
+        InferContext { same_scalar: true, ..self }
     }
 
     /// Parameter and result shapes of a computation.
@@ -213,7 +213,7 @@ fn has_kind(kind: AttrKind, value: &AttrValue) -> bool {
 fn check_declared(cx: &InferContext<'_>, opcode: Opcode, inferred: &Shape, declared: &Shape) -> Rule<()> {
     // Operations that hand values on must not change a type; those that compute may round to another precision, and
     // a contraction sums in any.
-    let lenient = InferContext { same_lane: false, ..*cx };
+    let lenient = InferContext { same_scalar: false, ..*cx };
     let mixed = match opcode.category() {
         Category::Structure | Category::Control | Category::SideEffect | Category::Async => None,
         Category::Contraction => Some(&lenient),

@@ -249,8 +249,8 @@ impl std::fmt::Display for Show<'_> {
 /// True where two element types may meet in one operation. As in XLA, real floating point types of different
 /// precision may: passes that lower precision leave such mixtures behind.
 fn mixes(cx: &InferContext<'_>, a: ElementType, b: ElementType) -> bool {
-    let one_lane = (a == ElementType::F64) == (b == ElementType::F64);
-    a == b || (a.is_float() && b.is_float() && (one_lane || !cx.same_lane))
+    let one_scalar = (a == ElementType::F64) == (b == ElementType::F64);
+    a == b || (a.is_float() && b.is_float() && (one_scalar || !cx.same_scalar))
 }
 
 /// The more precise of two types that may meet.

@@ -62,7 +62,7 @@ pub fn verify_runnable(module: &Module) -> Result<()> {
         check_entry(cx, module)
     };
     let cx = InferContext::new(module);
-    match check(&cx.of_one_lane()) {
+    match check(&cx.of_one_scalar()) {
         // What breaks a rule either way is not this one's to tell.
         Err(e) if check(&cx).is_ok() => Err(Error::Unsupported {
             site: e.site().cloned().unwrap_or_default(),

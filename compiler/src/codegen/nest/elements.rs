@@ -6,7 +6,7 @@ use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Lanes, Shape, Val};
 use crate::codegen::rows::{Access, BLOCK, RowLoop, Walk};
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
-use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::Ix;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use hashbrown::HashMap;
@@ -59,15 +59,15 @@ impl<'f, 'b> Leaves for Elements<'_, 'f, 'b, '_, '_> {
                     let place = self.element_address(access, pointer, values, e);
                     v.push(self.nest.lanes.load_one(mem, place.base, place.offset));
                 }
-                self.collect(mem.lane(), &v)
+                self.collect(mem.scalar(), &v)
             }
             (Op::Index(ix), _) => {
                 let mut v = Vec::new();
                 for e in 0..at.count() as u8 {
                     let x = self.index_at(ix, values, e);
-                    v.push(if node.lane == Lane::I32 { self.nest.b().ins().ireduce(types::I32, x) } else { x });
+                    v.push(if node.scalar == ScalarType::I32 { self.nest.b().ins().ireduce(types::I32, x) } else { x });
                 }
-                self.collect(node.lane, &v)
+                self.collect(node.scalar, &v)
             }
             (Op::Row(number), _) => self.row(*number),
             (op, _) => {
@@ -81,7 +81,7 @@ impl<'f, 'b> Leaves for Elements<'_, 'f, 'b, '_, '_> {
 impl Row for Elements<'_, '_, '_, '_, '_> {
     fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Val> {
         match self.live.uniform.get(&id) {
-            Some(&v) if self.at.block => Some(self.nest.lanes.splat(body.lane(id), v)),
+            Some(&v) if self.at.block => Some(self.nest.lanes.splat(body.scalar(id), v)),
             Some(&v) => Some(Val::One(v)),
             None => {
                 self.isa().fault(format!("node %{} has no value yet", id.0));
@@ -108,7 +108,7 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
         }
         for e in 0..at.count() as u8 {
             let place = self.element_address(s.access, pointer, values, e);
-            let x = self.nest.lanes.extract(s.lane, v, e);
+            let x = self.nest.lanes.extract(s.scalar, v, e);
             self.nest.lanes.store_one(mem, x, place.base, place.offset);
         }
         Some(0)
@@ -147,10 +147,10 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
         }
     }
 
-    fn taken(&mut self, step: Step, lane: Lane, value: &Val) -> Option<Val> {
+    fn taken(&mut self, step: Step, scalar: ScalarType, value: &Val) -> Option<Val> {
         Some(match step {
             Step::All => *value,
-            Step::Element(e) => Val::One(self.nest.lanes.extract(lane, *value, e)),
+            Step::Element(e) => Val::One(self.nest.lanes.extract(scalar, *value, e)),
         })
     }
 
@@ -216,18 +216,20 @@ impl Elements<'_, '_, '_, '_, '_> {
         ix.for_each_value(&mut |n| {
             let v = match (self.live.uniform.get(&n), values.get(n)) {
                 (Some(&v), _) => v,
-                (None, Some(&v)) => self.nest.lanes.extract(Lane::I64, v, e),
+                (None, Some(&v)) => self.nest.lanes.extract(ScalarType::I64, v, e),
                 // Every node that an index mentions is computed before it.
-                (None, None) => self.nest.lanes.missing(Lane::I64, format!("the offset %{} has no value yet", n.0)),
+                (None, None) => {
+                    self.nest.lanes.missing(ScalarType::I64, format!("the offset %{} has no value yet", n.0))
+                }
             };
             offsets.insert(n, v);
         });
         self.nest.at(ix, &offsets)
     }
 
-    fn collect(&mut self, lane: Lane, v: &[Value]) -> Option<Val> {
+    fn collect(&mut self, scalar: ScalarType, v: &[Value]) -> Option<Val> {
         match *v {
-            [a, b, c, d] => Some(self.nest.lanes.gather(lane, [a, b, c, d])),
+            [a, b, c, d] => Some(self.nest.lanes.gather(scalar, [a, b, c, d])),
             [one] => Some(Val::One(one)),
             _ => None,
         }
@@ -235,8 +237,8 @@ impl Elements<'_, '_, '_, '_, '_> {
 
     /// Where elements of a row buffer lie.
     fn row_place(&mut self, number: u32) -> (Mem, Address) {
-        let (start, lane) = self.nest.row_start(number);
-        let mem = Mem::of(lane);
+        let (start, scalar) = self.nest.row_start(number);
+        let mem = Mem::of(scalar);
         (mem, self.walked(start, mem.bytes(), 0))
     }
 }

@@ -2,10 +2,10 @@
 
 use super::{At, NestEmitter};
 use crate::codegen::flow::Flow;
-use crate::codegen::lanes::{Shape, Val, scalar_type, vector_type};
+use crate::codegen::lanes::{Shape, Val, clif_type, clif_vector};
 use crate::codegen::rows::{BLOCK, Mode};
 use crate::codegen::vector::{self, Isa, Partial};
-use crate::kernel::body::{Body, Lane, Op};
+use crate::kernel::body::{Body, Op, ScalarType};
 use crate::kernel::ir::{Accumulator, Loop, Place, Stage};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
@@ -55,13 +55,13 @@ impl NestEmitter<'_, '_, '_, '_> {
         init: &[Value],
         by_itself: bool,
     ) -> Running {
-        let lanes: Vec<Lane> = a.lanes().collect();
+        let types: Vec<ScalarType> = a.types().collect();
         let n = stage.vector.extent;
         match mode {
             Mode::Row => {
                 if let Place::Row { rows } = &a.place {
-                    for ((&row, &lane), &v) in rows.iter().zip(&lanes).zip(init) {
-                        self.fill_row(stage.vector, row, lane, v);
+                    for ((&row, &scalar), &v) in rows.iter().zip(&types).zip(init) {
+                        self.fill_row(stage.vector, row, scalar, v);
                     }
                 }
                 Running::Row
@@ -69,10 +69,10 @@ impl NestEmitter<'_, '_, '_, '_> {
             Mode::Chain => Running::Chain(init.iter().map(|&v| self.variable(v)).collect()),
             Mode::Few => {
                 let mut few = Vec::new();
-                for (k, &lane) in lanes.iter().enumerate() {
+                for (k, &scalar) in types.iter().enumerate() {
                     let mut column = Vec::new();
                     for _ in 0..n {
-                        let v = self.start_of_lane(a, k, lane);
+                        let v = self.start_of_lane(a, k, scalar);
                         column.push(self.variable(v));
                     }
                     few.push(column);
@@ -81,14 +81,14 @@ impl NestEmitter<'_, '_, '_, '_> {
             }
             Mode::Blocks(blocks) => {
                 let mut all = Vec::new();
-                for (k, &lane) in lanes.iter().enumerate() {
+                for (k, &scalar) in types.iter().enumerate() {
                     let bits = a.identity.as_ref().map_or(0, |i| i[k]);
                     let mut component = Vec::new();
                     for _ in 0..blocks {
                         component.push(if by_itself {
-                            (0..lane.bits() / 32).map(|_| self.b().declare_var(vector_type(lane))).collect()
+                            (0..scalar.bits() / 32).map(|_| self.b().declare_var(clif_vector(scalar))).collect()
                         } else {
-                            let v = self.lanes.constant_block(lane, bits);
+                            let v = self.lanes.constant_block(scalar, bits);
                             block_registers(v).into_iter().map(|r| self.variable(r)).collect()
                         });
                     }
@@ -100,20 +100,20 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 
     /// The identity, with which a lane starts that no first element starts.
-    fn start_of_lane(&mut self, a: &Accumulator, component: usize, lane: Lane) -> Value {
+    fn start_of_lane(&mut self, a: &Accumulator, component: usize, scalar: ScalarType) -> Value {
         match a.identity.as_ref().and_then(|i| i.get(component)) {
-            Some(&bits) => self.lanes.scalar_constant(lane, bits),
-            None => self.lanes.missing(lane, "a lane without an element and without an identity"),
+            Some(&bits) => self.lanes.scalar_constant(scalar, bits),
+            None => self.lanes.missing(scalar, "a lane without an element and without an identity"),
         }
     }
 
     /// Fills a row buffer: a row loop of its own.
-    fn fill_row(&mut self, vector: Loop, row: u32, lane: Lane, v: Value) {
-        let row_lane = self.nest.rows[row as usize].lane;
-        let v = if lane.is_mask() { self.b().ins().uextend(scalar_type(row_lane), v) } else { v };
+    fn fill_row(&mut self, vector: Loop, row: u32, scalar: ScalarType, v: Value) {
+        let row_type = self.nest.rows[row as usize].scalar;
+        let v = if scalar.is_mask() { self.b().ins().uextend(clif_type(row_type), v) } else { v };
         self.results.insert(FILL, v);
         let mut body = Body::new();
-        let value = body.push(Op::Result(FILL), &[], row_lane);
+        let value = body.push(Op::Result(FILL), &[], row_type);
         self.pass(&Stage { row_stores: vec![(row, value)], ..Stage::new(Vec::new(), vector, body) });
     }
 
@@ -135,9 +135,9 @@ impl NestEmitter<'_, '_, '_, '_> {
                     return Some(Partial::Starts);
                 }
                 let mut out = Vec::new();
-                for (component, lane) in all.iter().zip(a.lanes()) {
+                for (component, scalar) in all.iter().zip(a.types()) {
                     let v = self.use_block(component.get(block)?);
-                    out.push(if at.block { v } else { Val::One(self.lanes.extract(lane, v, e)) });
+                    out.push(if at.block { v } else { Val::One(self.lanes.extract(scalar, v, e)) });
                 }
                 out
             }
@@ -156,12 +156,12 @@ impl NestEmitter<'_, '_, '_, '_> {
             }
             Running::Blocks(all) => {
                 let (_, block, e) = place(a, at);
-                for ((component, lane), v) in all.iter().zip(a.lanes()).zip(new) {
+                for ((component, scalar), v) in all.iter().zip(a.types()).zip(new) {
                     let registers = component.get(block)?;
                     let v = match v {
                         Val::One(x) => {
                             let before = self.use_block(registers);
-                            self.lanes.insert(lane, before, e, x)
+                            self.lanes.insert(scalar, before, e, x)
                         }
                         v => v,
                     };
@@ -184,7 +184,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         match vector::combine(&mut self.lanes, shape, a, args) {
             Some(all) => all,
             None => {
-                a.lanes().map(|lane| Val::One(self.lanes.missing(lane, "a combiner has no form in CLIF"))).collect()
+                a.types().map(|scalar| Val::One(self.lanes.missing(scalar, "a combiner has no form in CLIF"))).collect()
             }
         }
     }
@@ -194,13 +194,13 @@ impl NestEmitter<'_, '_, '_, '_> {
             [a, b] => Val::Pair([self.b().use_var(a), self.b().use_var(b)]),
             [a, b, c, d] => Val::Each([a, b, c, d].map(|v| self.b().use_var(v))),
             [a, ..] => Val::Four(self.b().use_var(a)),
-            [] => Val::One(self.lanes.missing(Lane::I64, "an accumulator without registers")),
+            [] => Val::One(self.lanes.missing(ScalarType::I64, "an accumulator without registers")),
         }
     }
 
     /// Folds lanes by halves, and combines the initial value.
     pub(super) fn fold(&mut self, a: &Accumulator, running: &Running, init: &[Value]) -> Vec<Value> {
-        let lanes: Vec<Lane> = a.lanes().collect();
+        let types: Vec<ScalarType> = a.types().collect();
         // One row of components for each scalar lane that is left.
         let mut scalars: Vec<Vec<Value>> = match running {
             Running::Row => return Vec::new(),
@@ -210,9 +210,9 @@ impl NestEmitter<'_, '_, '_, '_> {
                 (0..n).map(|i| columns.iter().map(|c| self.b().use_var(c[i])).collect()).collect()
             }
             Running::Folded(all) => {
-                let first = all.iter().zip(&lanes).map(|(registers, &lane)| {
+                let first = all.iter().zip(&types).map(|(registers, &scalar)| {
                     let block = self.use_block(registers);
-                    self.lanes.extract(lane, block, 0)
+                    self.lanes.extract(scalar, block, 0)
                 });
                 vec![first.collect()]
             }
@@ -232,7 +232,7 @@ impl NestEmitter<'_, '_, '_, '_> {
                     half /= 2;
                 }
                 (0..BLOCK as u8)
-                    .map(|e| blocks[0].iter().zip(&lanes).map(|(&v, &l)| self.lanes.extract(l, v, e)).collect())
+                    .map(|e| blocks[0].iter().zip(&types).map(|(&v, &l)| self.lanes.extract(l, v, e)).collect())
                     .collect()
             }
         };

@@ -22,11 +22,11 @@ pub use wide_rows::{WideFunctions, WideRows};
 use super::address::Point;
 use super::effort::Executed;
 use super::flow::Flow;
-use super::lanes::{Lanes, Shape, Val, scalar_type};
+use super::lanes::{Lanes, Shape, Val, clif_type};
 use super::rows::{Access, BLOCK, Form, RowLoop, Segment, Width, passes};
 use super::vector::{self, Isa};
 use super::wide::row_function;
-use crate::kernel::body::{Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Loop, Nest, Place, RowBuffer, Stage, Store};
 use crate::schedule::cost::depth;
@@ -51,7 +51,7 @@ pub fn scratch_bytes(nest: &Nest) -> u64 {
 
 /// Bytes of a row buffer; one of a single element is a register.
 fn row_bytes(row: &RowBuffer) -> u64 {
-    if is_single(row) { 0 } else { (row.elements as u64 * u64::from(row.lane.bits() / 8)).next_multiple_of(64) }
+    if is_single(row) { 0 } else { (row.elements as u64 * u64::from(row.scalar.bits() / 8)).next_multiple_of(64) }
 }
 
 fn is_single(row: &RowBuffer) -> bool {
@@ -96,7 +96,7 @@ impl<'f, 'b, 'k, 'o> NestEmitter<'f, 'b, 'k, 'o> {
         wide: Option<&'k mut WideRows<'o>>,
     ) -> NestEmitter<'f, 'b, 'k, 'o> {
         let (results, executed) = (HashMap::new(), Executed::default());
-        let variable = |row: &RowBuffer| is_single(row).then(|| lanes.b.declare_var(scalar_type(row.lane)));
+        let variable = |row: &RowBuffer| is_single(row).then(|| lanes.b.declare_var(clif_type(row.scalar)));
         let singles = nest.rows.iter().map(variable).collect();
         NestEmitter { lanes, bases, scratch, singles, axes, results, nest, wide, executed }
     }
@@ -141,15 +141,15 @@ impl NestEmitter<'_, '_, '_, '_> {
         Some(self.b().use_var(variable))
     }
 
-    /// Where a row buffer of several elements starts, and the lane of its elements.
-    fn row_start(&mut self, row: u32) -> (Address, Lane) {
+    /// Where a row buffer of several elements starts, and the scalar type of its elements.
+    fn row_start(&mut self, row: u32) -> (Address, ScalarType) {
         let before: u64 = self.nest.rows[..row as usize].iter().map(row_bytes).sum();
         let scratch = self.scratch;
         let start = match near(before as i64) {
             Some(offset) => Address { base: scratch, offset },
             None => Address { base: self.behind(scratch, before as i64), offset: 0 },
         };
-        (start, self.nest.rows[row as usize].lane)
+        (start, self.nest.rows[row as usize].scalar)
     }
 
     /// Where the element of a buffer lies that an index gives. Indices that differ by a constant share a base, and what lies as far
@@ -386,7 +386,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let source = body.source(id);
         self.lanes.mark(source);
         let v = match &node.op {
-            Op::Const(bits) => return self.lanes.scalar_constant(node.lane, *bits),
+            Op::Const(bits) => return self.lanes.scalar_constant(node.scalar, *bits),
             Op::Load(buffer, mem, ix) => {
                 ix.for_each_value(&mut |n| {
                     self.uniform_node(row, live, n);
@@ -397,27 +397,27 @@ impl NestEmitter<'_, '_, '_, '_> {
             }
             Op::Result(n) => match self.results.get(n) {
                 Some(&v) => v,
-                None => self.lanes.missing(node.lane, format!("result {n} is used before it is folded")),
+                None => self.lanes.missing(node.scalar, format!("result {n} is used before it is folded")),
             },
             Op::Index(ix) => {
                 let v = self.at(ix, &live.uniform);
-                if node.lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
+                if node.scalar == ScalarType::I32 { self.b().ins().ireduce(types::I32, v) } else { v }
             }
             Op::Row(number) => match self.only(*number) {
                 Some(only) => only,
                 None => {
-                    let (start, lane) = self.row_start(*number);
-                    self.lanes.load_one(Mem::of(lane), start.base, start.offset)
+                    let (start, scalar) = self.row_start(*number);
+                    self.lanes.load_one(Mem::of(scalar), start.base, start.offset)
                 }
             },
             op => {
                 let args: SmallVec<[Val; 3]> =
                     node.args.iter().map(|&a| Val::One(self.uniform_node(row, live, a))).collect();
-                let from: SmallVec<[Lane; 3]> = node.args.iter().map(|&a| body.lane(a)).collect();
+                let from: SmallVec<[ScalarType; 3]> = node.args.iter().map(|&a| body.scalar(a)).collect();
                 self.lanes.mark(source);
-                match vector::operation(&mut self.lanes, op, &args, &from, node.lane) {
+                match vector::operation(&mut self.lanes, op, &args, &from, node.scalar) {
                     Some(v) => self.lanes.scalar(v),
-                    None => self.lanes.missing(node.lane, format!("{op:?} has no scalar form")),
+                    None => self.lanes.missing(node.scalar, format!("{op:?} has no scalar form")),
                 }
             }
         };

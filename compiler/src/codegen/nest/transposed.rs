@@ -4,7 +4,7 @@
 use super::elements::Elements;
 use super::{Address, near};
 use crate::codegen::flow::Flow;
-use crate::codegen::lanes::{Val, flags, vector_type};
+use crate::codegen::lanes::{Val, clif_vector, flags};
 use crate::codegen::rows::{Access, Part, parts};
 use crate::codegen::vector::Storing;
 use crate::kernel::body::{Mem, NodeId};
@@ -20,7 +20,7 @@ impl Elements<'_, '_, '_, '_, '_> {
         let key = (leader, begin);
         if !self.columns.contains_key(&key) {
             let start = *self.live.loads.get(&leader)?;
-            let (mem, ty) = (access.mem, vector_type(access.mem.lane()));
+            let (mem, ty) = (access.mem, clif_vector(access.mem.scalar()));
             let start = self.behind(start, begin * mem.bytes())?;
             let loaded = |this: &mut Self, e| {
                 let place = this.walked(start, mem.bytes() * stride, e);

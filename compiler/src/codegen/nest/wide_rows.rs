@@ -4,11 +4,11 @@ use super::fold::Running;
 use super::{AROUND, Live, NestEmitter};
 use crate::codegen::clif::{import_function, signature};
 use crate::codegen::flow::Flow;
-use crate::codegen::lanes::{Val, flags, vector_type};
+use crate::codegen::lanes::{Val, clif_vector, flags};
 use crate::codegen::rows::{RowLoop, Segment, Width};
 use crate::codegen::target::Target;
 use crate::codegen::wide::{Frame, Pointer, Uniform, WideFunction, row_function, tile_function, tile_of};
-use crate::kernel::body::{Lane, Mem, Variant};
+use crate::kernel::body::{Mem, ScalarType, Variant};
 use crate::kernel::ir::{LINE, Stage};
 use crate::object::ObjectInput;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -109,7 +109,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.fill(row, live, frame, at);
         for lanes in all.iter().filter(|_| !frame.identities) {
             let v = self.b().use_var(lanes.variable);
-            let v = if lanes.alone { self.splat_register(lanes.lane, v) } else { v };
+            let v = if lanes.alone { self.splat_register(lanes.scalar, v) } else { v };
             self.store_again(v, at, lanes.place, lanes.bytes);
         }
         // What is left behind whole iterations, the function does by itself.
@@ -119,11 +119,11 @@ impl NestEmitter<'_, '_, '_, '_> {
         let ends = firsts.zip(&frame.ends).map(|(lanes, &end)| (end, lanes));
         let whole = all.iter().filter(|_| frame.ends.is_empty()).map(|lanes| (lanes.place, lanes));
         for (place, lanes) in ends.chain(whole) {
-            let v = match lanes.lane {
-                lane if !lanes.alone => self.b().ins().load(vector_type(lane), flags(), at, place as i32),
-                lane => {
-                    let v = self.lanes.load_one(Mem::of(lane), at, place as i32);
-                    if lane.is_mask() { self.b().ins().icmp_imm_s(IntCC::NotEqual, v, 0) } else { v }
+            let v = match lanes.scalar {
+                scalar if !lanes.alone => self.b().ins().load(clif_vector(scalar), flags(), at, place as i32),
+                scalar => {
+                    let v = self.lanes.load_one(Mem::of(scalar), at, place as i32);
+                    if scalar.is_mask() { self.b().ins().icmp_imm_s(IntCC::NotEqual, v, 0) } else { v }
                 }
             };
             self.b().def_var(lanes.variable, v);
@@ -235,8 +235,8 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 
     /// A register of a splat, all of which are the same.
-    fn splat_register(&mut self, lane: Lane, v: Value) -> Value {
-        let (Val::One(v) | Val::Four(v) | Val::Pair([v, _]) | Val::Each([v, ..])) = self.lanes.splat(lane, v);
+    fn splat_register(&mut self, scalar: ScalarType, v: Value) -> Value {
+        let (Val::One(v) | Val::Four(v) | Val::Pair([v, _]) | Val::Each([v, ..])) = self.lanes.splat(scalar, v);
         v
     }
 
@@ -249,14 +249,14 @@ impl NestEmitter<'_, '_, '_, '_> {
 
     fn fill(&mut self, row: &RowLoop<'_>, live: &mut Live, frame: &Frame, at: Value) {
         for (k, uniform) in (0..).zip(&frame.uniforms) {
-            let (lane, v) = match uniform {
-                Uniform::Node(id) => (row.stage.body.lane(*id), self.uniform_node(row, live, *id)),
-                Uniform::Index(ix, lane) => {
+            let (scalar, v) = match uniform {
+                Uniform::Node(id) => (row.stage.body.scalar(*id), self.uniform_node(row, live, *id)),
+                Uniform::Index(ix, scalar) => {
                     let v = self.at(ix, &live.uniform);
-                    (*lane, if *lane == Lane::I32 { self.b().ins().ireduce(types::I32, v) } else { v })
+                    (*scalar, if *scalar == ScalarType::I32 { self.b().ins().ireduce(types::I32, v) } else { v })
                 }
             };
-            let v = self.splat_register(lane, v);
+            let v = self.splat_register(scalar, v);
             let bytes = if frame.is_whole(k) { frame.width.bytes() } else { REGISTER };
             self.store_again(v, at, frame.uniform(k), bytes);
         }
@@ -274,7 +274,7 @@ impl NestEmitter<'_, '_, '_, '_> {
             // Selection has seen that each is linear, and so has a pointer.
             let pointer = match pointer {
                 Some(address) => self.pointer(address),
-                None => self.lanes.missing(Lane::I64, format!("{p:?} has no pointer")),
+                None => self.lanes.missing(ScalarType::I64, format!("{p:?} has no pointer")),
             };
             self.b().ins().store(flags(), pointer, at, frame.pointer(k) as i32);
         }
@@ -287,7 +287,7 @@ const REGISTER: u32 = 16;
 /// A variable of an accumulator in lanes, and where it lies in a frame.
 struct Lanes {
     variable: Variable,
-    lane: Lane,
+    scalar: ScalarType,
     /// Whether it is the only lane of its component, whose register in the frame then holds nothing else.
     alone: bool,
     /// Whether it has the first lane of its component.
@@ -300,22 +300,22 @@ struct Lanes {
 /// frame, or two, and each of these several of CLIF.
 fn lane_variables(stage: &Stage, running: &[Running], width: Width) -> Vec<Lanes> {
     let mut all: Vec<Lanes> = Vec::new();
-    let mut push = |variable, lane, alone, first| {
+    let mut push = |variable, scalar, alone, first| {
         let place = all.last().map_or(0, |before| before.place + before.bytes);
         let bytes = if alone { width.bytes() } else { REGISTER };
-        all.push(Lanes { variable, lane, alone, first, place, bytes });
+        all.push(Lanes { variable, scalar, alone, first, place, bytes });
     };
     for (a, running) in stage.accumulators.iter().zip(running) {
         match running {
             Running::Blocks(components) => {
-                for (component, lane) in components.iter().zip(a.lanes()) {
+                for (component, scalar) in components.iter().zip(a.types()) {
                     for (k, &variable) in component.iter().flatten().enumerate() {
-                        push(variable, lane, false, k == 0);
+                        push(variable, scalar, false, k == 0);
                     }
                 }
             }
             Running::Chain(variables) => {
-                variables.iter().zip(a.lanes()).for_each(|(&variable, lane)| push(variable, lane, true, true));
+                variables.iter().zip(a.types()).for_each(|(&variable, scalar)| push(variable, scalar, true, true));
             }
             Running::Row | Running::Few(_) | Running::Folded(_) => {}
         }

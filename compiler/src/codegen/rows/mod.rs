@@ -22,7 +22,7 @@ mod verify;
 pub use near::{Near, Part, lies_in_part, parts};
 pub use text::describe;
 
-use crate::kernel::body::{Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Place, Stage, Store};
 use crate::schedule::cost::{BEYOND_CACHES, depth};
@@ -103,8 +103,8 @@ pub fn passes(stage: &Stage, width: Option<Width>) -> Vec<Range<usize>> {
     }
     let (block, most) = width.map_or((BLOCK, NARROW_ACCUMULATORS), |w| (w.block(), w.accumulators()));
     let registers = |a: &Accumulator| {
-        let of_lane = |lane: Lane| a.lane_count() / block * i64::from(lane.bits() / 32).max(1);
-        a.lanes().map(of_lane).sum::<i64>()
+        let of_type = |scalar: ScalarType| a.lane_count() / block * i64::from(scalar.bits() / 32).max(1);
+        a.types().map(of_type).sum::<i64>()
     };
     let mut out = Vec::new();
     let (mut begin, mut taken) = (0, 0);
@@ -512,7 +512,7 @@ impl<'k> RowLoop<'k> {
         if self.in_lanes() {
             return self.stage.lane_count();
         }
-        let double = self.stage.body.nodes().iter().any(|n| n.lane.bits() == 64);
+        let double = self.stage.body.nodes().iter().any(|n| n.scalar.bits() == 64);
         self.unrolled().min(if double { 2 } else { 4 }) * BLOCK
     }
 

@@ -14,7 +14,7 @@
 
 use crate::codegen::rows::{Access, RowLoop};
 use crate::hlo::InstructionId;
-use crate::kernel::body::{Body, IntCond, Lane, NodeId, Op};
+use crate::kernel::body::{Body, IntCond, NodeId, Op, ScalarType};
 use crate::kernel::ir::{Accumulator, Place};
 
 /// What computes.
@@ -28,14 +28,20 @@ pub trait Isa {
     fn mark(&mut self, source: Option<InstructionId>);
 
     /// A constant in every element.
-    fn constant(&mut self, shape: Self::Shape, lane: Lane, bits: u64) -> Self::Value;
+    fn constant(&mut self, shape: Self::Shape, scalar: ScalarType, bits: u64) -> Self::Value;
 
     /// One operation; `from` are the lanes of the arguments, `to` that of the result. `None` where it has no form for all elements at
     /// once.
-    fn operation(&mut self, op: &Op, args: &[Self::Value], from: &[Lane], to: Lane) -> Option<Self::Value>;
+    fn operation(&mut self, op: &Op, args: &[Self::Value], from: &[ScalarType], to: ScalarType) -> Option<Self::Value>;
 
     /// An operation that has no form, element by element; `None` where it has none of that either.
-    fn by_elements(&mut self, op: &Op, args: &[Self::Value], from: &[Lane], to: Lane) -> Option<Self::Value>;
+    fn by_elements(
+        &mut self,
+        op: &Op,
+        args: &[Self::Value],
+        from: &[ScalarType],
+        to: ScalarType,
+    ) -> Option<Self::Value>;
 
     /// Notes what is missing, a fault of ours.
     fn fault(&mut self, what: String);
@@ -96,7 +102,7 @@ pub trait Row: Leaves {
     fn steps(&self, reduction: usize) -> Vec<Step>;
 
     /// The elements that a step takes.
-    fn taken(&mut self, step: Step, lane: Lane, value: &Value<Self>) -> Option<Value<Self>>;
+    fn taken(&mut self, step: Step, scalar: ScalarType, value: &Value<Self>) -> Option<Value<Self>>;
 
     /// What a step's elements are folded into.
     fn partial(&mut self, reduction: usize, step: Step) -> Option<Partial<Value<Self>>>;
@@ -114,8 +120,8 @@ pub struct Storing<'a, V> {
     pub number: usize,
     /// Where elements go.
     pub access: &'a Access,
-    /// The lane of what is stored.
-    pub lane: Lane,
+    /// The scalar type of what is stored.
+    pub scalar: ScalarType,
     /// What is stored.
     pub value: &'a V,
     /// What the stores behind it store, those that are along the row.
@@ -160,15 +166,15 @@ pub fn values<L: Leaves + ?Sized>(
                 Some(v) => v,
                 None => return missing(leaves, format!("there is no argument {n}")),
             },
-            Op::Const(bits) => leaves.isa().constant(shape, node.lane, *bits),
+            Op::Const(bits) => leaves.isa().constant(shape, node.scalar, *bits),
             Op::Load(..) | Op::Index(_) | Op::Row(_) | Op::Result(_) => leaves.leaf(body, id, &values)?,
             op => {
                 for &a in &node.args {
                     argument(leaves, a, &mut values, around)?;
                 }
                 let inputs: Vec<Value<L>> = node.args.iter().map(|&a| values.get(a).cloned()).collect::<Option<_>>()?;
-                let from: Vec<Lane> = node.args.iter().map(|&a| body.lane(a)).collect();
-                operation(leaves.isa(), op, &inputs, &from, node.lane)?
+                let from: Vec<ScalarType> = node.args.iter().map(|&a| body.scalar(a)).collect();
+                operation(leaves.isa(), op, &inputs, &from, node.scalar)?
             }
         };
         values.set(id, v);
@@ -181,8 +187,8 @@ pub fn operation<I: Isa + ?Sized>(
     isa: &mut I,
     op: &Op,
     args: &[I::Value],
-    from: &[Lane],
-    to: Lane,
+    from: &[ScalarType],
+    to: ScalarType,
 ) -> Option<I::Value> {
     isa.operation(op, args, from, to).or_else(|| isa.by_elements(op, args, from, to))
 }
@@ -258,7 +264,7 @@ pub fn elements<R: Row>(r: &mut R, row: &RowLoop<'_>) -> Option<()> {
     let mut uniform = |r: &mut R, id: NodeId| match body.node(id).op {
         Op::Const(bits) => {
             let shape = r.shape();
-            Some(r.isa().constant(shape, body.lane(id), bits))
+            Some(r.isa().constant(shape, body.scalar(id), bits))
         }
         _ => r.uniform(body, id),
     };
@@ -282,7 +288,7 @@ pub fn elements<R: Row>(r: &mut R, row: &RowLoop<'_>) -> Option<()> {
             continue;
         }
         r.isa().mark(body.source(s.value));
-        done = r.store(Storing { number, access, lane: body.lane(s.value), value, behind }, &values)?;
+        done = r.store(Storing { number, access, scalar: body.scalar(s.value), value, behind }, &values)?;
     }
     for &(number, node) in &stage.row_stores {
         r.isa().mark(body.source(node));
@@ -293,7 +299,7 @@ pub fn elements<R: Row>(r: &mut R, row: &RowLoop<'_>) -> Option<()> {
         r.isa().mark(a.roots.first().and_then(|&root| a.combine.source(root)));
         let mut new = Vec::new();
         for &n in &a.values {
-            new.push((body.lane(n), argument(r, n, &mut values, &mut uniform)?));
+            new.push((body.scalar(n), argument(r, n, &mut values, &mut uniform)?));
         }
         fold(r, k, a, new)?;
     }
@@ -302,26 +308,30 @@ pub fn elements<R: Row>(r: &mut R, row: &RowLoop<'_>) -> Option<()> {
 }
 
 /// Takes elements into a reduction.
-fn fold<R: Row>(r: &mut R, k: usize, a: &Accumulator, new: Vec<(Lane, Value<R>)>) -> Option<()> {
+fn fold<R: Row>(r: &mut R, k: usize, a: &Accumulator, new: Vec<(ScalarType, Value<R>)>) -> Option<()> {
     if let Place::Row { rows } = &a.place {
-        let (shape, lanes) = (r.shape(), a.lanes().collect::<Vec<Lane>>());
+        let (shape, lanes) = (r.shape(), a.types().collect::<Vec<ScalarType>>());
         let mut args = Vec::new();
-        for (&row, &lane) in rows.iter().zip(&lanes) {
+        for (&row, &scalar) in rows.iter().zip(&lanes) {
             let v = r.row(row)?;
-            args.push(if lane.is_mask() { mask_of(r, lane, v)? } else { v });
+            args.push(if scalar.is_mask() { mask_of(r, scalar, v)? } else { v });
         }
         args.extend(new.into_iter().map(|(_, v)| v));
         let out = combine(r.isa(), shape, a, args)?;
-        for ((&row, v), &lane) in rows.iter().zip(out).zip(&lanes) {
-            let v = if lane.is_mask() { operation(r.isa(), &Op::MaskToInt, &[v], &[lane], lane.integer())? } else { v };
+        for ((&row, v), &scalar) in rows.iter().zip(out).zip(&lanes) {
+            let v = if scalar.is_mask() {
+                operation(r.isa(), &Op::MaskToInt, &[v], &[scalar], scalar.integer())?
+            } else {
+                v
+            };
             r.set_row(row, &v)?;
         }
         return Some(());
     }
     for step in r.steps(k) {
         let mut taken = Vec::new();
-        for (lane, v) in &new {
-            taken.push(r.taken(step, *lane, v)?);
+        for (scalar, v) in &new {
+            taken.push(r.taken(step, *scalar, v)?);
         }
         let out = match r.partial(k, step)? {
             Partial::Starts => taken,
@@ -336,8 +346,8 @@ fn fold<R: Row>(r: &mut R, k: usize, a: &Accumulator, new: Vec<(Lane, Value<R>)>
 }
 
 /// The truth values that a row buffer keeps as integers.
-fn mask_of<R: Row>(r: &mut R, lane: Lane, raw: Value<R>) -> Option<Value<R>> {
-    let (shape, integer) = (r.shape(), lane.integer());
+fn mask_of<R: Row>(r: &mut R, scalar: ScalarType, raw: Value<R>) -> Option<Value<R>> {
+    let (shape, integer) = (r.shape(), scalar.integer());
     let zero = r.isa().constant(shape, integer, 0);
-    operation(r.isa(), &Op::ICmp(IntCond::Ne), &[raw, zero], &[integer, integer], lane)
+    operation(r.isa(), &Op::ICmp(IntCond::Ne), &[raw, zero], &[integer, integer], scalar)
 }

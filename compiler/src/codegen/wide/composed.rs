@@ -3,7 +3,7 @@
 use super::Reg;
 use super::select::{Block, Selector};
 use super::table::{ORDERED, float_predicate, unary};
-use crate::kernel::body::{FloatCond, Lane, Op};
+use crate::kernel::body::{FloatCond, Op, ScalarType};
 use iced_x86::Code;
 
 /// 2^52, whose last bit is worth 1: the low bits of a sum with it are the integer that was added.
@@ -19,9 +19,9 @@ impl Selector<'_> {
 
     /// The number of ones of each lane: of pairs of bits, of fours, of bytes, of all.
     pub(super) fn ones(&mut self, wide: bool, x: Reg) -> Option<Reg> {
-        let lane = if wide { Lane::I64 } else { Lane::I32 };
-        let [pairs, fours, bytes] =
-            [0x5555_5555_5555_5555, 0x3333_3333_3333_3333, 0x0f0f_0f0f_0f0f_0f0f].map(|bits| self.constant(lane, bits));
+        let scalar = if wide { ScalarType::I64 } else { ScalarType::I32 };
+        let [pairs, fours, bytes] = [0x5555_5555_5555_5555, 0x3333_3333_3333_3333, 0x0f0f_0f0f_0f0f_0f0f]
+            .map(|bits| self.constant(scalar, bits));
         let odd = self.shifted(&Op::LShrImm(1), wide, x)?;
         let odd = self.each(&Op::And, wide, odd, pairs)?;
         let x = self.each(&Op::ISub, wide, x, odd)?;
@@ -31,11 +31,11 @@ impl Selector<'_> {
         let high = self.shifted(&Op::LShrImm(4), wide, x)?;
         let x = self.each(&Op::IAdd, wide, x, high)?;
         let mut x = self.each(&Op::And, wide, x, bytes)?;
-        for by in [8, 16, 32].into_iter().filter(|&by| by < lane.bits() as u8) {
+        for by in [8, 16, 32].into_iter().filter(|&by| by < scalar.bits() as u8) {
             let high = self.shifted(&Op::LShrImm(by), wide, x)?;
             x = self.each(&Op::IAdd, wide, x, high)?;
         }
-        let last = self.constant(lane, 0x7f);
+        let last = self.constant(scalar, 0x7f);
         self.each(&Op::And, wide, x, last)
     }
 
@@ -47,14 +47,14 @@ impl Selector<'_> {
             let lower = self.shifted(&Op::LShrImm(by), wide, x)?;
             x = self.each(&Op::Or, wide, x, lower)?;
         }
-        let all = self.constant(Lane::I64, u64::MAX);
+        let all = self.constant(ScalarType::I64, u64::MAX);
         let zeros = self.each(&Op::Xor, wide, x, all)?;
         self.ones(wide, zeros)
     }
 
     /// The high halves of products of 64-bit lanes, from products of halves; a negative factor takes off the other one.
     pub(super) fn multiply_high_wide(&mut self, signed: bool, a: Reg, b: Reg) -> Option<Reg> {
-        let low_half = self.constant(Lane::I64, 0xffff_ffff);
+        let low_half = self.constant(ScalarType::I64, 0xffff_ffff);
         let [high_a, high_b] = [a, b].map(|r| self.with_imm(Code::VEX_Vpsrlq_ymm_ymm_imm8, &[r], 32));
         let mut product = |x: Reg, y: Reg| self.plain(Code::VEX_Vpmuludq_ymm_ymm_ymmm256, &[x, y]);
         let (low, left, right, high) = (product(a, b), product(high_a, b), product(a, high_b), product(high_a, high_b));
@@ -66,7 +66,7 @@ impl Selector<'_> {
         let sum = self.each(&Op::IAdd, true, high, left)?;
         let mut sum = self.each(&Op::IAdd, true, sum, right)?;
         if signed {
-            let zero = self.constant(Lane::I64, 0);
+            let zero = self.constant(ScalarType::I64, 0);
             for (factor, other) in [(a, b), (b, a)] {
                 // All ones of the sign is minus one: where the factor is negative.
                 let sign = self.shifted(&Op::LShrImm(63), true, factor)?;
@@ -85,8 +85,9 @@ impl Selector<'_> {
             true => (0x4530_0000_8000_0000, 0x4530_0000_8010_0000),
             false => (0x4530_0000_0000_0000, 0x4530_0000_0010_0000),
         };
-        let (top, both) = (self.constant(Lane::I64, top), self.constant(Lane::I64, both));
-        let (unit, low_half) = (self.constant(Lane::I64, UNIT.to_bits()), self.constant(Lane::I64, 0xffff_ffff));
+        let (top, both) = (self.constant(ScalarType::I64, top), self.constant(ScalarType::I64, both));
+        let (unit, low_half) =
+            (self.constant(ScalarType::I64, UNIT.to_bits()), self.constant(ScalarType::I64, 0xffff_ffff));
         let low = self.each(&Op::And, true, x, low_half)?;
         let low = self.each(&Op::Or, true, low, unit)?;
         let high = self.shifted(&Op::LShrImm(32), true, x)?;
@@ -97,20 +98,20 @@ impl Selector<'_> {
 
     /// 64-bit integers that a double holds exactly, and that round to the same float: what is beyond 53 bits is told by the last bit.
     pub(super) fn odd_words(&mut self, signed: bool, x: Reg) -> Option<Reg> {
-        let below = self.constant(Lane::I64, 0x7ff);
-        let above = self.constant(Lane::I64, !0x7ff);
+        let below = self.constant(ScalarType::I64, 0x7ff);
+        let above = self.constant(ScalarType::I64, !0x7ff);
         let rest = self.each(&Op::And, true, x, below)?;
         let rest = self.each(&Op::IAdd, true, rest, below)?;
         let odd = self.each(&Op::Or, true, rest, x)?;
         let odd = self.each(&Op::And, true, odd, above)?;
         let (from, most) = match signed {
             true => {
-                let half = self.constant(Lane::I64, 1 << 53);
+                let half = self.constant(ScalarType::I64, 1 << 53);
                 (self.each(&Op::IAdd, true, x, half)?, 1 << 54)
             }
             false => (x, 1 << 53),
         };
-        let most = self.constant(Lane::I64, most);
+        let most = self.constant(ScalarType::I64, most);
         let large = self.greater(true, true, from, most)?;
         Some(self.blend(true, large, odd, x))
     }
@@ -123,8 +124,8 @@ impl Selector<'_> {
             false => (0.0, 18_446_744_073_709_551_616.0, u64::MAX),
         };
         let [least, limit, scale, word, unit] =
-            [least, limit, 1.0 / WORD, WORD, UNIT].map(|x: f64| self.constant(Lane::F64, number(x)));
-        let most = self.constant(Lane::I64, most);
+            [least, limit, 1.0 / WORD, WORD, UNIT].map(|x: f64| self.constant(ScalarType::F64, number(x)));
+        let most = self.constant(ScalarType::I64, most);
         let bounded = self.each(&Op::FMaxPseudo, true, x, least)?;
         let whole = self.shifted(&Op::Trunc, true, bounded)?;
         // The high half, downwards, and what is left of it.
@@ -133,7 +134,7 @@ impl Selector<'_> {
         let off = self.each(&Op::FMul, true, high, word)?;
         let low = self.each(&Op::FSub, true, whole, off)?;
         // Half as much more keeps the sum with a negative number in the same power of two; the bits above are shifted out.
-        let middle = self.constant(Lane::F64, number(UNIT * 1.5));
+        let middle = self.constant(ScalarType::F64, number(UNIT * 1.5));
         let high = self.each(&Op::FAdd, true, high, middle)?;
         let high = self.shifted(&Op::ShlImm(32), true, high)?;
         let low = self.each(&Op::FAdd, true, low, unit)?;
@@ -148,7 +149,7 @@ impl Selector<'_> {
 
     /// Doubles as unsigned 32-bit integers toward zero, as near as there are any; zero for what is no number.
     pub(super) fn doubles_to_unsigned(&mut self, v: &[Reg]) -> Option<Reg> {
-        let [least, most, unit] = [0.0, WORD - 1.0, UNIT].map(|x: f64| self.constant(Lane::F64, x.to_bits()));
+        let [least, most, unit] = [0.0, WORD - 1.0, UNIT].map(|x: f64| self.constant(ScalarType::F64, x.to_bits()));
         let parts: Block = v
             .iter()
             .map(|&x| {

@@ -5,7 +5,7 @@ use super::select::{Block, Definition, Division, Inst, Pointer, Selector, Unifor
 use crate::codegen::rows::Mode;
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::hlo::InstructionId;
-use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::ir::Accumulator;
 use iced_x86::Code;
 use smallvec::smallvec;
@@ -18,16 +18,16 @@ impl Isa for Selector<'_> {
         self.iteration.mark(source);
     }
 
-    fn constant(&mut self, (): (), lane: Lane, bits: u64) -> Block {
-        let r = Selector::constant(self, lane, bits);
-        smallvec![self.as_operand(lane, r); count(lane)]
+    fn constant(&mut self, (): (), scalar: ScalarType, bits: u64) -> Block {
+        let r = Selector::constant(self, scalar, bits);
+        smallvec![self.as_operand(scalar, r); count(scalar)]
     }
 
-    fn operation(&mut self, op: &Op, args: &[Block], from: &[Lane], to: Lane) -> Option<Block> {
+    fn operation(&mut self, op: &Op, args: &[Block], from: &[ScalarType], to: ScalarType) -> Option<Block> {
         self.node(op, args, from, to)
     }
 
-    fn by_elements(&mut self, op: &Op, args: &[Block], from: &[Lane], _: Lane) -> Option<Block> {
+    fn by_elements(&mut self, op: &Op, args: &[Block], from: &[ScalarType], _: ScalarType) -> Option<Block> {
         let (signed, remainder) = match op {
             Op::SDiv => (true, false),
             Op::UDiv => (false, false),
@@ -35,10 +35,10 @@ impl Isa for Selector<'_> {
             Op::URem => (false, true),
             _ => return None,
         };
-        let ([a, b], [Lane::I64, Lane::I64]) = (args, from) else { return None };
+        let ([a, b], [ScalarType::I64, ScalarType::I64]) = (args, from) else { return None };
         let how = Division { signed, remainder };
         let one = |(k, (&a, &b))| {
-            let (to, live) = (self.register(Definition::Computed), self.live_in(Lane::I64, k) as u8);
+            let (to, live) = (self.register(Definition::Computed), self.live_in(ScalarType::I64, k) as u8);
             self.iteration.insts.push(Inst::Divide { how, to, from: [a, b], live });
             to
         };
@@ -69,10 +69,10 @@ impl Leaves for Selector<'_> {
             },
             Op::Row(number) => self.row(*number),
             Op::Index(ix) => match self.row.stride(ix, self.row.stage.vector.axis) {
-                Some(stride) => self.linear(ix, node.lane, stride),
+                Some(stride) => self.linear(ix, node.scalar, stride),
                 None => {
                     let v = self.indices(ix, values)?;
-                    Some(if node.lane == Lane::I64 { v } else { smallvec![self.narrow(&v)] })
+                    Some(if node.scalar == ScalarType::I64 { v } else { smallvec![self.narrow(&v)] })
                 }
             },
             _ => None,
@@ -82,7 +82,7 @@ impl Leaves for Selector<'_> {
 
 impl Row for Selector<'_> {
     fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Block> {
-        Some(self.same(body.lane(id), Uniform::Node(id)))
+        Some(self.same(body.scalar(id), Uniform::Node(id)))
     }
 
     fn store(&mut self, s: Storing<'_, Block>, values: &Values<Block>) -> Option<usize> {
@@ -93,7 +93,7 @@ impl Row for Selector<'_> {
             Some(stride) => {
                 let behind = s.behind.get(..woven - 1)?.iter().flatten();
                 let all: Vec<&[Reg]> = [s.value].into_iter().chain(behind).map(Block::as_slice).collect();
-                if woven > 1 && all.len() == woven && self.store_beside(p, (mem, s.lane), self.now, &all)? {
+                if woven > 1 && all.len() == woven && self.store_beside(p, (mem, s.scalar), self.now, &all)? {
                     return Some(woven - 1);
                 }
                 self.store_strided(p, mem, self.now, stride, s.value)?;
@@ -104,11 +104,11 @@ impl Row for Selector<'_> {
     }
 
     fn row(&mut self, number: u32) -> Option<Block> {
-        self.load(Pointer::Row(number), Mem::of(self.nest.rows.get(number as usize)?.lane), self.first())
+        self.load(Pointer::Row(number), Mem::of(self.nest.rows.get(number as usize)?.scalar), self.first())
     }
 
     fn set_row(&mut self, number: u32, value: &Block) -> Option<()> {
-        let mem = Mem::of(self.nest.rows.get(number as usize)?.lane);
+        let mem = Mem::of(self.nest.rows.get(number as usize)?.scalar);
         self.store_block(Pointer::Row(number), mem, self.first(), value)
     }
 
@@ -119,14 +119,14 @@ impl Row for Selector<'_> {
         }
     }
 
-    fn taken(&mut self, step: Step, lane: Lane, value: &Block) -> Option<Block> {
+    fn taken(&mut self, step: Step, scalar: ScalarType, value: &Block) -> Option<Block> {
         match step {
             Step::All => Some(value.clone()),
             Step::Element(e) => {
-                let each = (self.block / count(lane) as i64) as u8;
+                let each = (self.block / count(scalar) as i64) as u8;
                 let r = *value.get(usize::from(e / each))?;
                 // What the other lanes hold is computed with and never read.
-                Some(smallvec![self.element_in_front(lane, r, e % each); count(lane)])
+                Some(smallvec![self.element_in_front(scalar, r, e % each); count(scalar)])
             }
         }
     }
@@ -134,15 +134,16 @@ impl Row for Selector<'_> {
     fn partial(&mut self, reduction: usize, step: Step) -> Option<Partial<Block>> {
         let a = self.row.stage.accumulators.get(reduction)?;
         if let Step::Element(_) = step {
-            let lanes: Vec<Lane> = a.lanes().collect();
+            let types: Vec<ScalarType> = a.types().collect();
             let held: Vec<Reg> = self.chain(reduction)?.map(|r| *r).collect();
-            let now = held.into_iter().zip(lanes).map(|(r, lane)| smallvec![self.as_mask(lane, r); count(lane)]);
+            let now = held.into_iter().zip(types).map(|(r, scalar)| smallvec![self.as_mask(scalar, r); count(scalar)]);
             return Some(Partial::Running(now.collect()));
         }
         let at = self.own_block(a);
         let now: Vec<Block> =
             self.accumulators.get(reduction)?.iter().map(|c| c.get(at).cloned()).collect::<Option<_>>()?;
-        let now = now.into_iter().zip(a.lanes()).map(|(v, lane)| v.iter().map(|&r| self.as_mask(lane, r)).collect());
+        let now =
+            now.into_iter().zip(a.types()).map(|(v, scalar)| v.iter().map(|&r| self.as_mask(scalar, r)).collect());
         Some(Partial::Running(now.collect()))
     }
 
@@ -151,24 +152,24 @@ impl Row for Selector<'_> {
         if let Step::Element(e) = step {
             // Truth values stay masks from element to element.
             let last = i64::from(e) + 1 == self.live;
-            let kept = |(v, lane): (&Block, Lane)| {
+            let kept = |(v, scalar): (&Block, ScalarType)| {
                 let r = *v.first()?;
-                Some(if last { self.as_register(lane, r) } else { r })
+                Some(if last { self.as_register(scalar, r) } else { r })
             };
-            let new: Vec<Reg> = new.iter().zip(a.lanes()).map(kept).collect::<Option<_>>()?;
+            let new: Vec<Reg> = new.iter().zip(a.types()).map(kept).collect::<Option<_>>()?;
             self.chain(reduction)?.zip(new).for_each(|(held, r)| *held = r);
             return Some(());
         }
         let at = self.own_block(a);
-        for (k, (v, lane)) in new.into_iter().zip(a.lanes()).enumerate() {
-            let mut v: Block = v.iter().map(|&r| self.as_register(lane, r)).collect();
+        for (k, (v, scalar)) in new.into_iter().zip(a.types()).enumerate() {
+            let mut v: Block = v.iter().map(|&r| self.as_register(scalar, r)).collect();
             if !self.is_whole() {
                 // What is no element changes no lane.
                 let before = self.accumulators.get(reduction)?.get(k)?.get(at)?.clone();
                 for (half, (r, before)) in (0..).zip(v.iter_mut().zip(before)) {
-                    *r = match (self.live_in(lane, half), self.mask_of(lane, half)) {
+                    *r = match (self.live_in(scalar, half), self.mask_of(scalar, half)) {
                         (0, _) => before,
-                        (_, Some(mask)) => self.blend(lane.bits() == 64, mask, *r, before),
+                        (_, Some(mask)) => self.blend(scalar.bits() == 64, mask, *r, before),
                         (_, None) => *r,
                     };
                 }
@@ -188,16 +189,16 @@ impl Selector<'_> {
     }
 
     /// A register whose first lane is lane `e` of another.
-    fn element_in_front(&mut self, lane: Lane, r: Reg, e: u8) -> Reg {
+    fn element_in_front(&mut self, scalar: ScalarType, r: Reg, e: u8) -> Reg {
         if e == 0 {
             return r;
         }
         if self.iteration.is_mask(r) {
             return self.shifted_mask(r, e);
         }
-        let each = (128 / lane.bits()) as u8;
+        let each = (128 / scalar.bits()) as u8;
         let front = self.part_of_iteration(r, e / each);
-        match (e % each, lane.bits()) {
+        match (e % each, scalar.bits()) {
             (0, _) => front,
             (_, 64) => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[front], 0b01_00_11_10),
             (e, _) => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[front], e * 0b01_01_01_01),

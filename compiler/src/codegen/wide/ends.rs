@@ -8,7 +8,7 @@ use super::Reg;
 use super::select::{Block, Iteration, Selector, count};
 use crate::codegen::rows::Width;
 use crate::codegen::vector::combine;
-use crate::kernel::body::{Lane, Op};
+use crate::kernel::body::{Op, ScalarType};
 use crate::kernel::ir::{Accumulator, Place, Stage};
 use iced_x86::Code;
 use smallvec::smallvec;
@@ -20,8 +20,8 @@ const PART: u32 = 16;
 
 /// Whether the lanes of two reductions may be folded in one register: by the same operations, on lanes that are as wide.
 fn go_together(a: &Accumulator, b: &Accumulator) -> bool {
-    let bits = a.lanes().next().map(Lane::bits);
-    let alike = a.lanes().all(|lane| Some(lane.bits()) == bits && !lane.is_mask());
+    let bits = a.types().next().map(ScalarType::bits);
+    let alike = a.types().all(|scalar| Some(scalar.bits()) == bits && !scalar.is_mask());
     let lanes = |a: &Accumulator| matches!(a.place, Place::Lanes { .. });
     alike && lanes(a) && lanes(b) && a.combine.nodes() == b.combine.nodes() && a.roots == b.roots
 }
@@ -87,8 +87,8 @@ impl Selector<'_> {
                 items = if alone { self.each_halved(a, items, half) } else { self.all_halved(a, items, half) }?;
                 half /= 2;
             }
-            for ((component, v), lane) in items.into_iter().flatten().enumerate().zip(a.lanes()) {
-                self.accumulators[number][component][0][0] = self.as_register(lane, *v.first()?);
+            for ((component, v), scalar) in items.into_iter().flatten().enumerate().zip(a.types()) {
+                self.accumulators[number][component][0][0] = self.as_register(scalar, *v.first()?);
             }
             for item in 0..together as u32 {
                 ends.extend(places.iter().map(|&k| self.frame.accumulator(k) + item * PART));
@@ -101,10 +101,10 @@ impl Selector<'_> {
     /// What the blocks of an accumulator are together, a block for each component; nothing where it has no lanes.
     fn one_block(&mut self, number: usize, a: &Accumulator) -> Option<Option<Vec<Block>>> {
         let mut blocks: Vec<Vec<Block>> = Vec::new();
-        for (component, lane) in self.accumulators[number].clone().iter().zip(a.lanes()) {
+        for (component, scalar) in self.accumulators[number].clone().iter().zip(a.types()) {
             blocks.resize(component.len(), Vec::new());
             for (all, block) in blocks.iter_mut().zip(component) {
-                all.push(block.iter().map(|&r| self.as_mask(lane, r)).collect());
+                all.push(block.iter().map(|&r| self.as_mask(scalar, r)).collect());
             }
         }
         while blocks.len() > 1 {
@@ -120,7 +120,7 @@ impl Selector<'_> {
     fn each_halved(&mut self, a: &Accumulator, items: Vec<Vec<Block>>, half: i64) -> Option<Vec<Vec<Block>>> {
         let mut out = Vec::new();
         for folded in items {
-            let upper = folded.iter().zip(a.lanes()).map(|(v, lane)| self.lanes_from(lane, v, half));
+            let upper = folded.iter().zip(a.types()).map(|(v, scalar)| self.lanes_from(scalar, v, half));
             let upper = upper.collect::<Option<Vec<Block>>>()?;
             out.push(combine(self, (), a, folded.into_iter().chain(upper).collect())?);
         }
@@ -130,7 +130,7 @@ impl Selector<'_> {
     /// The same, where the halves of two items, or of one twice, that are whole parts of a register become one: the first keeps the parts
     /// before those of the second.
     fn all_halved(&mut self, a: &Accumulator, items: Vec<Vec<Block>>, half: i64) -> Option<Vec<Vec<Block>>> {
-        let bytes = a.lanes().next().map_or(0, |lane| half as u32 * lane.bits() / 8);
+        let bytes = a.types().next().map_or(0, |scalar| half as u32 * scalar.bits() / 8);
         if bytes < PART || bytes >= self.width.bytes() {
             return self.each_halved(a, items, half);
         }
@@ -152,18 +152,18 @@ impl Selector<'_> {
     }
 
     /// A block whose lanes begin with lane `first` of another, the half of it, the quarter and so on.
-    fn lanes_from(&mut self, lane: Lane, v: &[Reg], first: i64) -> Option<Block> {
-        let each = self.block / count(lane) as i64;
-        let r = if first >= each { *v.get((first / each) as usize)? } else { self.moved(lane, *v.first()?, first) };
-        Some(smallvec![r; count(lane)])
+    fn lanes_from(&mut self, scalar: ScalarType, v: &[Reg], first: i64) -> Option<Block> {
+        let each = self.block / count(scalar) as i64;
+        let r = if first >= each { *v.get((first / each) as usize)? } else { self.moved(scalar, *v.first()?, first) };
+        Some(smallvec![r; count(scalar)])
     }
 
     /// A register whose first lanes are those of another from lane `first` on, a power of two.
-    fn moved(&mut self, lane: Lane, r: Reg, first: i64) -> Reg {
+    fn moved(&mut self, scalar: ScalarType, r: Reg, first: i64) -> Reg {
         if self.iteration.is_mask(r) {
             return self.shifted_mask(r, first as u8);
         }
-        match first * i64::from(lane.bits() / 8) {
+        match first * i64::from(scalar.bits() / 8) {
             32 => self.upper(r),
             16 => self.part(r, 1),
             8 => self.with_imm(Code::VEX_Vpermilps_ymm_ymmm256_imm8, &[r], 0b01_00_11_10),

@@ -5,7 +5,7 @@ use super::single::Places;
 use super::{Anchor, Reg};
 use crate::codegen::rows;
 use crate::codegen::vector::{Values, operation};
-use crate::kernel::body::{Lane, Op};
+use crate::kernel::body::{Op, ScalarType};
 use crate::kernel::index::{Atom, Ix};
 use iced_x86::Code;
 use smallvec::smallvec;
@@ -33,9 +33,9 @@ impl Selector<'_> {
         let axis = self.row.stage.vector.axis;
         if let Some(stride) = self.row.stride(ix, axis) {
             return if stride == 0 {
-                Some(self.same(Lane::I64, Uniform::Index(self.row.start(ix), Lane::I64)))
+                Some(self.same(ScalarType::I64, Uniform::Index(self.row.start(ix), ScalarType::I64)))
             } else {
-                self.linear(ix, Lane::I64, stride)
+                self.linear(ix, ScalarType::I64, stride)
             };
         }
         // What is linear goes by together, each other term by itself.
@@ -55,7 +55,7 @@ impl Selector<'_> {
                     let shifted = match shift {
                         0 => quotients,
                         _ => {
-                            let by = self.constant(Lane::I64, shift as u64);
+                            let by = self.constant(ScalarType::I64, shift as u64);
                             self.pairwise(&Op::IAdd, &quotients, &[by; 2])?
                         }
                     };
@@ -86,11 +86,11 @@ impl Selector<'_> {
             return Some(v);
         }
         let words = 0..=i64::from(u32::MAX);
-        let factor = self.constant(Lane::I64, by as u64);
+        let factor = self.constant(ScalarType::I64, by as u64);
         if words.contains(&low) && words.contains(&high) && words.contains(&by) {
             return Some(v.iter().map(|&v| self.plain(Code::VEX_Vpmuludq_ymm_ymm_ymmm256, &[v, factor])).collect());
         }
-        operation(self, &Op::IMul, &[v, smallvec![factor; 2]], &[Lane::I64; 2], Lane::I64)
+        operation(self, &Op::IMul, &[v, smallvec![factor; 2]], &[ScalarType::I64; 2], ScalarType::I64)
     }
 
     /// An index divided by a positive number, toward minus infinity.
@@ -105,7 +105,7 @@ impl Selector<'_> {
             index.iter().map(|&v| self.with_imm(Code::VEX_Vpsrlq_ymm_ymm_imm8, &[v], bits as u8)).collect()
         } else if largest < 1 << 31 && n < 1 << 31 {
             // x * m >> (31 + bits) is the quotient of every x below 2^31 where m = ceil(2^(31 + bits) / n), which is below 2^32.
-            let m = self.constant(Lane::I64, (1u64 << (31 + bits)) / n as u64 + 1);
+            let m = self.constant(ScalarType::I64, (1u64 << (31 + bits)) / n as u64 + 1);
             index
                 .iter()
                 .map(|&v| {
@@ -114,8 +114,8 @@ impl Selector<'_> {
                 })
                 .collect()
         } else {
-            let n = self.constant(Lane::I64, n as u64);
-            operation(self, &Op::UDiv, &[index.clone(), smallvec![n; 2]], &[Lane::I64; 2], Lane::I64)?
+            let n = self.constant(ScalarType::I64, n as u64);
+            operation(self, &Op::UDiv, &[index.clone(), smallvec![n; 2]], &[ScalarType::I64; 2], ScalarType::I64)?
         };
         Some(Floor { index, quotients, most: largest / n, shift })
     }

@@ -7,7 +7,7 @@ use super::Reg;
 use super::select::{Block, Definition, Inst, Selector};
 use super::table::{ORDERED, float_predicate};
 use crate::codegen::rows::Width;
-use crate::kernel::body::{FloatCond, IntCond, Lane, Op};
+use crate::kernel::body::{FloatCond, IntCond, Op, ScalarType};
 use iced_x86::Code;
 use smallvec::smallvec;
 
@@ -20,34 +20,34 @@ impl Selector<'_> {
     }
 
     /// A value that is the same along the row, as operations of this width take it: truth values as a mask.
-    pub(super) fn as_operand(&mut self, lane: Lane, r: Reg) -> Reg {
-        if self.width == Width::W256 || !lane.is_mask() {
+    pub(super) fn as_operand(&mut self, scalar: ScalarType, r: Reg) -> Reg {
+        if self.width == Width::W256 || !scalar.is_mask() {
             return r;
         }
-        if let Some(&mask) = self.masks.get(&(r, lane.bits())) {
+        if let Some(&mask) = self.masks.get(&(r, scalar.bits())) {
             return mask;
         }
-        let mask = self.as_mask(lane, r);
-        self.masks.insert((r, lane.bits()), mask);
+        let mask = self.as_mask(scalar, r);
+        self.masks.insert((r, scalar.bits()), mask);
         mask
     }
 
     /// A register of an accumulator as operations take it.
-    pub(super) fn as_mask(&mut self, lane: Lane, r: Reg) -> Reg {
-        if self.width == Width::W256 || !lane.is_mask() || self.iteration.is_mask(r) {
+    pub(super) fn as_mask(&mut self, scalar: ScalarType, r: Reg) -> Reg {
+        if self.width == Width::W256 || !scalar.is_mask() || self.iteration.is_mask(r) {
             return r;
         }
-        let code = if lane.bits() == 64 { Code::EVEX_Vpmovq2m_kr_zmm } else { Code::EVEX_Vpmovd2m_kr_zmm };
+        let code = if scalar.bits() == 64 { Code::EVEX_Vpmovq2m_kr_zmm } else { Code::EVEX_Vpmovd2m_kr_zmm };
         self.mask(code, &[r], None)
     }
 
     /// What operations give as a register of an accumulator: truth values as all ones or none.
-    pub(super) fn as_register(&mut self, lane: Lane, r: Reg) -> Reg {
+    pub(super) fn as_register(&mut self, scalar: ScalarType, r: Reg) -> Reg {
         if !self.iteration.is_mask(r) {
             return r;
         }
-        let (ones, zero) = (self.constant(Lane::I64, u64::MAX), self.constant(Lane::I64, 0));
-        self.blend(lane.bits() == 64, r, ones, zero)
+        let (ones, zero) = (self.constant(ScalarType::I64, u64::MAX), self.constant(ScalarType::I64, 0));
+        self.blend(scalar.bits() == 64, r, ones, zero)
     }
 
     /// Where a comparison of floats holds.
@@ -91,31 +91,33 @@ impl Selector<'_> {
     }
 
     /// A mask beside lanes of the other width: two of eight bits for one of sixteen, or the other way.
-    pub(super) fn mask_cast(&mut self, v: &[Reg], to: Lane) -> Block {
+    pub(super) fn mask_cast(&mut self, v: &[Reg], to: ScalarType) -> Block {
         match *v {
-            [low, high] if to == Lane::M32 => smallvec![self.mask(Code::VEX_Kunpckbw_kr_kr_kr, &[high, low], None)],
-            [both] if to == Lane::M64 => smallvec![both, self.shifted_mask(both, 8)],
+            [low, high] if to == ScalarType::M32 => {
+                smallvec![self.mask(Code::VEX_Kunpckbw_kr_kr_kr, &[high, low], None)]
+            }
+            [both] if to == ScalarType::M64 => smallvec![both, self.shifted_mask(both, 8)],
             _ => v.into(),
         }
     }
 
     /// One operation that has a form of its own here; `None` where that of AVX2 only becomes wider.
-    pub(super) fn masked(&mut self, op: &Op, a: &[Reg], from: &[Lane]) -> Option<Reg> {
+    pub(super) fn masked(&mut self, op: &Op, a: &[Reg], from: &[ScalarType]) -> Option<Reg> {
         use Code::*;
-        let lane = *from.first()?;
-        let wide = lane.bits() == 64;
+        let scalar = *from.first()?;
+        let wide = scalar.bits() == 64;
         Some(match op {
-            Op::And if lane.is_mask() => self.mask(VEX_Kandw_kr_kr_kr, a, None),
-            Op::Or if lane.is_mask() => self.mask(VEX_Korw_kr_kr_kr, a, None),
-            Op::Xor if lane.is_mask() => self.mask(VEX_Kxorw_kr_kr_kr, a, None),
-            Op::Not if lane.is_mask() => self.mask(VEX_Knotw_kr_kr, a, None),
+            Op::And if scalar.is_mask() => self.mask(VEX_Kandw_kr_kr_kr, a, None),
+            Op::Or if scalar.is_mask() => self.mask(VEX_Korw_kr_kr_kr, a, None),
+            Op::Xor if scalar.is_mask() => self.mask(VEX_Kxorw_kr_kr_kr, a, None),
+            Op::Not if scalar.is_mask() => self.mask(VEX_Knotw_kr_kr, a, None),
             Op::Select if from.get(1)?.is_mask() => {
                 let then = self.mask(VEX_Kandw_kr_kr_kr, &[a[0], a[1]], None);
                 let otherwise = self.mask(VEX_Kandnw_kr_kr_kr, &[a[0], a[2]], None);
                 self.mask(VEX_Korw_kr_kr_kr, &[then, otherwise], None)
             }
             Op::MaskToInt => {
-                let (one, zero) = (self.constant(lane.integer(), 1), self.constant(lane.integer(), 0));
+                let (one, zero) = (self.constant(scalar.integer(), 1), self.constant(scalar.integer(), 0));
                 self.blend(wide, a[0], one, zero)
             }
             Op::IMul if wide => self.plain(EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64, a),
@@ -130,9 +132,9 @@ impl Selector<'_> {
     }
 
     /// A conversion that has a form of its own here; `None` where that of AVX2 only becomes wider.
-    pub(super) fn masked_conversion(&mut self, op: &Op, v: &[Reg], from: Lane, to: Lane) -> Option<Block> {
+    pub(super) fn masked_conversion(&mut self, op: &Op, v: &[Reg], from: ScalarType, to: ScalarType) -> Option<Block> {
         use Code::*;
-        use Lane::{F32, F64, I32, I64};
+        use ScalarType::{F32, F64, I32, I64};
         Some(match (op, from, to) {
             (Op::UToF, I32, F32) => smallvec![self.plain(EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er, v)],
             (Op::UToF, I32, F64) => self.split_halves(EVEX_Vcvtudq2pd_zmm_k1z_ymmm256b32_er, v[0]),
@@ -201,8 +203,8 @@ impl Selector<'_> {
 
     /// Doubles as 64-bit integers: what lies above becomes the minimum in the conversion, as what lies below and what is no number.
     fn signed_words(&mut self, v: &[Reg]) -> Block {
-        let limit = self.constant(Lane::F64, 9_223_372_036_854_775_808f64.to_bits());
-        let (most, zero) = (self.constant(Lane::I64, i64::MAX as u64), self.constant(Lane::I64, 0));
+        let limit = self.constant(ScalarType::F64, 9_223_372_036_854_775_808f64.to_bits());
+        let (most, zero) = (self.constant(ScalarType::I64, i64::MAX as u64), self.constant(ScalarType::I64, 0));
         v.iter()
             .map(|&x| {
                 let raw = self.plain(Code::EVEX_Vcvttpd2qq_zmm_k1z_zmmm512b64_sae, &[x]);

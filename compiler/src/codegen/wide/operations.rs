@@ -5,7 +5,7 @@ use super::Reg;
 use super::select::{Block, Definition, Selector};
 use super::table::{ORDERED, binary, commutes, float_predicate, unary};
 use crate::codegen::rows::Width;
-use crate::kernel::body::{FloatCond, IntCond, Lane, Op};
+use crate::kernel::body::{FloatCond, IntCond, Op, ScalarType};
 use iced_x86::Code;
 use smallvec::smallvec;
 
@@ -15,8 +15,8 @@ impl Selector<'_> {
     }
 
     /// One operation on a block.
-    pub(super) fn node(&mut self, op: &Op, args: &[Block], from: &[Lane], to: Lane) -> Option<Block> {
-        let lane = *from.first()?;
+    pub(super) fn node(&mut self, op: &Op, args: &[Block], from: &[ScalarType], to: ScalarType) -> Option<Block> {
+        let scalar = *from.first()?;
         match op {
             Op::Bitcast => return Some(args[0].clone()),
             Op::SToF
@@ -28,12 +28,12 @@ impl Selector<'_> {
             | Op::Demote
             | Op::SExt
             | Op::UExt => {
-                return self.conversion(op, &args[0], lane, to);
+                return self.conversion(op, &args[0], scalar, to);
             }
             Op::Wrap => return Some(smallvec![self.narrow(&args[0])]),
-            Op::MaskCast if lane == to => return Some(args[0].clone()),
+            Op::MaskCast if scalar == to => return Some(args[0].clone()),
             Op::MaskCast if self.width == Width::W512 => return Some(self.mask_cast(&args[0], to)),
-            Op::MaskCast if to == Lane::M32 => return Some(smallvec![self.narrow(&args[0])]),
+            Op::MaskCast if to == ScalarType::M32 => return Some(smallvec![self.narrow(&args[0])]),
             Op::MaskCast => return Some(self.widen(args[0][0], true)),
             _ => {}
         }
@@ -43,11 +43,11 @@ impl Selector<'_> {
             .map(|h| {
                 let a: Vec<Reg> = args.iter().map(|b| b[h]).collect();
                 match (nan_test, self.width) {
-                    (false, Width::W512) => self.masked(op, &a, from).or_else(|| self.one(op, &a, lane)),
-                    (false, Width::W256) => self.one(op, &a, lane),
+                    (false, Width::W512) => self.masked(op, &a, from).or_else(|| self.one(op, &a, scalar)),
+                    (false, Width::W256) => self.one(op, &a, scalar),
                     (true, Width::W512) => {
-                        let ones = self.constant(Lane::I64, u64::MAX);
-                        Some(self.blend(lane.bits() == 64, a[0], ones, a[2]))
+                        let ones = self.constant(ScalarType::I64, u64::MAX);
+                        Some(self.blend(scalar.bits() == 64, a[0], ones, a[2]))
                     }
                     (true, Width::W256) => self.each(&Op::Or, false, a[0], a[2]),
                 }
@@ -55,11 +55,11 @@ impl Selector<'_> {
             .collect()
     }
 
-    fn one(&mut self, op: &Op, a: &[Reg], lane: Lane) -> Option<Reg> {
+    fn one(&mut self, op: &Op, a: &[Reg], scalar: ScalarType) -> Option<Reg> {
         use Code::*;
-        let wide = lane.bits() == 64;
+        let wide = scalar.bits() == 64;
         let sign = if wide { 1 << 63 } else { 1 << 31 };
-        let int = lane.integer();
+        let int = scalar.integer();
         if let Some(code) = binary(op, wide) {
             let constant = |r: Reg| matches!(self.iteration.definitions[r.0 as usize], Definition::Constant(_));
             let swapped = commutes(op) && constant(a[0]) && !constant(a[1]);
@@ -78,7 +78,7 @@ impl Selector<'_> {
                 self.plain(if wide { VEX_Vandpd_ymm_ymm_ymmm256 } else { VEX_Vandps_ymm_ymm_ymmm256 }, &[a[0], c])
             }
             Op::Not => {
-                let ones = self.constant(Lane::I64, u64::MAX);
+                let ones = self.constant(ScalarType::I64, u64::MAX);
                 self.each(&Op::Xor, wide, a[0], ones)?
             }
             Op::Fma if self.fma => self.multiply_add(wide, a[0], a[1], a[2]),
@@ -101,13 +101,13 @@ impl Selector<'_> {
             // The sign, moved along with the bits, is extended again by a borrow.
             Op::AShrImm(n) => {
                 let moved = self.with_imm(VEX_Vpsrlq_ymm_ymm_imm8, &a[..1], *n);
-                let bit = self.constant(Lane::I64, sign >> n);
+                let bit = self.constant(ScalarType::I64, sign >> n);
                 let flipped = self.each(&Op::Xor, true, moved, bit)?;
                 self.each(&Op::ISub, true, flipped, bit)?
             }
             Op::AShr => {
                 let moved = self.each(&Op::LShr, true, a[0], a[1])?;
-                let top = self.constant(Lane::I64, sign);
+                let top = self.constant(ScalarType::I64, sign);
                 let bit = self.each(&Op::LShr, true, top, a[1])?;
                 let flipped = self.each(&Op::Xor, true, moved, bit)?;
                 self.each(&Op::ISub, true, flipped, bit)?
@@ -124,7 +124,7 @@ impl Selector<'_> {
             Op::MaskToInt => self.with_imm(
                 if wide { VEX_Vpsrlq_ymm_ymm_imm8 } else { VEX_Vpsrld_ymm_ymm_imm8 },
                 &a[..1],
-                lane.bits() as u8 - 1,
+                scalar.bits() as u8 - 1,
             ),
             _ => return None,
         })
@@ -135,15 +135,15 @@ impl Selector<'_> {
     fn quotient(&mut self, signed: bool, a: Reg, b: Reg) -> Option<Reg> {
         use Code::*;
         let convert = if signed { Op::SToF } else { Op::UToF };
-        let above = self.conversion(&convert, &[a], Lane::I32, Lane::F64)?;
-        let below = self.conversion(&convert, &[b], Lane::I32, Lane::F64)?;
+        let above = self.conversion(&convert, &[a], ScalarType::I32, ScalarType::F64)?;
+        let below = self.conversion(&convert, &[b], ScalarType::I32, ScalarType::F64)?;
         let quotients: Block =
             above.iter().zip(&below).map(|(&x, &y)| self.each(&Op::FDiv, true, x, y)).collect::<Option<_>>()?;
         if signed {
             return Some(self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &quotients));
         }
         // The low bits of a number whose last bit is worth 1.
-        let magic = self.constant(Lane::F64, 4_503_599_627_370_496f64.to_bits());
+        let magic = self.constant(ScalarType::F64, 4_503_599_627_370_496f64.to_bits());
         let whole: Block = quotients
             .iter()
             .map(|&q| {
@@ -166,7 +166,8 @@ impl Selector<'_> {
     pub(super) fn greater(&mut self, wide: bool, unsigned: bool, a: Reg, b: Reg) -> Option<Reg> {
         let (mut a, mut b) = (a, b);
         if unsigned {
-            let sign = if wide { self.constant(Lane::I64, 1 << 63) } else { self.constant(Lane::I32, 1 << 31) };
+            let sign =
+                if wide { self.constant(ScalarType::I64, 1 << 63) } else { self.constant(ScalarType::I32, 1 << 31) };
             a = self.each(&Op::Xor, wide, a, sign)?;
             b = self.each(&Op::Xor, wide, b, sign)?;
         }
@@ -193,7 +194,7 @@ impl Selector<'_> {
         if !negated {
             return Some(yes);
         }
-        let ones = self.constant(Lane::I64, u64::MAX);
+        let ones = self.constant(ScalarType::I64, u64::MAX);
         self.each(&Op::Xor, wide, yes, ones)
     }
 
@@ -224,7 +225,7 @@ impl Selector<'_> {
         match self.width {
             Width::W256 => Some(self.with_imm(VEX_Vpblendd_ymm_ymm_ymmm256_imm8, &[even, odd], 0b1010_1010)),
             Width::W512 => {
-                let high = self.constant(Lane::I64, 0xffff_ffff_0000_0000);
+                let high = self.constant(ScalarType::I64, 0xffff_ffff_0000_0000);
                 let odd = self.each(&Op::And, true, odd, high)?;
                 self.each(&Op::Or, true, even, odd)
             }
@@ -266,9 +267,9 @@ impl Selector<'_> {
         self.halves(Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, &[low, high], 0b100, Some(1))
     }
 
-    pub(super) fn conversion(&mut self, op: &Op, v: &[Reg], from: Lane, to: Lane) -> Option<Block> {
+    pub(super) fn conversion(&mut self, op: &Op, v: &[Reg], from: ScalarType, to: ScalarType) -> Option<Block> {
         use Code::*;
-        use Lane::{F32, F64, I32, I64};
+        use ScalarType::{F32, F64, I32, I64};
         // The short form is one for 32 bits.
         let op = if *op == Op::FToSFast && (from, to) != (F32, I32) { &Op::FToS } else { op };
         if self.width == Width::W512

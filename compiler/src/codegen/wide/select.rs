@@ -5,7 +5,7 @@ use super::{Anchor, Frame, Reg};
 use crate::codegen::rows::{Mode, RowLoop, Segment, Width};
 use crate::codegen::vector::elements;
 use crate::hlo::InstructionId;
-use crate::kernel::body::{Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Nest, Place};
 use hashbrown::HashMap;
@@ -30,8 +30,8 @@ pub enum Pointer {
 pub enum Uniform {
     /// A node that is the same along the row.
     Node(NodeId),
-    /// An index, of that lane, that is the same along the row.
-    Index(Ix, Lane),
+    /// An index, of that scalar type, that is the same along the row.
+    Index(Ix, ScalarType),
 }
 
 /// Memory of the row: element `index + offset` from a pointer.
@@ -327,7 +327,7 @@ pub(super) struct Selector<'k> {
     /// As in [`Iterations`].
     pub(super) steps: Vec<i32>,
     /// What linear indices are at the iteration's first element, in every element.
-    pub(super) starts: HashMap<(Ix, Lane), Reg>,
+    pub(super) starts: HashMap<(Ix, ScalarType), Reg>,
     /// Masks that say of a register that it is NaN.
     pub(super) nan_tests: HashMap<Reg, Reg>,
     /// What the halves of 64-bit lanes of a block were widened from.
@@ -349,8 +349,8 @@ pub(super) fn load_code(mem: Mem) -> Code {
     }
 }
 
-pub(super) fn count(lane: Lane) -> usize {
-    if lane.bits() == 64 { 2 } else { 1 }
+pub(super) fn count(scalar: ScalarType) -> usize {
+    if scalar.bits() == 64 { 2 } else { 1 }
 }
 
 impl<'k> Selector<'k> {
@@ -461,9 +461,9 @@ impl<'k> Selector<'k> {
     }
 
     /// A constant in every element.
-    pub(super) fn constant(&mut self, lane: Lane, bits: u64) -> Reg {
-        let bits = if lane.is_mask() && bits != 0 { u64::MAX } else { bits };
-        let bits = if lane.bits() == 64 { bits } else { (bits & 0xffff_ffff) * 0x1_0000_0001 };
+    pub(super) fn constant(&mut self, scalar: ScalarType, bits: u64) -> Reg {
+        let bits = if scalar.is_mask() && bits != 0 { u64::MAX } else { bits };
+        let bits = if scalar.bits() == 64 { bits } else { (bits & 0xffff_ffff) * 0x1_0000_0001 };
         self.elements(|_| bits)
     }
 
@@ -544,18 +544,18 @@ impl<'k> Selector<'k> {
         for (a, mode) in self.row.stage.accumulators.iter().zip(&self.row.modes) {
             let mut components = Vec::new();
             // A chain has one lane.
-            let (blocks, registers): (i64, fn(Lane) -> usize) = match mode {
+            let (blocks, registers): (i64, fn(ScalarType) -> usize) = match mode {
                 Mode::Chain => (1, |_| 1),
                 Mode::Blocks(_) | Mode::Few | Mode::Row => (a.lane_count() / self.block, count),
             };
             if let Place::Lanes { .. } = a.place {
-                for (component, lane) in a.lanes().enumerate() {
+                for (component, scalar) in a.types().enumerate() {
                     let mut column = Vec::new();
                     let identity = a.identity.as_ref().and_then(|all| all.get(component)).copied();
-                    let identity = identity.filter(|_| self.frame.identities).map(|bits| self.constant(lane, bits));
+                    let identity = identity.filter(|_| self.frame.identities).map(|bits| self.constant(scalar, bits));
                     let start = identity.and_then(|r| self.number(r));
                     for _ in 0..blocks {
-                        let registers: Block = (0..registers(lane))
+                        let registers: Block = (0..registers(scalar))
                             .map(|_| {
                                 let k = self.iteration.accumulators.len() as u32;
                                 let r = self.register(Definition::Accumulator(k));
@@ -576,7 +576,7 @@ impl<'k> Selector<'k> {
     }
 
     /// What is the same along the row, as operations take it.
-    pub(super) fn same(&mut self, lane: Lane, what: Uniform) -> Block {
+    pub(super) fn same(&mut self, scalar: ScalarType, what: Uniform) -> Block {
         let r = match self.uniforms.get(&what) {
             Some(&r) => r,
             None => {
@@ -590,7 +590,7 @@ impl<'k> Selector<'k> {
                 r
             }
         };
-        smallvec![self.as_operand(lane, r); count(lane)]
+        smallvec![self.as_operand(scalar, r); count(scalar)]
     }
 
     /// Memory of the row, `first` elements from the iteration's first one and as many registers.
@@ -604,8 +604,8 @@ impl<'k> Selector<'k> {
     }
 
     /// How many elements of register `k` of the block at hand there are.
-    pub(super) fn live_in(&self, lane: Lane, k: i64) -> i64 {
-        let each = self.block / count(lane) as i64;
+    pub(super) fn live_in(&self, scalar: ScalarType, k: i64) -> i64 {
+        let each = self.block / count(scalar) as i64;
         (self.live - k * each).clamp(0, each)
     }
 
@@ -615,32 +615,32 @@ impl<'k> Selector<'k> {
     }
 
     /// The mask of the elements of register `k` that there are; none where it has all.
-    pub(super) fn mask_of(&mut self, lane: Lane, k: i64) -> Option<Reg> {
-        if self.is_whole() || self.live_in(lane, k) == self.block / count(lane) as i64 {
+    pub(super) fn mask_of(&mut self, scalar: ScalarType, k: i64) -> Option<Reg> {
+        if self.is_whole() || self.live_in(scalar, k) == self.block / count(scalar) as i64 {
             return None;
         }
-        Some(self.first_elements(lane, self.live_in(lane, k)))
+        Some(self.first_elements(scalar, self.live_in(scalar, k)))
     }
 
     /// The mask of the first `count` elements of a register.
-    pub(super) fn first_elements(&mut self, lane: Lane, count: i64) -> Reg {
+    pub(super) fn first_elements(&mut self, scalar: ScalarType, count: i64) -> Reg {
         let ones = |e: u64, bits: u32| if (e as i64) < count { u64::MAX >> (64 - bits) } else { 0 };
-        let r = match lane.bits() {
+        let r = match scalar.bits() {
             64 => self.elements(|k| ones(k, 64)),
             _ => self.elements(|k| ones(2 * k, 32) | ones(2 * k + 1, 32) << 32),
         };
-        self.as_operand(lane.mask(), r)
+        self.as_operand(scalar.mask(), r)
     }
 
     /// A block whose elements lie side by side, from `first` on.
     pub(super) fn load(&mut self, p: Pointer, mem: Mem, first: i64) -> Option<Block> {
-        let (code, lane) = (load_code(mem), mem.lane());
-        (0..count(lane) as i64)
+        let (code, scalar) = (load_code(mem), mem.scalar());
+        (0..count(scalar) as i64)
             .map(|k| {
-                if self.live_in(lane, k) == 0 {
-                    return Some(self.constant(lane, 0));
+                if self.live_in(scalar, k) == 0 {
+                    return Some(self.constant(scalar, 0));
                 }
-                let (from, mask) = (self.access(p, mem, first, k)?, self.mask_of(lane, k));
+                let (from, mask) = (self.access(p, mem, first, k)?, self.mask_of(scalar, k));
                 let to = self.register(Definition::Computed);
                 self.iteration.insts.push(Inst::Load { code, to, from, half: false, mask });
                 Some(to)
@@ -685,8 +685,8 @@ impl<'k> Selector<'k> {
         (code, half): (Code, bool),
     ) -> Option<()> {
         for (k, &from) in (0..).zip(v) {
-            if self.live_in(mem.lane(), k) > 0 {
-                let (to, mask) = (self.access(p, mem, first, k)?, self.mask_of(mem.lane(), k));
+            if self.live_in(mem.scalar(), k) > 0 {
+                let (to, mask) = (self.access(p, mem, first, k)?, self.mask_of(mem.scalar(), k));
                 self.iteration.insts.push(Inst::Store { code, to, from, half, imm: None, mask });
             }
         }
@@ -694,14 +694,14 @@ impl<'k> Selector<'k> {
     }
 
     /// An index that is linear along the row: its value at element 0, and `stride` from each element to the next.
-    pub(super) fn linear(&mut self, ix: &Ix, lane: Lane, stride: i64) -> Option<Block> {
-        let wide = lane == Lane::I64;
-        let key = (ix.clone(), lane);
+    pub(super) fn linear(&mut self, ix: &Ix, scalar: ScalarType, stride: i64) -> Option<Block> {
+        let wide = scalar == ScalarType::I64;
+        let key = (ix.clone(), scalar);
         let start = match self.starts.get(&key) {
             Some(&start) => start,
             None => {
                 let first = self.row.start(ix);
-                let base = self.same(lane, Uniform::Index(first, lane))[0];
+                let base = self.same(scalar, Uniform::Index(first, scalar))[0];
                 let broadcast = self.register(Definition::Computed);
                 let stride = i32::try_from(stride).ok()?;
                 self.iteration.insts.push(Inst::Broadcast { to: broadcast, stride, wide });
@@ -710,8 +710,8 @@ impl<'k> Selector<'k> {
                 start
             }
         };
-        let (first, each) = (self.first(), self.block / count(lane) as i64);
-        (0..count(lane) as i64)
+        let (first, each) = (self.first(), self.block / count(scalar) as i64);
+        (0..count(scalar) as i64)
             .map(|half| {
                 let at = |e: u64| stride.wrapping_mul(first + half * each + e as i64) as u64;
                 let offsets = if wide {

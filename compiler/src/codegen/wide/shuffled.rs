@@ -41,16 +41,16 @@ impl Selector<'_> {
             }
         };
         // An element is the low end of its lane, or the high end of one that is then moved down with its sign.
-        let lane = |e: i64| {
+        let scalar = |e: i64| {
             let from = (e * stride + behind - begin(e / BLOCK)) * bytes;
             let above = 4 - bytes;
-            (0..4i64).fold(0, |lane, byte| {
+            (0..4i64).fold(0, |scalar, byte| {
                 let own = if mem.is_signed() { byte - above } else { byte };
                 let from = if (0..bytes).contains(&own) { (from + own) as u64 } else { NOTHING };
-                lane | from << (8 * byte)
+                scalar | from << (8 * byte)
             })
         };
-        let order = self.elements(|word| lane(2 * word as i64) | lane(2 * word as i64 + 1) << 32);
+        let order = self.elements(|word| scalar(2 * word as i64) | scalar(2 * word as i64 + 1) << 32);
         let lanes = self.plain(Code::VEX_Vpshufb_ymm_ymm_ymmm256, &[r, order]);
         let above = 32 - 8 * bytes as u8;
         Some(if mem.is_signed() { self.with_imm(Code::VEX_Vpsrad_ymm_ymm_imm8, &[lanes], above) } else { lanes })

@@ -10,7 +10,7 @@
 use super::Reg;
 use super::select::{Access, Block, Definition, Element, Index, Inst, Pointer, Selector, count, load_code};
 use crate::codegen::rows::Width;
-use crate::kernel::body::{Lane, Mem, PART};
+use crate::kernel::body::{Mem, PART, ScalarType};
 use iced_x86::Code;
 
 /// Where the elements of a block lie.
@@ -36,13 +36,13 @@ impl Selector<'_> {
 
     /// Loads a block.
     pub(super) fn load_single(&mut self, mem: Mem, places: &Places) -> Option<Block> {
-        (0..count(mem.lane()) as i64).map(|k| self.load_register(mem, places, k)).collect()
+        (0..count(mem.scalar()) as i64).map(|k| self.load_register(mem, places, k)).collect()
     }
 
     /// Loads register `k` of a block.
     fn load_register(&mut self, mem: Mem, places: &Places, k: i64) -> Option<Reg> {
-        let (lane, live) = (mem.lane(), self.live_in(mem.lane(), k));
-        let elements = self.block / count(lane) as i64;
+        let (scalar, live) = (mem.scalar(), self.live_in(mem.scalar(), k));
+        let elements = self.block / count(scalar) as i64;
         let each = (PART / mem.bytes()).min(elements);
         let (mut all, mut taken) = (None, None);
         for (part, e) in (0..).zip((0..live).step_by(each as usize)) {
@@ -53,7 +53,7 @@ impl Selector<'_> {
                 Some(all) => self.with_part(all, v, part),
             });
         }
-        let Some(all) = all else { return Some(self.constant(lane, 0)) };
+        let Some(all) = all else { return Some(self.constant(scalar, 0)) };
         Some(if mem.is_extended() { self.halves(load_code(mem), &[all], 0b10, None) } else { all })
     }
 
@@ -65,7 +65,7 @@ impl Selector<'_> {
         elements: std::ops::Range<i64>,
     ) -> Option<Reg> {
         let begin = elements.start;
-        let mut v = if mem.is_extended() { Some(self.constant(Lane::I32, 0)) } else { None };
+        let mut v = if mem.is_extended() { Some(self.constant(ScalarType::I32, 0)) } else { None };
         for e in elements.clone().step_by(2) {
             let two = (e..elements.end.min(e + 2)).map(|e| (e, element_load(mem, (e - begin) as u8)));
             match *places {
@@ -99,9 +99,9 @@ impl Selector<'_> {
 
     /// Stores register `k` of a block.
     pub(super) fn store_register(&mut self, mem: Mem, places: &Places, k: i64, r: Reg) -> Option<()> {
-        let (lane, live) = (mem.lane(), self.live_in(mem.lane(), k));
-        let begin = k * (self.block / count(lane) as i64);
-        let each = PART * 8 / i64::from(lane.bits());
+        let (scalar, live) = (mem.scalar(), self.live_in(mem.scalar(), k));
+        let begin = k * (self.block / count(scalar) as i64);
+        let each = PART * 8 / i64::from(scalar.bits());
         let (mut part, mut taken): (Taken, Taken) = (None, None);
         for e in (0..live).step_by(2) {
             let from = self.part_at_hand(r, e / each, &mut part);

@@ -6,7 +6,7 @@ use super::Reg;
 use super::select::{Access, Block, Definition, Inst, Pointer, Selector, count, load_code};
 use super::single::Places;
 use crate::codegen::rows::{NEAR, Near, Width};
-use crate::kernel::body::{Lane, Mem, NodeId};
+use crate::kernel::body::{Mem, NodeId, ScalarType};
 use iced_x86::Code;
 use smallvec::smallvec;
 
@@ -34,12 +34,12 @@ impl Selector<'_> {
         let p = Pointer::Load(id);
         let first = block * self.block;
         let whole = !mem.is_extended();
-        let each = self.block * 32 / i64::from(mem.lane().bits());
+        let each = self.block * 32 / i64::from(mem.scalar().bits());
         match stride {
             -1 if self.is_whole() => (0..self.block / each)
                 .map(|k| {
                     let from = self.walking(p, mem, stride, first + (k + 1) * each - 1)?;
-                    let code = if mem.lane().bits() == 32 { load_code(mem) } else { VEX_Vmovups_ymm_ymmm256 };
+                    let code = if mem.scalar().bits() == 32 { load_code(mem) } else { VEX_Vmovups_ymm_ymmm256 };
                     let v = self.load_at(code, from, false);
                     Some(self.reversed(mem, v))
                 })
@@ -48,13 +48,13 @@ impl Selector<'_> {
                 (0..self.block / each).map(|k| self.every_second(id, mem, first + k * each, each)).collect()
             }
             2 if whole && self.width == Width::W512 => (0..self.block / each)
-                .map(|k| self.some_of_every_second((p, mem), first + k * each, each, self.live_in(mem.lane(), k)))
+                .map(|k| self.some_of_every_second((p, mem), first + k * each, each, self.live_in(mem.scalar(), k)))
                 .collect(),
             _ if self.is_whole() && self.lies_in_words(id, mem, stride) => {
                 Some(smallvec![self.load_of_words(id, mem, first, stride)?])
             }
             _ if self.row.part(id).is_some() => {
-                (0..count(mem.lane()) as i64).map(|k| self.load_transposed(id, mem, (first, k), stride)).collect()
+                (0..count(mem.scalar()) as i64).map(|k| self.load_transposed(id, mem, (first, k), stride)).collect()
             }
             _ if whole && self.is_whole() && (3..=nearest(mem, self.width)).contains(&stride.abs()) => {
                 Some(smallvec![self.load_near(id, mem, first, stride)?])
@@ -93,10 +93,10 @@ impl Selector<'_> {
         let halves = [0, each].map(|begin| {
             let needed = (2 * live - 1 - begin).clamp(0, each);
             if needed == 0 {
-                return Some(self.constant(mem.lane(), 0));
+                return Some(self.constant(mem.scalar(), 0));
             }
             let from = start.behind(begin, mem)?;
-            let mask = (needed < each).then(|| self.first_elements(mem.lane(), needed));
+            let mask = (needed < each).then(|| self.first_elements(mem.scalar(), needed));
             let to = self.register(Definition::Computed);
             self.iteration.insts.push(Inst::Load { code: load_code(mem), to, from, half: false, mask });
             Some(to)
@@ -114,7 +114,7 @@ impl Selector<'_> {
         }
         let [low, high] = odd.map(u8::from);
         // In each part of 128 bits: what is of the first register, then what is of the second.
-        let both = match mem.lane().bits() {
+        let both = match mem.scalar().bits() {
             32 => {
                 self.with_imm(VEX_Vshufps_ymm_ymm_ymmm256_imm8, &of, 0b10_00_10_00 + 0b0101 * low + 0b0101_0000 * high)
             }
@@ -125,7 +125,7 @@ impl Selector<'_> {
 
     /// Elements of two registers of 512 bits: for each its number among those of both.
     fn permuted(&mut self, mem: Mem, [low, high]: [Reg; 2], number: impl Fn(u64) -> u64) -> Reg {
-        let order = match mem.lane().bits() {
+        let order = match mem.scalar().bits() {
             32 => self.elements(|w| number(2 * w) | number(2 * w + 1) << 32),
             _ => self.elements(|w| (2 * number(w)) | ((2 * number(w) + 1) << 32)),
         };
@@ -199,7 +199,7 @@ impl Selector<'_> {
                 let (before, here) = (self.placed(one, &places), self.placed(other, &also));
                 let ones = |e: u64| also[e as usize].map_or(0, |_| 0xffff_ffff);
                 let mask = self.elements(|w| ones(2 * w) | ones(2 * w + 1) << 32);
-                let mask = self.as_operand(mem.lane().mask(), mask);
+                let mask = self.as_operand(mem.scalar().mask(), mask);
                 self.blend(false, mask, here, before)
             }
         };
@@ -220,11 +220,11 @@ impl Selector<'_> {
     pub(super) fn store_beside(
         &mut self,
         p: Pointer,
-        (mem, lane): (Mem, Lane),
+        (mem, scalar): (Mem, ScalarType),
         block: i64,
         v: &[&[Reg]],
     ) -> Option<bool> {
-        let (whole, own, apart) = (self.is_whole(), mem == Mem::of(lane), v.len() as i64);
+        let (whole, own, apart) = (self.is_whole(), mem == Mem::of(scalar), v.len() as i64);
         let repeated = v.iter().enumerate().any(|(k, r)| v.iter().take(k).any(|before| before == r));
         match v {
             _ if whole && !own && self.are_words_near(mem, apart) => self.store_in_words(p, mem, block, v)?,
@@ -267,8 +267,8 @@ impl Selector<'_> {
 
     /// The elements of a register, the last one first.
     fn reversed(&mut self, mem: Mem, v: Reg) -> Reg {
-        let last = u64::from(self.width.bytes()) / u64::from(mem.lane().bits() / 8) - 1;
-        match (mem.lane().bits(), self.width) {
+        let last = u64::from(self.width.bytes()) / u64::from(mem.scalar().bits() / 8) - 1;
+        match (mem.scalar().bits(), self.width) {
             (32, _) => {
                 let order = self.elements(|k| (last - 2 * k) | (last - 2 * k - 1) << 32);
                 self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, v])
@@ -310,7 +310,7 @@ impl Selector<'_> {
         use Code::*;
         let first = self.walking(p, mem, 2, block * self.block)?;
         let each = i64::from(self.width.bytes()) / mem.bytes();
-        let (low_code, high_code) = match mem.lane().bits() {
+        let (low_code, high_code) = match mem.scalar().bits() {
             32 => (VEX_Vunpcklps_ymm_ymm_ymmm256, VEX_Vunpckhps_ymm_ymm_ymmm256),
             _ => (VEX_Vunpcklpd_ymm_ymm_ymmm256, VEX_Vunpckhpd_ymm_ymm_ymmm256),
         };
@@ -335,7 +335,7 @@ impl Selector<'_> {
 
 /// The most elements from one to the next for which it pays to take apart registers of all between them.
 pub(super) fn nearest(mem: Mem, width: Width) -> i64 {
-    match (mem.lane().bits(), width) {
+    match (mem.scalar().bits(), width) {
         (32, Width::W512) => NEAR as i64,
         (32, Width::W256) => 4,
         _ => 0,

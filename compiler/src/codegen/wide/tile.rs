@@ -8,7 +8,7 @@ use super::Reg;
 use super::select::{Access, Block, Pointer, Selected, Selector, count, load_code};
 use crate::codegen::rows::{RowLoop, Width};
 use crate::codegen::vector::{Leaves, Partial, Row, Step, Storing, Values, elements};
-use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Loop, Nest, PAGE, Stage};
 use hashbrown::HashMap;
@@ -83,7 +83,7 @@ fn group_of(row: &RowLoop<'_>, inner: Loop, width: Width) -> Option<i64> {
         .filter(|(_, strides)| strides.is_some_and(|(along, across)| along == 1 && across != 1))
         .map(|(mem, _)| mem)
         .collect();
-    let of = |mem: &Mem| width.block() / count(mem.lane()) as i64;
+    let of = |mem: &Mem| width.block() / count(mem.scalar()) as i64;
     let group = of(crossing.first()?);
     let alike = |mem: &Mem| !mem.is_extended() && of(mem) == group;
     crossing.iter().all(alike).then_some(group)
@@ -167,7 +167,7 @@ impl Row for Square<'_> {
         Vec::new()
     }
 
-    fn taken(&mut self, _: Step, _: Lane, _: &Block) -> Option<Block> {
+    fn taken(&mut self, _: Step, _: ScalarType, _: &Block) -> Option<Block> {
         None
     }
 
@@ -219,7 +219,7 @@ impl Selector<'_> {
         };
         let from = self.access(p, mem, element, 0)?;
         let r = self.load_at(code, from, false);
-        Some(smallvec![r; count(mem.lane())])
+        Some(smallvec![r; count(mem.scalar())])
     }
 
     /// Stores a block past the caches, from `first` on; its registers lie on multiples of their size.
@@ -232,7 +232,7 @@ impl Selector<'_> {
 
     /// The columns of a square whose rows are registers.
     fn transposed(&mut self, mem: Mem, rows: &[Reg]) -> Option<Vec<Reg>> {
-        let parts = if mem.lane().bits() == 64 { self.pairs(rows) } else { self.fours(rows) };
+        let parts = if mem.scalar().bits() == 64 { self.pairs(rows) } else { self.fours(rows) };
         let elements = parts.len();
         let mut out = vec![None; rows.len()];
         for (k, same) in parts.iter().enumerate() {

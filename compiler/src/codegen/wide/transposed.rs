@@ -10,18 +10,18 @@
 use super::Reg;
 use super::select::{Pointer, Selector, count};
 use crate::codegen::rows::{Part, parts};
-use crate::kernel::body::{Lane, Mem, NodeId, PART};
+use crate::kernel::body::{Mem, NodeId, PART, ScalarType};
 use iced_x86::Code;
 
 impl Selector<'_> {
     /// Register `k` of a block of an element of each row, from `first` of the iteration on.
     pub(super) fn load_transposed(&mut self, id: NodeId, mem: Mem, (first, k): (i64, i64), stride: i64) -> Option<Reg> {
         let Part { leader, begin, column } = self.row.part(id)?;
-        let first = first + k * (self.block / count(mem.lane()) as i64);
+        let first = first + k * (self.block / count(mem.scalar()) as i64);
         if let Some(columns) = self.columns.get(&(leader, first, begin)) {
             return columns.get(column).copied();
         }
-        let live = self.live_in(mem.lane(), k);
+        let live = self.live_in(mem.scalar(), k);
         let rows = (0..mem.per_part()).map(|j| {
             let mut all = None;
             for (part, row) in self.rows(mem, j, live) {
@@ -31,10 +31,10 @@ impl Selector<'_> {
                     Some(all) => self.insert_part(all, from, part),
                 });
             }
-            Some(all.unwrap_or_else(|| self.constant(mem.lane(), 0)))
+            Some(all.unwrap_or_else(|| self.constant(mem.scalar(), 0)))
         });
         let rows: Vec<Reg> = rows.collect::<Option<_>>()?;
-        let columns = self.transpose(mem.lane(), &rows)?;
+        let columns = self.transpose(mem.scalar(), &rows)?;
         self.columns.insert((leader, first, begin), columns.clone());
         columns.get(column).copied()
     }
@@ -43,12 +43,12 @@ impl Selector<'_> {
     pub(super) fn store_transposed(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
         let (stride, each) = (v.len() as i64, mem.per_part());
         for begin in parts(mem, stride) {
-            for k in 0..count(mem.lane()) {
-                let first = block * self.block + k as i64 * (self.block / count(mem.lane()) as i64);
+            for k in 0..count(mem.scalar()) {
+                let first = block * self.block + k as i64 * (self.block / count(mem.scalar()) as i64);
                 let columns = v.get(begin as usize..(begin + each) as usize)?;
                 let columns: Vec<Reg> = columns.iter().map(|v| v.get(k).copied()).collect::<Option<_>>()?;
-                let rows = self.transpose(mem.lane(), &columns)?;
-                let live = self.live_in(mem.lane(), k as i64);
+                let rows = self.transpose(mem.scalar(), &columns)?;
+                let live = self.live_in(mem.scalar(), k as i64);
                 for (j, r) in (0..).zip(rows) {
                     for (part, row) in self.rows(mem, j, live) {
                         let to = self.walking(p, mem, stride, first + row)?.behind(begin, mem)?;
@@ -68,10 +68,10 @@ impl Selector<'_> {
     }
 
     /// Transposes each part of registers, of which there are as many as a part has elements.
-    fn transpose(&mut self, lane: Lane, rows: &[Reg]) -> Option<Vec<Reg>> {
+    fn transpose(&mut self, scalar: ScalarType, rows: &[Reg]) -> Option<Vec<Reg>> {
         use Code::*;
         let mut both = |low, high, a, b| [self.plain(low, &[a, b]), self.plain(high, &[a, b])];
-        match (lane.bits(), rows) {
+        match (scalar.bits(), rows) {
             (64, &[a, b]) => Some(both(VEX_Vunpcklpd_ymm_ymm_ymmm256, VEX_Vunpckhpd_ymm_ymm_ymmm256, a, b).to_vec()),
             (32, &[a, b, c, d]) => {
                 let [ab_low, ab_high] = both(VEX_Vunpcklps_ymm_ymm_ymmm256, VEX_Vunpckhps_ymm_ymm_ymmm256, a, b);

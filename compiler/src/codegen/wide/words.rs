@@ -9,7 +9,7 @@ use super::Reg;
 use super::select::{Block, Pointer, Selector};
 use super::strided::{Apart, nearest};
 use crate::codegen::rows::{Near, words};
-use crate::kernel::body::{Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Mem, NodeId, Op, ScalarType};
 use iced_x86::Code;
 
 /// Bytes of a word.
@@ -79,12 +79,12 @@ impl Selector<'_> {
             all.push(Block::from_slice(&[word?]));
         }
         let all: Vec<&[Reg]> = all.iter().map(Block::as_slice).collect();
-        self.store_beside(p, (Mem::I32, Lane::I32), block, &all)?.then_some(())
+        self.store_beside(p, (Mem::I32, ScalarType::I32), block, &all)?.then_some(())
     }
 
     /// The bits that a narrow element has, of each word.
     fn narrowest(&mut self, mem: Mem, r: Reg) -> Option<Reg> {
-        let ones = self.constant(Lane::I32, u64::MAX >> (64 - 8 * mem.bytes()));
+        let ones = self.constant(ScalarType::I32, u64::MAX >> (64 - 8 * mem.bytes()));
         self.each(&Op::And, false, r, ones)
     }
 }

@@ -1,10 +1,10 @@
 //! Complex numbers as pairs of nodes.
 //!
-//! Sums, products and signs stay in the lane of the parts. Everything else is computed in `F64`: for `c64` neither squares nor
+//! Sums, products and signs stay in the scalar type of the parts. Everything else is computed in `F64`: for `c64` neither squares nor
 //! exponentials of the range overflow there, and cancellation costs nothing that the result would show; for `c128` sums
 //! of squares are scaled by a power of two. Branch cuts and values at infinity are those of C.
 
-use super::super::body::{Body, FloatCond, Lane, NodeId, Op};
+use super::super::body::{Body, FloatCond, NodeId, Op, ScalarType};
 use super::super::math::{self, Fx};
 use super::{ElementwiseContext, Unsupported, convert, direction, unsupported};
 use crate::hlo::{Attrs, ComparisonDirection, Opcode};
@@ -13,7 +13,7 @@ use brolga_runtime::{ElementType, Kind};
 /// An operand or result of an operation that concerns complex numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// Of a real type, in its compute lane.
+    /// Of a real type, in its compute type.
     Real(NodeId),
     /// Real and imaginary part.
     Complex(NodeId, NodeId),
@@ -46,7 +46,7 @@ pub fn lower_complex(
         (_, &[Parts::Complex(re, im)]) => unary(b, cx, opcode, ty, (re, im)),
         (Opcode::Compare, &[Parts::Complex(a, ai), Parts::Complex(c, ci)]) => {
             let mask = compare(b, direction(attrs)?, (a, ai), (c, ci));
-            Ok(Parts::Real(b.mask_cast(mask, Lane::M32)))
+            Ok(Parts::Real(b.mask_cast(mask, ScalarType::M32)))
         }
         (_, &[Parts::Complex(a, ai), Parts::Complex(c, ci)]) => binary(b, cx, opcode, ty, (a, ai), (c, ci)),
         _ => Err(unsupported(opcode, ty)),
@@ -58,8 +58,8 @@ fn convert_complex(b: &mut Body, from: ElementType, to: ElementType, x: Parts) -
     match (x, to.kind()) {
         (Parts::Real(x), Kind::Complex) => {
             let re = convert(b, from, part, x);
-            let lane = b.lane(re);
-            Parts::Complex(re, b.bits(lane, 0))
+            let scalar = b.scalar(re);
+            Parts::Complex(re, b.bits(scalar, 0))
         }
         (Parts::Complex(re, im), Kind::Complex) => {
             Parts::Complex(convert(b, from.real_part(), part, re), convert(b, from.real_part(), part, im))
@@ -99,14 +99,14 @@ fn compare(b: &mut Body, direction: ComparisonDirection, x: Pair, y: Pair) -> No
 
 /// The number in `F64`.
 fn widen(b: &mut Body, z: Pair) -> Pair {
-    if b.lane(z.0) == Lane::F64 {
+    if b.scalar(z.0) == ScalarType::F64 {
         return z;
     }
-    (b.convert(Op::Promote, z.0, Lane::F64), b.convert(Op::Promote, z.1, Lane::F64))
+    (b.convert(Op::Promote, z.0, ScalarType::F64), b.convert(Op::Promote, z.1, ScalarType::F64))
 }
 
 fn narrow(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
-    if ty.real_part() == ElementType::F64 { x } else { b.convert(Op::Demote, x, Lane::F32) }
+    if ty.real_part() == ElementType::F64 { x } else { b.convert(Op::Demote, x, ScalarType::F32) }
 }
 
 fn unary(
@@ -123,7 +123,7 @@ fn unary(
         Opcode::IsFinite => {
             let (re, im) = (math::is_finite(b, z.0), math::is_finite(b, z.1));
             let both = b.and(re, im);
-            return Ok(Parts::Real(b.mask_cast(both, Lane::M32)));
+            return Ok(Parts::Real(b.mask_cast(both, ScalarType::M32)));
         }
         Opcode::Sign => {
             let w = sign(Fx::new(b, cx.variant, z.0), z);
@@ -216,7 +216,7 @@ fn binary(
     }
     let scaled = ty == ElementType::C128;
     if opcode == Opcode::Divide {
-        // In its own lane, of which a register holds more, is told apart what is infinite or zero.
+        // In its own scalar type, of which a register holds more, is told apart what is infinite or zero.
         let Division { above, below, norm, by_zero, poles } =
             Complex { fx: Fx::new(b, cx.variant, x.0), scaled }.division(x, y);
         let (above, below, norm) = (widen(b, above), widen(b, below), widen(b, norm));
@@ -320,7 +320,7 @@ impl Complex<'_> {
         self.pick(by_zero, poles, w)
     }
 
-    /// a / b, in any lane of floats.
+    /// a / b, in any scalar type of floats.
     fn division(&mut self, a: Pair, b: Pair) -> Division {
         let (a_finite, b_finite) = (self.finite(a), self.finite(b));
         let (a_infinite, b_infinite) = (self.infinite(a), self.infinite(b));

@@ -36,8 +36,8 @@ pub(super) fn lower(
         (Opcode::Sqrt, &[x]) => b.sqrt(x),
         (Opcode::Rsqrt, &[x]) => {
             let root = b.sqrt(x);
-            let lane = b.lane(x);
-            let one = b.float(lane, 1.0);
+            let scalar = b.scalar(x);
+            let one = b.float(scalar, 1.0);
             b.fdiv(one, root)
         }
         (Opcode::Exp, &[x]) => math::exp(b, v, x),
@@ -91,10 +91,10 @@ fn reduce_precision(
 ) -> NodeId {
     let exponent = attrs.int(AttrKey::ExponentBits).unwrap_or(type_exponent).clamp(1, 64);
     let mantissa = attrs.int(AttrKey::MantissaBits).unwrap_or(type_mantissa).clamp(0, 64);
-    let lane = b.lane(x);
+    let scalar = b.scalar(x);
     let narrow = ty.is_narrow_float();
-    let bits = if narrow { storage::encode(b, ty, x) } else { b.bitcast(x, lane.integer()) };
-    let int = b.lane(bits);
+    let bits = if narrow { storage::encode(b, ty, x) } else { b.bitcast(x, scalar.integer()) };
+    let int = b.scalar(bits);
     let sign_mask = 1i64.wrapping_shl((type_exponent + type_mantissa) as u32);
     let (sign, size) = (b.int(int, sign_mask), b.int(int, sign_mask.wrapping_sub(1)));
     let (sign, mut size) = (b.and(bits, sign), b.and(bits, size));
@@ -122,7 +122,7 @@ fn reduce_precision(
         size = b.select(below, zero, size);
     }
     let bits = b.or(size, sign);
-    let value = if narrow { storage::decode(b, ty, bits) } else { b.bitcast(bits, lane) };
+    let value = if narrow { storage::decode(b, ty, bits) } else { b.bitcast(bits, scalar) };
     let is_nan = b.fcmp(FloatCond::Uno, x, x);
     b.select(is_nan, x, value)
 }

@@ -1,6 +1,6 @@
 //! Integers of every width: computed in 32 or 64 bits, wrapped to the type.
 
-use super::super::body::{Body, IntCond, Lane, NodeId, Op};
+use super::super::body::{Body, IntCond, NodeId, Op, ScalarType};
 use super::super::math::division;
 use super::super::storage::wrap_integer;
 use super::{Lowered, unsupported};
@@ -36,12 +36,12 @@ pub(super) fn lower(b: &mut Body, opcode: Opcode, ty: ElementType, operands: &[N
         }
         (Opcode::Abs, &[x]) => return Ok(x),
         (Opcode::Sign, &[x]) => {
-            let lane = b.lane(x);
-            let one = b.int(lane, 1);
+            let scalar = b.scalar(x);
+            let one = b.int(scalar, 1);
             if !signed {
                 return Ok(b.umin(x, one));
             }
-            let minus_one = b.int(lane, -1);
+            let minus_one = b.int(scalar, -1);
             let x = b.smax(x, minus_one);
             // A type of one bit has no 1, only -1.
             b.smin(x, one)
@@ -72,11 +72,11 @@ pub(super) fn lower(b: &mut Body, opcode: Opcode, ty: ElementType, operands: &[N
 }
 
 fn zero_like(b: &mut Body, x: NodeId) -> NodeId {
-    let lane = b.lane(x);
-    b.int(lane, 0)
+    let scalar = b.scalar(x);
+    b.int(scalar, 0)
 }
 
-/// The type's bits, the lane's other bits zero.
+/// The type's bits, the scalar type's other bits zero.
 fn unsigned(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
     if ty.bits() >= 32 || ty.is_unsigned_integer() {
         return x;
@@ -115,8 +115,8 @@ fn minimum(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
 /// A divisor that the machine can divide by: 1 in place of 0, and of -1 where the type is signed. Beside it, where the
 /// divisor was 0 and where -1. A constant divisor needs neither; see [`division`] for those that are not 1.
 fn safe_divisor(b: &mut Body, signed: bool, y: NodeId) -> (NodeId, Option<NodeId>, Option<NodeId>) {
-    let lane = b.lane(y);
-    let (zero, one, minus_one) = (b.int(lane, 0), b.int(lane, 1), b.int(lane, -1));
+    let scalar = b.scalar(y);
+    let (zero, one, minus_one) = (b.int(scalar, 0), b.int(scalar, 1), b.int(scalar, -1));
     let known = b.constant_bits(y);
     if known.is_some_and(|bits| bits != 0 && (!signed || Some(bits) != b.constant_bits(minus_one))) {
         return (y, None, None);
@@ -143,8 +143,8 @@ fn divide(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
         quotient = b.select(mask, minus, quotient);
     }
     if let Some(mask) = by_zero {
-        let lane = b.lane(x);
-        let all = b.int(lane, -1);
+        let scalar = b.scalar(x);
+        let all = b.int(scalar, -1);
         quotient = b.select(mask, all, quotient);
     }
     quotient
@@ -167,27 +167,27 @@ fn remainder(b: &mut Body, signed: bool, x: NodeId, y: NodeId) -> NodeId {
 /// A shift by any amount, taken as an unsigned number: past the width nothing is left but, of an arithmetic shift,
 /// the sign. `op` shifts by a node, `immediate` by a number.
 fn shift(b: &mut Body, (op, immediate): (Op, fn(u8) -> Op), ty: ElementType, x: NodeId, by: NodeId) -> NodeId {
-    let lane = b.lane(x);
+    let scalar = b.scalar(x);
     let width = i64::from(ty.bits());
-    let last = b.int(lane, width - 1);
+    let last = b.int(scalar, width - 1);
     let arithmetic = op == Op::AShr;
     let amount = b.umin(by, last);
     let shifted = match b.constant_bits(amount) {
-        Some(n) => b.push(immediate(n as u8), &[x], lane),
-        None => b.push(op, &[x, amount], lane),
+        Some(n) => b.push(immediate(n as u8), &[x], scalar),
+        None => b.push(op, &[x, amount], scalar),
     };
     if arithmetic {
         return shifted;
     }
     let past = b.icmp(IntCond::UGt, by, last);
-    let zero = b.int(lane, 0);
+    let zero = b.int(scalar, 0);
     b.select(past, zero, shifted)
 }
 
 /// Set bits, by sums in ever wider fields: vectors have no instruction for it.
 fn population_count(b: &mut Body, x: NodeId) -> NodeId {
-    let lane = b.lane(x);
-    let repeat = |b: &mut Body, byte: u8| b.int(lane, i64::from_le_bytes([byte; 8]));
+    let scalar = b.scalar(x);
+    let repeat = |b: &mut Body, byte: u8| b.int(scalar, i64::from_le_bytes([byte; 8]));
     let (m1, m2, m4) = (repeat(b, 0x55), repeat(b, 0x33), repeat(b, 0x0f));
     let half = b.lshr_imm(x, 1);
     let half = b.and(half, m1);
@@ -199,28 +199,28 @@ fn population_count(b: &mut Body, x: NodeId) -> NodeId {
     let bytes = b.iadd(fours, upper);
     let mut sum = b.and(bytes, m4);
     let mut by = 8;
-    while by < lane.bits() {
+    while by < scalar.bits() {
         let upper = b.lshr_imm(sum, by as u8);
         sum = b.iadd(sum, upper);
         by *= 2;
     }
-    let mask = b.int(lane, 0x7f);
+    let mask = b.int(scalar, 0x7f);
     b.and(sum, mask)
 }
 
-/// Leading zeros within the width. Of a 32-bit lane, the exponent of the number as a float tells its highest bit, once the bit behind
+/// Leading zeros within the width. Of a 32-bit type, the exponent of the number as a float tells its highest bit, once the bit behind
 /// that is clear, so that rounding carries nothing up; of zero it is the least, and with the top bit goes a sign, which leaves less than
-/// none. Of a longer lane, the highest bit is copied to all bits on its right, and what stays clear is counted.
+/// none. Of a longer scalar type, the highest bit is copied to all bits on its right, and what stays clear is counted.
 fn leading_zeros(b: &mut Body, width: u32, x: NodeId) -> NodeId {
-    let lane = b.lane(x);
-    if lane == Lane::I32 {
+    let scalar = b.scalar(x);
+    if scalar == ScalarType::I32 {
         let above = b.lshr_imm(x, 1);
         let below = b.not(above);
         let alone = b.and(x, below);
-        let float = b.convert(Op::SToF, alone, Lane::F32);
-        let bits = b.bitcast(float, Lane::I32);
+        let float = b.convert(Op::SToF, alone, ScalarType::F32);
+        let bits = b.bitcast(float, ScalarType::I32);
         let exponent = b.lshr_imm(bits, 23);
-        let [first, all, none] = [126 + i64::from(width), i64::from(width), 0].map(|v| b.int(lane, v));
+        let [first, all, none] = [126 + i64::from(width), i64::from(width), 0].map(|v| b.int(scalar, v));
         let zeros = b.isub(first, exponent);
         let zeros = b.smin(zeros, all);
         return b.smax(zeros, none);
@@ -233,7 +233,7 @@ fn leading_zeros(b: &mut Body, width: u32, x: NodeId) -> NodeId {
         by *= 2;
     }
     let used = population_count(b, smeared);
-    let width = b.int(lane, i64::from(width));
+    let width = b.int(scalar, i64::from(width));
     b.isub(width, used)
 }
 
@@ -249,15 +249,15 @@ fn multiply_high(b: &mut Body, ty: ElementType, x: NodeId, y: NodeId) -> NodeId 
 /// Integer power by repeated squaring, one step a bit of the exponent. Negative exponents give 0 but for the bases 1
 /// and -1.
 fn power(b: &mut Body, ty: ElementType, x: NodeId, y: NodeId) -> NodeId {
-    let lane = b.lane(x);
+    let scalar = b.scalar(x);
     let signed = ty.is_signed_integer();
-    let (zero, one) = (b.int(lane, 0), b.int(lane, 1));
+    let (zero, one) = (b.int(scalar, 0), b.int(scalar, 1));
     let mut result = one;
     let mut square = x;
     let digits = ty.bits() - u32::from(signed);
     let known = if signed { None } else { b.constant_bits(y) }.or_else(|| {
         let bits = b.constant_bits(y)?;
-        (bits >> (lane.bits() - 1) & 1 == 0).then_some(bits)
+        (bits >> (scalar.bits() - 1) & 1 == 0).then_some(bits)
     });
     for i in 0..digits {
         if known.is_some_and(|bits| bits >> i == 0) {
@@ -279,7 +279,7 @@ fn power(b: &mut Body, ty: ElementType, x: NodeId, y: NodeId) -> NodeId {
     if !signed || known.is_some() {
         return result;
     }
-    let minus_one = b.int(lane, -1);
+    let minus_one = b.int(scalar, -1);
     let odd = b.and(y, one);
     let odd = b.icmp(IntCond::Ne, odd, zero);
     let of_minus_one = b.select(odd, minus_one, one);
@@ -295,10 +295,10 @@ fn power(b: &mut Body, ty: ElementType, x: NodeId, y: NodeId) -> NodeId {
 pub(super) fn resize(b: &mut Body, from: ElementType, to: ElementType, x: NodeId) -> NodeId {
     let wide = to.bits() == 64;
     match (from.bits() == 64, wide) {
-        (false, true) => b.convert(if from.is_signed_integer() { Op::SExt } else { Op::UExt }, x, Lane::I64),
+        (false, true) => b.convert(if from.is_signed_integer() { Op::SExt } else { Op::UExt }, x, ScalarType::I64),
         (true, true) => x,
         (from_wide, false) => {
-            let x = if from_wide { b.convert(Op::Wrap, x, Lane::I32) } else { x };
+            let x = if from_wide { b.convert(Op::Wrap, x, ScalarType::I32) } else { x };
             let fits = !from_wide
                 && (from.bits() < to.bits() && (from.is_unsigned_integer() || to.is_signed_integer())
                     || from.bits() == to.bits() && from.is_signed_integer() == to.is_signed_integer());

@@ -1,7 +1,7 @@
 //! Elementwise operations of HLO, lowered to primitive nodes.
 //!
 //! Problem: some seventy operations on thirty types, with defined results where machines differ. Invariant: operands
-//! and result are in the compute lanes of [`super::storage`], small integers in the range of their type; results are
+//! and result are in the compute types of [`super::storage`], small integers in the range of their type; results are
 //! those of the interpreter, floats within the bounds of [`super::math`]. Algorithm: one function a kind of operand
 //! (truth value, integer, float), conversions apart; what a machine leaves undefined (a zero divisor, the one quotient
 //! that overflows, a shift past the width) is kept away by selects on the operands.
@@ -14,7 +14,7 @@ mod integer;
 pub use complex::{Parts, lower_complex};
 pub use convert::convert;
 
-use super::body::{Body, FloatCond, IntCond, Lane, NodeId, Variant};
+use super::body::{Body, FloatCond, IntCond, NodeId, ScalarType, Variant};
 use super::storage;
 use crate::hlo::{AttrKey, Attrs, ComparisonDirection, Opcode};
 use brolga_runtime::{ElementType, Kind};
@@ -38,7 +38,7 @@ fn unsupported(opcode: Opcode, ty: ElementType) -> Unsupported {
     Unsupported(format!("'{opcode}' on {ty}"))
 }
 
-/// Lowers one elementwise operation on real types. Operands and result are in their types' compute lanes.
+/// Lowers one elementwise operation on real types. Operands and result are in their types' compute types.
 pub fn lower(
     b: &mut Body,
     cx: &ElementwiseContext,
@@ -66,8 +66,8 @@ pub fn lower(
         Opcode::Convert => return Ok(convert(b, first_type, result_type, operands[0])),
         Opcode::Compare => compare(b, attrs, ty, operands[0], operands[1])?,
         Opcode::Select => {
-            let lane = b.lane(operands[1]);
-            let mask = b.mask_cast(operands[0], lane.mask());
+            let scalar = b.scalar(operands[1]);
+            let mask = b.mask_cast(operands[0], scalar.mask());
             b.select(mask, operands[1], operands[2])
         }
         Opcode::StochasticConvert => {
@@ -75,8 +75,8 @@ pub fn lower(
         }
         Opcode::Real => operands[0],
         Opcode::Imag => {
-            let lane = b.lane(operands[0]);
-            b.bits(lane, 0)
+            let scalar = b.scalar(operands[0]);
+            b.bits(scalar, 0)
         }
         _ => match ty.kind() {
             Kind::Pred => pred(b, opcode, operands)?,
@@ -88,8 +88,8 @@ pub fn lower(
             }
         },
     };
-    let lane = b.lane(value);
-    Ok(if lane == Lane::M64 { b.mask_cast(value, Lane::M32) } else { value })
+    let scalar = b.scalar(value);
+    Ok(if scalar == ScalarType::M64 { b.mask_cast(value, ScalarType::M32) } else { value })
 }
 
 /// Truth values: sums are `or`, products are `and`.
@@ -158,9 +158,9 @@ fn compare(b: &mut Body, attrs: &Attrs, ty: ElementType, x: NodeId, y: NodeId) -
 
 /// A signed integer that orders as the float does: -NaN < -inf < .. < -0 < +0 < .. < inf < NaN.
 pub fn total_order_key(b: &mut Body, x: NodeId) -> NodeId {
-    let lane = b.lane(x).integer();
-    let bits = b.bitcast(x, lane);
-    let sign = b.ashr_imm(bits, (lane.bits() - 1) as u8);
+    let scalar = b.scalar(x).integer();
+    let bits = b.bitcast(x, scalar);
+    let sign = b.ashr_imm(bits, (scalar.bits() - 1) as u8);
     let magnitude = b.lshr_imm(sign, 1);
     b.xor(bits, magnitude)
 }

@@ -161,7 +161,7 @@ fn check(case: &Case, strict: bool) -> Vec<String> {
             .map(|_| {
                 let part = ty.real_part();
                 let mem = storage::mem_of(part).expect("a memory form");
-                let arg = b.arg(count_args, mem.lane());
+                let arg = b.arg(count_args, mem.scalar());
                 count_args += 1;
                 storage::decode(b, part, arg)
             })

@@ -8,10 +8,10 @@ use crate::hlo::AttrValue;
 fn run(opcode: Opcode, attrs: &Attrs, types: &[ElementType], result: ElementType, args: &[u64]) -> u64 {
     let mut b = Body::new();
     let operands: Vec<NodeId> =
-        types.iter().enumerate().map(|(i, &ty)| b.arg(i as u32, storage::compute_lane(ty))).collect();
+        types.iter().enumerate().map(|(i, &ty)| b.arg(i as u32, storage::compute_type(ty))).collect();
     let cx = ElementwiseContext { variant: Variant::Fma, strict_rounding: true };
     let value = lower(&mut b, &cx, opcode, attrs, types, result, &operands).expect("a lowering");
-    assert_eq!(b.lane(value), storage::compute_lane(result), "{opcode} {types:?}");
+    assert_eq!(b.scalar(value), storage::compute_type(result), "{opcode} {types:?}");
     eval(b.nodes(), args, &mut |_, _| 0)[value.0 as usize]
 }
 
@@ -161,7 +161,7 @@ fn precision_is_reduced_as_defined() {
 #[test]
 fn what_has_no_lowering_says_so() {
     let mut b = Body::new();
-    let x = b.arg(0, Lane::F32);
+    let x = b.arg(0, ScalarType::F32);
     let cx = ElementwiseContext::default();
     let ty = ElementType::F32;
     assert!(lower(&mut b, &cx, Opcode::Not, &Attrs::new(), &[ty], ty, &[x]).is_err());

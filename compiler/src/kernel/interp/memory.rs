@@ -76,7 +76,7 @@ impl Memory {
         range.ok_or_else(|| format!("offset {at} is outside buffer {buffer} of {} bytes", bytes.len()))
     }
 
-    /// An element, as the lane that `mem` yields.
+    /// An element, as the scalar type that `mem` yields.
     pub(super) fn load(&self, buffer: u32, mem: Mem, at: i64) -> Step<u64> {
         let range = self.range(buffer, mem, at)?;
         for &writer in &self.writers[buffer as usize][range.clone()] {
@@ -126,7 +126,7 @@ impl Memory {
     }
 }
 
-/// Bits of memory as bits of the lane.
+/// Bits of memory as bits of the scalar type.
 pub(super) fn extend(mem: Mem, bits: u64) -> u64 {
     match mem {
         Mem::S8 => u64::from(bits as u8 as i8 as u32),

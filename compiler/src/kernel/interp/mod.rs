@@ -18,7 +18,7 @@ mod sort;
 pub use memory::Memory;
 pub use nest::Visit;
 
-use super::body::{Body, Lane, Mem, NodeId, Op, Variant};
+use super::body::{Body, Mem, NodeId, Op, ScalarType, Variant};
 use super::eval;
 use super::index::{Axis, Ix};
 use super::ir::{Contraction, Kernel, Loop, Phase, Role, Stage};
@@ -144,19 +144,19 @@ impl Frame<'_> {
                     let value = self.results.get(*n as usize).copied().flatten();
                     value.ok_or_else(|| format!("result r{n} is read before it is folded"))?
                 }
-                Op::Index(ix) => truncate(node.lane, self.index(ix, values)? as u64),
+                Op::Index(ix) => truncate(node.scalar, self.index(ix, values)? as u64),
                 op => {
                     let mut known = [0u64; 3];
-                    let mut lanes = [Lane::I32; 3];
+                    let mut scalars = [ScalarType::I32; 3];
                     for (k, a) in node.args.iter().enumerate() {
                         let value = values.get(a.0 as usize).copied().flatten();
                         let slot = known.get_mut(k).ok_or_else(|| format!("%{} has too many arguments", id.0))?;
                         *slot = value.ok_or_else(|| format!("%{} is used before it has a value", a.0))?;
-                        lanes[k] = body.lane(*a);
+                        scalars[k] = body.scalar(*a);
                     }
                     let n = node.args.len();
                     // Outside its domain an operation gives anything; what is computed from it is not used.
-                    eval::apply(op, node.lane, &lanes[..n], &known[..n]).unwrap_or(0)
+                    eval::apply(op, node.scalar, &scalars[..n], &known[..n]).unwrap_or(0)
                 }
             };
             values[id.0 as usize] = Some(value);
@@ -177,8 +177,8 @@ fn in_bounds(ix: &Ix, loaded: &impl Fn(NodeId) -> i64) -> Step<()> {
     wrong.map_or(Ok(()), Err)
 }
 
-fn truncate(lane: Lane, bits: u64) -> u64 {
-    if lane.bits() == 32 { bits & u64::from(u32::MAX) } else { bits }
+fn truncate(scalar: ScalarType, bits: u64) -> u64 {
+    if scalar.bits() == 32 { bits & u64::from(u32::MAX) } else { bits }
 }
 
 /// The nodes that `roots` need, in order.
@@ -228,11 +228,11 @@ fn for_each_point(loops: &[Loop], axes: &mut Axes, visit: &mut dyn FnMut(&mut Ax
 fn contraction(c: &Contraction, variant: Variant, memory: &mut Memory) -> Step<()> {
     let mem = c.product.mem();
     let mut chain = Body::new();
-    let [a, b, sum] = [0, 1, 2].map(|k| chain.arg(k, mem.lane()));
+    let [a, b, sum] = [0, 1, 2].map(|k| chain.arg(k, mem.scalar()));
     let next = [c.product.step(&mut chain, variant, [a, b, sum])];
     let chain = Formula::new(&chain, &next);
     let mut more = Body::new();
-    let blocks = [0, 1].map(|k| more.arg(k, mem.lane()));
+    let blocks = [0, 1].map(|k| more.arg(k, mem.scalar()));
     let next = [c.product.sum(&mut more, blocks[0], blocks[1])];
     let more = Formula::new(&more, &next);
     let after = |before: Option<u64>, total: u64, memory: &Memory| match before {

@@ -6,7 +6,7 @@
 use super::{Known, Lowerer, Stage, internal};
 use crate::error::Result;
 use crate::hlo::{Instruction, Leaf, resolve};
-use crate::kernel::body::{IntCond, Lane, NodeId, Op};
+use crate::kernel::body::{IntCond, NodeId, Op, ScalarType};
 use crate::kernel::index::Ix;
 use crate::kernel::storage;
 use brolga_runtime::ElementType;
@@ -35,7 +35,7 @@ impl Lowerer<'_> {
         }
         let parts = storage::parts(from);
         let pieces = want.bits() / have.bits();
-        let lane = storage::compute_lane(want).integer();
+        let scalar = storage::compute_type(want).integer();
         let mut bits: Option<NodeId> = None;
         for k in 0..pieces {
             let unit = part * pieces + k;
@@ -46,8 +46,8 @@ impl Lowerer<'_> {
             let x = self.part(stage, known, (operand, unit % parts), &place)?;
             let b = &mut stage.body;
             let mut x = storage::to_bits(b, have, x);
-            if b.lane(x) != lane {
-                x = b.convert(Op::UExt, x, lane);
+            if b.scalar(x) != scalar {
+                x = b.convert(Op::UExt, x, scalar);
             }
             if k > 0 {
                 x = b.shl_imm(x, (k * have.bits()) as u8);
@@ -78,7 +78,7 @@ impl Lowerer<'_> {
             None => {
                 let re = self.part(stage, known, (operand, 0), place)?;
                 let im = self.part(stage, known, (operand, 1), place)?;
-                let which = stage.body.push(Op::Index(which), &[], Lane::I32);
+                let which = stage.body.push(Op::Index(which), &[], ScalarType::I32);
                 let zero = stage.body.i32(0);
                 let first = stage.body.icmp(IntCond::Eq, which, zero);
                 stage.body.select(first, re, im)
@@ -86,16 +86,16 @@ impl Lowerer<'_> {
         };
         let b = &mut stage.body;
         x = storage::to_bits(b, have, x);
-        let lane = b.lane(x);
+        let scalar = b.scalar(x);
         let shift = piece.rem(in_part).scale(i64::from(want.bits()));
         x = match shift.as_constant() {
             Some(0) => x,
             Some(by) => b.lshr_imm(x, by as u8),
             None => {
-                let by = b.push(Op::Index(shift), &[], lane);
+                let by = b.push(Op::Index(shift), &[], scalar);
                 b.lshr(x, by)
             }
         };
-        Ok(if lane == Lane::I64 && want.bits() <= 32 { b.convert(Op::Wrap, x, Lane::I32) } else { x })
+        Ok(if scalar == ScalarType::I64 && want.bits() <= 32 { b.convert(Op::Wrap, x, ScalarType::I32) } else { x })
     }
 }

@@ -7,7 +7,7 @@
 //! scratch.
 
 use super::rows::{Kept, Levels, row_buffer};
-use super::{Known, Lowerer, Part, Stage, lane_in_row};
+use super::{Known, Lowerer, Part, Stage, type_in_row};
 use crate::error::Result;
 use crate::fusion::{Group, own_cost};
 use crate::hlo::{InstructionId, Opcode};
@@ -135,7 +135,7 @@ impl Lowerer<'_> {
             let mut places = Vec::new();
             for &(k, part) in &components {
                 let shape = self.leaf_shape((m, k))?;
-                let row = row_buffer(&mut made.rows, storage::compute_lane(shape.ty), columns.vector.extent);
+                let row = row_buffer(&mut made.rows, storage::compute_type(shape.ty), columns.vector.extent);
                 places.push(row);
                 let index = delinearize(&columns.column, &shape.dims);
                 finished.push((((m, k), part), (row, linearize(&index, &shape.dims))));
@@ -150,15 +150,15 @@ impl Lowerer<'_> {
         for &m in kept {
             let (buffer, stored) = self.place_of(m, columns, &mut made.lent)?;
             let shape = self.leaf_shape((m, 0))?;
-            let lane = storage::compute_lane(shape.ty);
+            let scalar = storage::compute_type(shape.ty);
             let index = delinearize(&columns.element, &shape.dims);
             let at = linearize(&index, &shape.dims);
             let mut value = self.value(&mut stage, &made.known, (m, 0), &index)?;
-            if lane.is_mask() {
+            if scalar.is_mask() {
                 value = stage.body.mask_to_int(value);
             }
             if !stored {
-                stores.push(Store { buffer, mem: Mem::of(lane_in_row(lane)), index: at.clone(), value });
+                stores.push(Store { buffer, mem: Mem::of(type_in_row(scalar)), index: at.clone(), value });
             }
             made.known.stored.insert(((m, 0), 0), (buffer, at));
         }
@@ -172,7 +172,7 @@ impl Lowerer<'_> {
     /// of the same form that the last stage writes, or scratch.
     fn place_of(&mut self, m: InstructionId, columns: &Columns, lent: &mut Vec<usize>) -> Result<(u32, bool)> {
         let shape = self.leaf_shape((m, 0))?;
-        let mem = Mem::of(lane_in_row(storage::compute_lane(shape.ty)));
+        let mem = Mem::of(type_in_row(storage::compute_type(shape.ty)));
         let mut other = None;
         for number in 0..self.outputs.len() {
             let leaf = self.outputs[number];
@@ -191,6 +191,6 @@ impl Lowerer<'_> {
             lent.push(number);
             return Ok((number as u32, false));
         }
-        Ok((self.scratch_buffer(storage::scratch_type(mem.lane()), shape.elements()), false))
+        Ok((self.scratch_buffer(storage::scratch_type(mem.scalar()), shape.elements()), false))
     }
 }

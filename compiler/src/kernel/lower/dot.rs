@@ -6,11 +6,11 @@
 //! Other types, and products that are small, have no row, or little to compute for what they write, become a reduction in row form: one
 //! accumulator for each output column, a multiply-add each.
 
-use super::{Known, Lowerer, Stage, internal, lane_in_row, moved_index, unsupported};
+use super::{Known, Lowerer, Stage, internal, moved_index, type_in_row, unsupported};
 use crate::error::Result;
 use crate::hlo::resolve;
 use crate::hlo::{AttrKey, InstructionId, Opcode};
-use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Accumulator, Contraction, Loop, Nest, Panel, Phase, Place, Product, RowBuffer};
 use crate::kernel::storage;
@@ -200,7 +200,7 @@ impl Lowerer<'_> {
         out: ElementType,
     ) -> Result<Vec<Phase>> {
         let inst = self.inst(id);
-        let product = Product::of(storage::compute_lane(out));
+        let product = Product::of(storage::compute_type(out));
         let Some(ty) = product.element() else { return Err(internal(inst, "bytes are no elements of a product")) };
         let along = match l.k.last() {
             Some(last) if rhs.ty == ty => {
@@ -236,8 +236,8 @@ impl Lowerer<'_> {
                 self.widen(stage, id, ty, out, value)
             }
             Factor::Scratch(buffer, offset) => {
-                let mem = Mem::of(storage::compute_lane(out));
-                Ok(stage.body.push(Op::Load(buffer, mem, offset), &[], mem.lane()))
+                let mem = Mem::of(storage::compute_type(out));
+                Ok(stage.body.push(Op::Load(buffer, mem, offset), &[], mem.scalar()))
             }
         }
     }
@@ -255,18 +255,18 @@ impl Lowerer<'_> {
         let mut known = Known::default();
         let a = self.factor(&mut stage, id, lhs, &l.lhs, out)?;
         let b = self.factor(&mut stage, id, rhs, &l.rhs, out)?;
-        let lane = storage::compute_lane(out);
+        let scalar = storage::compute_type(out);
         let mut combine = Body::new();
         combine.attribute(id);
         stage.body.set_source(Some(id));
-        let acc = combine.arg(0, lane);
-        let zero = stage.body.bits(lane, 0);
+        let acc = combine.arg(0, scalar);
+        let zero = stage.body.bits(scalar, 0);
         let (values, root, splits) = if along_k {
             let product = self.multiply(&mut stage.body, out, a, b);
-            let x = combine.arg(1, lane);
+            let x = combine.arg(1, scalar);
             (vec![product], self.sum(&mut combine, out, acc, x), true)
         } else {
-            let (x, y) = (combine.arg(1, lane), combine.arg(2, lane));
+            let (x, y) = (combine.arg(1, scalar), combine.arg(2, scalar));
             let root = self.multiply_add(&mut combine, out, [acc, x, y]);
             (vec![a, b], root, false)
         };
@@ -283,10 +283,10 @@ impl Lowerer<'_> {
             Place::Lanes { results: vec![0] }
         } else {
             known.rows.insert(((id, 0), 0), (0, offset.clone()));
-            rows.push(RowBuffer { lane: lane_in_row(lane), elements: vector.extent });
+            rows.push(RowBuffer { scalar: type_in_row(scalar), elements: vector.extent });
             Place::Row { rows: vec![0] }
         };
-        let identity = Some(vec![if out.is_float() { negative_zero(lane) } else { 0 }]);
+        let identity = Some(vec![if out.is_float() { negative_zero(scalar) } else { 0 }]);
         let accumulator = Accumulator { init: vec![zero], values, identity, combine, roots: vec![root], splits, place };
         let first = ir::Stage { accumulators: vec![accumulator], ..ir::Stage::new(l.k, vector, stage.body) };
         let second = self.epilogue_stage(&known, &offset, (!along_k).then_some(vector))?;
@@ -311,7 +311,7 @@ impl Lowerer<'_> {
         x: NodeId,
     ) -> Result<NodeId> {
         // Narrow floats are computed in f32 already: rounding the operand to the result's type would lose digits.
-        let both_f32 = storage::compute_lane(from) == Lane::F32 && storage::compute_lane(to) == Lane::F32;
+        let both_f32 = storage::compute_type(from) == ScalarType::F32 && storage::compute_type(to) == ScalarType::F32;
         if both_f32 { Ok(x) } else { self.convert(stage, self.inst(id), from, to, x) }
     }
 
@@ -375,7 +375,7 @@ impl Lowerer<'_> {
             _ => (m, n, lhs, rhs),
         };
         let mut epilogue = Body::new();
-        let sum = epilogue.arg(0, product.mem().lane());
+        let sum = epilogue.arg(0, product.mem().scalar());
         // What the operand alone says, not where fusion found it: sums do not depend on that.
         let block = match inst.opcode {
             Opcode::Convolution => {
@@ -486,7 +486,7 @@ impl Lowerer<'_> {
         let value = self.value(&mut stage, &Known::default(), (operand, 0), &index)?;
         let value = self.widen(&mut stage, id, shape.ty, ty, value)?;
         let buffer = self.scratch_buffer(ty, shape.elements());
-        let mem = Mem::of(storage::compute_lane(ty));
+        let mem = Mem::of(storage::compute_type(ty));
         let stores = vec![ir::Store { buffer, mem, index: place, value }];
         let stage = ir::Stage { stores, ..ir::Stage::new(Vec::new(), vector, stage.body) };
         Ok((Phase::Nest(Nest { parallel, rows: Vec::new(), stages: vec![stage] }), buffer))
@@ -553,10 +553,10 @@ pub(super) fn has_few_columns(
     (m, n, k): (i64, i64, i64),
     few: i64,
 ) -> bool {
-    let lane = storage::compute_lane(out);
-    let whole = storage::mem_of(lhs) == Some(Mem::of(lane));
+    let scalar = storage::compute_type(out);
+    let whole = storage::mem_of(lhs) == Some(Mem::of(scalar));
     let floats = [lhs, rhs, out].iter().all(|ty| ty.is_float());
-    let columns = n * Mem::of(lane).bytes();
+    let columns = n * Mem::of(scalar).bytes();
     let several = whole && columns <= few && columns.saturating_mul(k) <= NEAR_COLUMNS && k >= LONG_ROW;
     floats && m >= MANY_ROWS && (several || n == 1 && k >= LONG_COLUMN)
 }
@@ -565,7 +565,7 @@ pub(super) fn has_few_columns(
 /// integers are exact in either while they fit into its digits; `None` where they may not.
 pub(super) fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) -> Option<Product> {
     if out.is_float() && operands.into_iter().all(ElementType::is_float) {
-        return Some(Product::of(storage::compute_lane(out)));
+        return Some(Product::of(storage::compute_type(out)));
     }
     let most = |ty: ElementType| {
         let small = ty.is_integer() && ty.bits() <= 16;
@@ -585,23 +585,23 @@ fn finished(body: &mut Body, out: ElementType, sum: NodeId) -> NodeId {
     if out.is_float() {
         return storage::round_to(body, out, sum);
     }
-    let lane = storage::compute_lane(out);
-    let whole = match (body.lane(sum), lane) {
-        (Lane::F32, Lane::I64) => {
-            let narrow = body.convert(Op::FToS, sum, Lane::I32);
-            body.convert(Op::SExt, narrow, Lane::I64)
+    let scalar = storage::compute_type(out);
+    let whole = match (body.scalar(sum), scalar) {
+        (ScalarType::F32, ScalarType::I64) => {
+            let narrow = body.convert(Op::FToS, sum, ScalarType::I32);
+            body.convert(Op::SExt, narrow, ScalarType::I64)
         }
-        (Lane::F32, _) => body.convert(Op::FToS, sum, Lane::I32),
-        (Lane::I32, Lane::I32) => sum,
-        (_, Lane::I64) => body.convert(Op::FToS, sum, Lane::I64),
+        (ScalarType::F32, _) => body.convert(Op::FToS, sum, ScalarType::I32),
+        (ScalarType::I32, ScalarType::I32) => sum,
+        (_, ScalarType::I64) => body.convert(Op::FToS, sum, ScalarType::I64),
         _ => {
-            let wide = body.convert(Op::FToS, sum, Lane::I64);
-            body.convert(Op::Wrap, wide, Lane::I32)
+            let wide = body.convert(Op::FToS, sum, ScalarType::I64);
+            body.convert(Op::Wrap, wide, ScalarType::I32)
         }
     };
     storage::wrap_integer(body, out, whole)
 }
 
-fn negative_zero(lane: Lane) -> u64 {
-    if lane == Lane::F64 { (-0.0f64).to_bits() } else { u64::from((-0.0f32).to_bits()) }
+fn negative_zero(scalar: ScalarType) -> u64 {
+    if scalar == ScalarType::F64 { (-0.0f64).to_bits() } else { u64::from((-0.0f32).to_bits()) }
 }

@@ -5,7 +5,7 @@
 
 use super::commute;
 use crate::hlo::{Computation, Opcode};
-use crate::kernel::body::Lane;
+use crate::kernel::body::ScalarType;
 use crate::kernel::storage;
 use brolga_runtime::ElementType;
 
@@ -40,7 +40,7 @@ pub(super) fn of_operation(c: &Computation) -> Option<Vec<u64>> {
         Opcode::Multiply => 1,
         Opcode::Maximum => extreme(ty, false)?,
         Opcode::Minimum => extreme(ty, true)?,
-        Opcode::And if ty.is_signed_integer() => lane_mask(ty),
+        Opcode::And if ty.is_signed_integer() => type_mask(ty),
         Opcode::And => extreme(ty, true)?,
         _ => return None,
     }])
@@ -54,26 +54,26 @@ fn is_plain(c: &Computation) -> bool {
         && root.operands.iter().all(|&o| c.instructions[o].opcode == Opcode::Parameter)
 }
 
-/// Bits of a number in the lane of a type.
+/// Bits of a number in the scalar type of a type.
 fn float(ty: ElementType, v: f64) -> u64 {
-    match storage::compute_lane(ty) {
-        Lane::F64 => v.to_bits(),
+    match storage::compute_type(ty) {
+        ScalarType::F64 => v.to_bits(),
         _ => u64::from((v as f32).to_bits()),
     }
 }
 
-/// Ones in every bit of the lane of a type.
-fn lane_mask(ty: ElementType) -> u64 {
-    u64::MAX >> (64 - storage::compute_lane(ty).bits())
+/// Ones in every bit of the scalar type of a type.
+fn type_mask(ty: ElementType) -> u64 {
+    u64::MAX >> (64 - storage::compute_type(ty).bits())
 }
 
-/// The greatest element of a type, or the least, in its lane; infinite where the type has floats.
+/// The greatest element of a type, or the least, in its scalar type; infinite where the type has floats.
 fn extreme(ty: ElementType, greatest: bool) -> Option<u64> {
     let width = ty.bits().min(64);
     Some(match greatest {
         _ if ty.is_float() => float(ty, if greatest { f64::INFINITY } else { f64::NEG_INFINITY }),
-        true if ty.is_signed_integer() => (i64::MAX >> (64 - width)) as u64 & lane_mask(ty),
-        false if ty.is_signed_integer() => (i64::MIN >> (64 - width)) as u64 & lane_mask(ty),
+        true if ty.is_signed_integer() => (i64::MAX >> (64 - width)) as u64 & type_mask(ty),
+        false if ty.is_signed_integer() => (i64::MIN >> (64 - width)) as u64 & type_mask(ty),
         true if ty.is_unsigned_integer() => u64::MAX >> (64 - width),
         false if ty.is_unsigned_integer() => 0,
         _ if ty == ElementType::Pred => u64::from(greatest),

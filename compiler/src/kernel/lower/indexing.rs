@@ -4,16 +4,16 @@
 use super::{Known, Lowerer, Stage, internal};
 use crate::error::Result;
 use crate::hlo::{AttrKey, Instruction, InstructionId, resolve};
-use crate::kernel::body::{Body, IntCond, Lane, NodeId, Op};
+use crate::kernel::body::{Body, IntCond, NodeId, Op, ScalarType};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Loop, Nest, Phase};
 use brolga_runtime::ElementType;
 
 /// An index of any integer type as an offset between 0 and `high`, and whether it was one before.
 pub(super) fn checked(body: &mut Body, ty: ElementType, node: NodeId, high: i64) -> (Ix, NodeId) {
-    let wide = match body.lane(node) {
-        Lane::I32 if ty.is_unsigned_integer() => body.convert(Op::UExt, node, Lane::I64),
-        Lane::I32 => body.convert(Op::SExt, node, Lane::I64),
+    let wide = match body.scalar(node) {
+        ScalarType::I32 if ty.is_unsigned_integer() => body.convert(Op::UExt, node, ScalarType::I64),
+        ScalarType::I32 => body.convert(Op::SExt, node, ScalarType::I64),
         _ => node,
     };
     if ty == ElementType::U64 {

@@ -31,7 +31,7 @@ pub mod words;
 pub use registers::lower_while;
 
 use self::commute::Commutes;
-use super::body::{Body, Lane, Mem, NodeId, Op, Variant};
+use super::body::{Body, Mem, NodeId, Op, ScalarType, Variant};
 use super::elementwise::{self, ElementwiseContext, Parts};
 use super::index::{Axis, Ix, delinearize, linearize};
 use super::ir::{Buffer, Kernel, Loop, Phase, Role, Store};
@@ -222,7 +222,7 @@ impl<'a> Lowerer<'a> {
         let buffer = self.input(leaf)?;
         let mem = mem_of(self.inst(leaf.0), shape.ty)?;
         let offset = part_offset(shape.ty, part, &linearize(index, &shape.dims));
-        let raw = body.push(Op::Load(buffer, mem, offset), &[], mem.lane());
+        let raw = body.push(Op::Load(buffer, mem, offset), &[], mem.scalar());
         Ok(storage::decode(body, shape.ty.real_part(), raw))
     }
 
@@ -240,7 +240,7 @@ impl<'a> Lowerer<'a> {
         Ok(out)
     }
 
-    /// The value of `leaf` at `index`, as a node of the stage's body, in the compute lane of its type; the real part
+    /// The value of `leaf` at `index`, as a node of the stage's body, in the compute type of its type; the real part
     /// where it is complex.
     fn value(&mut self, stage: &mut Stage, known: &Known, leaf: Leaf, index: &[Ix]) -> Result<NodeId> {
         self.part(stage, known, (leaf, 0), index)
@@ -276,9 +276,9 @@ impl<'a> Lowerer<'a> {
         if let Some((row, at)) = known.rows.get(&part)
             && *at == offset()
         {
-            let lane = storage::compute_lane(shape.ty);
-            let raw = stage.body.push(Op::Row(*row), &[], lane_in_row(lane));
-            let value = from_row(&mut stage.body, raw, lane);
+            let scalar = storage::compute_type(shape.ty);
+            let raw = stage.body.push(Op::Row(*row), &[], type_in_row(scalar));
+            let value = from_row(&mut stage.body, raw, scalar);
             let folded =
                 matches!(inst.opcode, Opcode::Reduce | Opcode::Dot | Opcode::ReduceWindow | Opcode::Convolution);
             return Ok(if folded { storage::round_to(&mut stage.body, shape.ty, value) } else { value });
@@ -286,10 +286,10 @@ impl<'a> Lowerer<'a> {
         if let Some((buffer, at)) = known.stored.get(&part)
             && *at == offset()
         {
-            let lane = storage::compute_lane(shape.ty);
-            let load = Op::Load(*buffer, Mem::of(lane_in_row(lane)), at.clone());
-            let raw = stage.body.push(load, &[], lane_in_row(lane));
-            return Ok(from_row(&mut stage.body, raw, lane));
+            let scalar = storage::compute_type(shape.ty);
+            let load = Op::Load(*buffer, Mem::of(type_in_row(scalar)), at.clone());
+            let raw = stage.body.push(load, &[], type_in_row(scalar));
+            return Ok(from_row(&mut stage.body, raw, scalar));
         }
         if let Some((node, at)) = known.nodes.get(&part) {
             return if *at == offset() {
@@ -302,7 +302,7 @@ impl<'a> Lowerer<'a> {
             if *at != offset() {
                 return Err(internal(inst, "the index maps of a reduction's use and definition differ"));
             }
-            let value = stage.body.push(Op::Result(*result), &[], storage::compute_lane(shape.ty));
+            let value = stage.body.push(Op::Result(*result), &[], storage::compute_type(shape.ty));
             return Ok(storage::round_to(&mut stage.body, shape.ty, value));
         }
         if self.in_memory(leaf) {
@@ -320,11 +320,12 @@ impl<'a> Lowerer<'a> {
                 let d = inst.attrs.int(AttrKey::IotaDimension).unwrap_or(0).max(0) as usize;
                 let to = shape.ty.real_part();
                 if part.1 == 1 {
-                    return Ok(stage.body.bits(storage::compute_lane(to), 0));
+                    return Ok(stage.body.bits(storage::compute_type(to), 0));
                 }
                 let wide = to.bits() == 64 || shape.dims[d] > i64::from(i32::MAX);
-                let (lane, from) = if wide { (Lane::I64, ElementType::S64) } else { (Lane::I32, ElementType::S32) };
-                let raw = stage.body.push(Op::Index(index[d].clone()), &[], lane);
+                let (scalar, from) =
+                    if wide { (ScalarType::I64, ElementType::S64) } else { (ScalarType::I32, ElementType::S32) };
+                let raw = stage.body.push(Op::Index(index[d].clone()), &[], scalar);
                 self.convert(stage, inst, from, to, raw)
             }
             op if renames_index(op) => {
@@ -431,7 +432,7 @@ impl<'a> Lowerer<'a> {
         Ok(linearize(&index, &self.leaf_shape(self.outputs[output])?.dims))
     }
 
-    /// Stores of the parts of a value (in the compute lane) to output buffer number `output`.
+    /// Stores of the parts of a value (in the compute type) to output buffer number `output`.
     fn store(&self, body: &mut Body, output: u32, parts: &[NodeId], index: Ix) -> Result<Vec<Store>> {
         let leaf = self.outputs[output as usize];
         let ty = self.leaf_shape(leaf)?.ty;
@@ -571,15 +572,15 @@ fn mem_of(inst: &Instruction, ty: ElementType) -> Result<Mem> {
 }
 
 /// Masks are kept in row buffers as integers.
-fn lane_in_row(lane: Lane) -> Lane {
-    if lane.is_mask() { lane.integer() } else { lane }
+fn type_in_row(scalar: ScalarType) -> ScalarType {
+    if scalar.is_mask() { scalar.integer() } else { scalar }
 }
 
-fn from_row(body: &mut Body, raw: NodeId, lane: Lane) -> NodeId {
-    if !lane.is_mask() {
+fn from_row(body: &mut Body, raw: NodeId, scalar: ScalarType) -> NodeId {
+    if !scalar.is_mask() {
         return raw;
     }
-    let zero = body.int(lane.integer(), 0);
+    let zero = body.int(scalar.integer(), 0);
     body.icmp(super::body::IntCond::Ne, raw, zero)
 }
 
@@ -615,15 +616,15 @@ fn elementwise_parts(
     })
 }
 
-/// A part of one element of a constant, in the compute lane of its type; 0 where there is none.
+/// A part of one element of a constant, in the compute type of its type; 0 where there is none.
 pub(crate) fn constant_node(body: &mut Body, array: &ArrayLiteral, i: usize, part: u32) -> NodeId {
     let ty = array.ty();
-    let lane = storage::compute_lane(ty);
+    let scalar = storage::compute_type(ty);
     let bits = match if i < array.elements() { array.get(i) } else { Scalar::Int(0) } {
         Scalar::Pred(b) => u64::from(b),
-        Scalar::Int(v) if lane == Lane::I32 => u64::from(v as u32),
+        Scalar::Int(v) if scalar == ScalarType::I32 => u64::from(v as u32),
         Scalar::Int(v) => v as u64,
-        Scalar::UInt(v) if lane == Lane::I32 => u64::from(v as u32),
+        Scalar::UInt(v) if scalar == ScalarType::I32 => u64::from(v as u32),
         Scalar::UInt(v) => v,
         // The storage form keeps NaN payloads that a trip through f64 would not.
         Scalar::Float(_) | Scalar::Complex(_) => {
@@ -634,13 +635,13 @@ pub(crate) fn constant_node(body: &mut Body, array: &ArrayLiteral, i: usize, par
             }
             let raw = u64::from_le_bytes(raw);
             if ty.is_narrow_float() {
-                let raw = body.bits(Lane::I32, raw);
+                let raw = body.bits(ScalarType::I32, raw);
                 return storage::decode(body, ty, raw);
             }
             raw
         }
     };
-    body.bits(lane, bits)
+    body.bits(scalar, bits)
 }
 
 /// Turns a computation on scalars into nodes: arguments are the parts of its parameters, one after another.
@@ -662,9 +663,9 @@ fn region_over(
     let mut arguments = 0;
     for p in c.parameters() {
         let Some(shape) = c.instructions[p].shape.as_array() else { continue };
-        let lane = storage::compute_lane(shape.ty);
+        let scalar = storage::compute_type(shape.ty);
         let parts = storage::parts(shape.ty);
-        nodes.insert(p, (0..parts).map(|part| body.arg(arguments + part, lane)).collect());
+        nodes.insert(p, (0..parts).map(|part| body.arg(arguments + part, scalar)).collect());
         arguments += parts;
     }
     for &i in &c.order {

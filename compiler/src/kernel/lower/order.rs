@@ -7,7 +7,7 @@ use super::commute::Commutes;
 use super::{Combiner, Lowerer};
 use crate::fusion::reduced_dims;
 use crate::hlo::{AttrKey, Instruction, InstructionId, Opcode, resolve};
-use crate::kernel::body::{Body, FloatCond, Lane, NodeId, Op};
+use crate::kernel::body::{Body, FloatCond, NodeId, Op, ScalarType};
 use crate::kernel::eval::eval;
 use hashbrown::HashSet;
 
@@ -33,8 +33,8 @@ pub(super) fn sees_both_sides(body: &Body, root: NodeId, n: u32) -> bool {
 
 /// Which component is the key and which the index, where a combiner has a float and an integer.
 fn key_and_index(body: &Body, roots: &[NodeId]) -> Option<(u32, u32)> {
-    let is_float = |&r: &NodeId| matches!(body.lane(r), Lane::F32 | Lane::F64);
-    let is_integer = |&r: &NodeId| matches!(body.lane(r), Lane::I32 | Lane::I64);
+    let is_float = |&r: &NodeId| matches!(body.scalar(r), ScalarType::F32 | ScalarType::F64);
+    let is_integer = |&r: &NodeId| matches!(body.scalar(r), ScalarType::I32 | ScalarType::I64);
     match roots {
         [a, b] if is_float(a) && is_integer(b) => Some((0, 1)),
         [a, b] if is_integer(a) && is_float(b) => Some((1, 0)),
@@ -47,7 +47,8 @@ fn key_and_index(body: &Body, roots: &[NodeId]) -> Option<(u32, u32)> {
 fn first_nan_wins(body: &Body, roots: &[NodeId]) -> bool {
     let Some((key, index)) = key_and_index(body, roots) else { return false };
     let (key, index) = (key as usize, index as usize);
-    let bits = |v: f64| if body.lane(roots[key]) == Lane::F32 { u64::from((v as f32).to_bits()) } else { v.to_bits() };
+    let bits =
+        |v: f64| if body.scalar(roots[key]) == ScalarType::F32 { u64::from((v as f32).to_bits()) } else { v.to_bits() };
     let chosen = |a: (f64, u64), b: (f64, u64)| {
         let mut args = [0; 4];
         (args[key], args[index], args[2 + key], args[2 + index]) = (bits(a.0), a.1, bits(b.0), b.1);
@@ -63,8 +64,8 @@ fn first_nan_wins(body: &Body, roots: &[NodeId]) -> bool {
 /// Makes the smaller index win between two NaNs: where indices count up this is the first NaN, in any order of lanes.
 fn smaller_index_of_nans(body: &mut Body, roots: &mut [NodeId]) {
     let Some((key, index)) = key_and_index(body, roots) else { return };
-    let lanes = [key, index].map(|k| body.lane(roots[k as usize]));
-    let [a, i, b, j] = [(key, 0), (index, 1), (2 + key, 0), (2 + index, 1)].map(|(k, l)| body.arg(k, lanes[l]));
+    let scalars = [key, index].map(|k| body.scalar(roots[k as usize]));
+    let [a, i, b, j] = [(key, 0), (index, 1), (2 + key, 0), (2 + index, 1)].map(|(k, l)| body.arg(k, scalars[l]));
     let (a, b) = (body.fcmp(FloatCond::Ne, a, a), body.fcmp(FloatCond::Ne, b, b));
     let (both, smaller) = (body.and(a, b), body.smin(i, j));
     let root = &mut roots[index as usize];
@@ -115,8 +116,8 @@ mod tests {
     /// The greater key, of equal ones the smaller index; `nan` says what is asked besides.
     fn arg_max(nan: fn(&mut Body, NodeId, NodeId) -> Option<NodeId>) -> (Body, Vec<NodeId>) {
         let mut body = Body::new();
-        let [a, b] = [0, 2].map(|k| body.arg(k, Lane::F32));
-        let [i, j] = [1, 3].map(|k| body.arg(k, Lane::I32));
+        let [a, b] = [0, 2].map(|k| body.arg(k, ScalarType::F32));
+        let [i, j] = [1, 3].map(|k| body.arg(k, ScalarType::I32));
         let mut wins = body.fcmp(FloatCond::Gt, a, b);
         if let Some(nan) = nan(&mut body, a, b) {
             wins = body.or(wins, nan);

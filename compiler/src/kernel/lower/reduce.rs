@@ -46,7 +46,7 @@ impl Lowerer<'_> {
             Place::Lanes { results: (0..components.len() as u32).collect() }
         } else {
             for &(k, _) in &components {
-                row_buffer(&mut rows, self.compute_lane((id, k))?, vector.extent);
+                row_buffer(&mut rows, self.compute_type((id, k))?, vector.extent);
             }
             Place::Row { rows: (0..components.len() as u32).collect() }
         };

@@ -8,7 +8,7 @@
 
 use super::{Numerics, constant_node, moved_index, region, renames_index};
 use crate::hlo::{AttrKey, ComputationId, Instruction, InstructionId, Leaf, Module, Opcode, resolve};
-use crate::kernel::body::{Body, Lane, NodeId};
+use crate::kernel::body::{Body, NodeId, ScalarType};
 use crate::kernel::elementwise::{self, ElementwiseContext};
 use crate::kernel::index::Ix;
 use crate::kernel::registers::{RegisterLoop, StateArray};
@@ -32,11 +32,11 @@ pub fn lower_while(module: &Module, inst: &Instruction, numerics: Numerics) -> O
         let mem = storage::mem_of(a.ty).filter(|_| !a.is_dynamic())?;
         state.push(StateArray { mem, ty: a.ty, elements: a.checked_elements()? });
         let mut d = Body::new();
-        let raw = d.arg(0, mem.lane());
+        let raw = d.arg(0, mem.scalar());
         let root = storage::decode(&mut d, a.ty, raw);
         decode.push((d, root));
         let mut e = Body::new();
-        let value = e.arg(0, storage::compute_lane(a.ty));
+        let value = e.arg(0, storage::compute_type(a.ty));
         let root = storage::encode(&mut e, a.ty, value);
         encode.push((e, root));
     }
@@ -58,8 +58,8 @@ fn unroll(module: &Module, id: ComputationId, state: &[StateArray], numerics: Nu
     for p in c.parameters() {
         for (leaf, shape) in c.instructions[p].shape.leaves().into_iter().enumerate() {
             let a = arrays.next()?;
-            let lane = storage::compute_lane(shape.as_array()?.ty);
-            let nodes = (0..a.elements as u32).map(|i| u.body.arg(next + i, lane)).collect();
+            let scalar = storage::compute_type(shape.as_array()?.ty);
+            let nodes = (0..a.elements as u32).map(|i| u.body.arg(next + i, scalar)).collect();
             next += a.elements as u32;
             u.values.insert((p, leaf), nodes);
         }
@@ -249,12 +249,12 @@ impl<'a> Unroller<'a> {
         };
         let (lf, rf) = (free(lhs.rank(), &lb, &lc), free(rhs.rank(), &rb, &rc));
         let k_dims: Vec<i64> = lc.iter().map(|&d| lhs.dims[d]).collect();
-        let lane: Lane = storage::compute_lane(shape.ty);
+        let scalar: ScalarType = storage::compute_type(shape.ty);
         let mut out = Vec::new();
         for i in indices(&shape.dims) {
             let (batch, rest) = i.split_at(lb.len());
             let (rows, columns) = rest.split_at(lf.len());
-            let mut sum = self.body.float(lane, 0.0);
+            let mut sum = self.body.float(scalar, 0.0);
             for k in indices(&k_dims) {
                 let place = |rank: usize, b: &[usize], f: &[usize], c: &[usize], free: &[i64]| {
                     let mut at = vec![0; rank];

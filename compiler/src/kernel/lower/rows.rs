@@ -3,12 +3,12 @@
 //! Stage `L` computes what follows from `L` reductions of a row, one after another. A full value of an earlier stage is
 //! computed again where that is cheap and kept in a row buffer where it is not.
 
-use super::{Known, Lowerer, Part, Stage, lane_in_row};
+use super::{Known, Lowerer, Part, Stage, type_in_row};
 use crate::error::Result;
 use crate::fusion::{Group, own_cost};
 use crate::hlo::{InstructionId, Opcode};
 use crate::hlo::{Leaf, resolve};
-use crate::kernel::body::{Lane, NodeId};
+use crate::kernel::body::{NodeId, ScalarType};
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer, Store};
 use crate::kernel::storage;
@@ -58,9 +58,9 @@ impl Kept<'_> {
     }
 }
 
-/// The number of a new row buffer for values of a lane.
-pub(super) fn row_buffer(rows: &mut Vec<RowBuffer>, lane: Lane, elements: i64) -> u32 {
-    rows.push(RowBuffer { lane: lane_in_row(lane), elements });
+/// The number of a new row buffer for values of a scalar type.
+pub(super) fn row_buffer(rows: &mut Vec<RowBuffer>, scalar: ScalarType, elements: i64) -> u32 {
+    rows.push(RowBuffer { scalar: type_in_row(scalar), elements });
     rows.len() as u32 - 1
 }
 
@@ -113,8 +113,9 @@ impl Lowerer<'_> {
                     continue;
                 }
                 let shape = self.leaf_shape((m, 0))?;
-                let lane = storage::compute_lane(shape.ty);
-                if row_elements.saturating_mul(i64::from(lane.bits() / 8 * storage::parts(shape.ty))) > MAX_ROW_BYTES {
+                let scalar = storage::compute_type(shape.ty);
+                if row_elements.saturating_mul(i64::from(scalar.bits() / 8 * storage::parts(shape.ty))) > MAX_ROW_BYTES
+                {
                     continue;
                 }
                 self.keep_in_rows(&mut stage, &known, m, (&full_offset, row_elements), &mut kept)?;
@@ -158,15 +159,15 @@ impl Lowerer<'_> {
         kept: &mut Kept<'_>,
     ) -> Result<()> {
         let shape = self.leaf_shape((m, 0))?;
-        let lane = storage::compute_lane(shape.ty);
+        let scalar = storage::compute_type(shape.ty);
         let index = delinearize(offset, &shape.dims);
         let at = linearize(&index, &shape.dims);
         let parts = self.parts(stage, known, (m, 0), &index)?;
         for (mut node, part) in parts.into_iter().zip(0..) {
-            if lane.is_mask() {
+            if scalar.is_mask() {
                 node = stage.body.mask_to_int(node);
             }
-            let row = row_buffer(kept.rows, lane, elements);
+            let row = row_buffer(kept.rows, scalar, elements);
             kept.stores.push((row, node));
             kept.known.push((((m, 0), part), (row, at.clone())));
         }
@@ -259,8 +260,8 @@ impl Lowerer<'_> {
         cost
     }
 
-    /// The lane of a leaf's parts, for row buffers.
-    pub(super) fn compute_lane(&self, leaf: Leaf) -> Result<Lane> {
-        Ok(storage::compute_lane(self.leaf_shape(leaf)?.ty))
+    /// The scalar type of a leaf's parts, for row buffers.
+    pub(super) fn compute_type(&self, leaf: Leaf) -> Result<ScalarType> {
+        Ok(storage::compute_type(self.leaf_shape(leaf)?.ty))
     }
 }

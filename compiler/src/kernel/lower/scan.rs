@@ -11,11 +11,11 @@
 //! there is one, the vector axis, all others are parallel. The first stage sets the carries, the second takes a step for
 //! each slice, the third stores what a scan carries out.
 
-use super::{Known, Lowerer, Stage, from_row, internal, lane_in_row, region_over};
+use super::{Known, Lowerer, Stage, from_row, internal, region_over, type_in_row};
 use crate::error::Result;
 use crate::fusion::CumulativeWindow;
 use crate::hlo::{AttrKey, InstructionId, resolve};
-use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::body::{Body, NodeId, Op, ScalarType};
 use crate::kernel::index::{Ix, delinearize, linearize};
 use crate::kernel::ir::{self, Loop, Nest, Phase, RowBuffer};
 use crate::kernel::storage;
@@ -33,17 +33,17 @@ struct Loops {
 }
 
 /// Row buffers for carries.
-fn rows(lanes: &[Lane], vector: &Loop) -> Vec<RowBuffer> {
-    lanes.iter().map(|&lane| RowBuffer { lane: lane_in_row(lane), elements: vector.extent }).collect()
+fn rows(scalars: &[ScalarType], vector: &Loop) -> Vec<RowBuffer> {
+    scalars.iter().map(|&scalar| RowBuffer { scalar: type_in_row(scalar), elements: vector.extent }).collect()
 }
 
-fn read_carry(body: &mut Body, row: usize, lane: Lane) -> NodeId {
-    let raw = body.push(Op::Row(row as u32), &[], lane_in_row(lane));
-    from_row(body, raw, lane)
+fn read_carry(body: &mut Body, row: usize, scalar: ScalarType) -> NodeId {
+    let raw = body.push(Op::Row(row as u32), &[], type_in_row(scalar));
+    from_row(body, raw, scalar)
 }
 
 fn as_row(body: &mut Body, value: NodeId) -> NodeId {
-    if body.lane(value).is_mask() { body.mask_to_int(value) } else { value }
+    if body.scalar(value).is_mask() { body.mask_to_int(value) } else { value }
 }
 
 impl Lowerer<'_> {
@@ -74,14 +74,15 @@ impl Lowerer<'_> {
         let l = self.scan_loops(&dims, window.axis, window.reverse);
         let combiner = self.window_combiner(id, components.len())?;
         let ty = self.leaf_shape((id, 0))?.ty;
-        let mut lanes = Vec::with_capacity(components.len());
+        let mut scalars = Vec::with_capacity(components.len());
         for &(k, _) in &components {
-            lanes.push(self.compute_lane((id, k))?);
+            scalars.push(self.compute_type((id, k))?);
         }
         // Only a sum has -0 for its identity.
-        let sum = ty == ElementType::F32 && lanes[..] == [Lane::F32] && combiner.identity == Some(vec![0x8000_0000]);
+        let sum =
+            ty == ElementType::F32 && scalars[..] == [ScalarType::F32] && combiner.identity == Some(vec![0x8000_0000]);
         if sum {
-            lanes[0] = Lane::F64;
+            scalars[0] = ScalarType::F64;
         }
 
         let known = Known::default();
@@ -89,19 +90,19 @@ impl Lowerer<'_> {
         let mut initial = Vec::with_capacity(components.len());
         for (row, &(k, part)) in (0..).zip(&components) {
             let init = self.part(&mut start, &known, ((inst.operands[n + k], 0), part), &[])?;
-            let init = if sum { start.body.convert(Op::Promote, init, Lane::F64) } else { init };
+            let init = if sum { start.body.convert(Op::Promote, init, ScalarType::F64) } else { init };
             initial.push((row, as_row(&mut start.body, init)));
         }
         let first = ir::Stage { row_stores: initial, ..ir::Stage::new(Vec::new(), l.vector, start.body) };
 
         let mut step = Stage::default();
         let mut args = Vec::with_capacity(2 * components.len());
-        for (k, &lane) in lanes.iter().enumerate() {
-            args.push(read_carry(&mut step.body, k, lane));
+        for (k, &scalar) in scalars.iter().enumerate() {
+            args.push(read_carry(&mut step.body, k, scalar));
         }
         for &(k, part) in &components {
             let value = self.part(&mut step, &known, ((inst.operands[k], 0), part), &l.index)?;
-            args.push(if sum { step.body.convert(Op::Promote, value, Lane::F64) } else { value });
+            args.push(if sum { step.body.convert(Op::Promote, value, ScalarType::F64) } else { value });
         }
         let next = if sum {
             vec![step.body.fadd(args[0], args[1])]
@@ -114,7 +115,7 @@ impl Lowerer<'_> {
         for (row, (&carry, &(k, part))) in (0..).zip(next.iter().zip(&components)) {
             let ty = self.leaf_shape((id, k))?.ty;
             let value = match (sum, ty) {
-                (true, ElementType::F32) => step.body.convert(Op::Demote, carry, Lane::F32),
+                (true, ElementType::F32) => step.body.convert(Op::Demote, carry, ScalarType::F32),
                 (true, _) => storage::demote_to_odd(&mut step.body, carry),
                 _ => carry,
             };
@@ -137,7 +138,11 @@ impl Lowerer<'_> {
         let plain = ir::Stage::new(vec![l.sequential], l.vector, step.body);
         let mut second = ir::Stage { stores, row_stores, ..plain };
         second.regroups = (sum || combiner.splits) && second.running().is_some();
-        Ok(vec![Phase::Nest(Nest { parallel: l.parallel, rows: rows(&lanes, &l.vector), stages: vec![first, second] })])
+        Ok(vec![Phase::Nest(Nest {
+            parallel: l.parallel,
+            rows: rows(&scalars, &l.vector),
+            stages: vec![first, second],
+        })])
     }
 
     /// A `scan` whose computation works element by element.
@@ -166,7 +171,7 @@ impl Lowerer<'_> {
             return Err(internal(inst, "the computation yields another number of values"));
         }
         let known = Known::default();
-        let (mut types, mut lanes) = (Vec::new(), Vec::new());
+        let (mut types, mut scalars) = (Vec::new(), Vec::new());
         let mut start = Stage::default();
         let mut initial = Vec::new();
         for (row, &(k, part)) in (0..).zip(&carried) {
@@ -175,7 +180,7 @@ impl Lowerer<'_> {
             let value = self.part(&mut start, &known, (leaf, part), &l.within)?;
             let value = storage::round_to(&mut start.body, ty, value);
             types.push(ty);
-            lanes.push(start.body.lane(value));
+            scalars.push(start.body.scalar(value));
             initial.push((row, as_row(&mut start.body, value)));
         }
         let first = ir::Stage { row_stores: initial, ..ir::Stage::new(Vec::new(), l.vector, start.body) };
@@ -185,8 +190,8 @@ impl Lowerer<'_> {
         for k in 0..inputs {
             args.extend(self.parts(&mut step, &known, (inst.operands[k], 0), &l.index)?);
         }
-        for (k, &lane) in lanes.iter().enumerate() {
-            args.push(read_carry(&mut step.body, k, lane));
+        for (k, &scalar) in scalars.iter().enumerate() {
+            args.push(read_carry(&mut step.body, k, scalar));
         }
         let results = step.body.inline(&step_code.body, &args, &step_code.roots);
         let (mut slices, next) = results.split_at(given);
@@ -208,7 +213,7 @@ impl Lowerer<'_> {
         let mut end = Stage::default();
         let mut stores = Vec::new();
         let carries: Vec<NodeId> =
-            lanes.iter().enumerate().map(|(row, &lane)| read_carry(&mut end.body, row, lane)).collect();
+            scalars.iter().enumerate().map(|(row, &scalar)| read_carry(&mut end.body, row, scalar)).collect();
         for (number, &output) in (0..).zip(&self.outputs) {
             let parts = carried.iter().zip(&carries).filter(|((k, _), _)| output == (id, outputs + k));
             let parts: Vec<NodeId> = parts.map(|(_, &node)| node).collect();
@@ -218,6 +223,6 @@ impl Lowerer<'_> {
         }
         let third = ir::Stage { stores, ..ir::Stage::new(Vec::new(), l.vector, end.body) };
         let stages = vec![first, second, third];
-        Ok(vec![Phase::Nest(Nest { parallel: l.parallel, rows: rows(&lanes, &l.vector), stages })])
+        Ok(vec![Phase::Nest(Nest { parallel: l.parallel, rows: rows(&scalars, &l.vector), stages })])
     }
 }

@@ -7,7 +7,7 @@
 use super::{Known, Lowerer, Stage, mem_of, part_offset};
 use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId, resolve};
-use crate::kernel::body::{Body, IntCond, Lane, NodeId, Op};
+use crate::kernel::body::{Body, IntCond, NodeId, Op, ScalarType};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Loop, Nest, Phase};
 use crate::kernel::storage;
@@ -74,7 +74,7 @@ impl Lowerer<'_> {
             let ty = self.leaf_shape((id, k))?.ty;
             let mem = mem_of(inst, ty)?;
             let raw = Op::Load(k as u32, mem, part_offset(ty, part, &offset));
-            let raw = stage.body.push(raw, &[], mem.lane());
+            let raw = stage.body.push(raw, &[], mem.scalar());
             old.push(storage::decode(&mut stage.body, ty.real_part(), raw));
         }
         let mut args = old.clone();
@@ -120,7 +120,7 @@ pub(super) fn both(body: &mut Body, a: Option<NodeId>, b: NodeId) -> NodeId {
 
 /// Whether an index expression is zero, as a mask.
 pub(super) fn is_zero(body: &mut Body, ix: Ix) -> NodeId {
-    let node = body.push(Op::Index(ix), &[], Lane::I64);
+    let node = body.push(Op::Index(ix), &[], ScalarType::I64);
     let zero = body.i64(0);
     body.icmp(IntCond::Eq, node, zero)
 }

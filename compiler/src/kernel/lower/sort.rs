@@ -7,7 +7,7 @@
 use super::{Known, Lowerer, Stage, internal, mem_of, part_offset, region, unsupported};
 use crate::error::Result;
 use crate::hlo::{AttrKey, AttrValue, Attrs, Instruction, InstructionId, Leaf, Opcode, resolve};
-use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::body::{Body, NodeId, Op, ScalarType};
 use crate::kernel::elementwise::{self, ElementwiseContext};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{Loop, Phase};
@@ -91,7 +91,7 @@ impl Lowerer<'_> {
                 // Parameters may be of another precision than the operands.
                 let wanted = c.instructions[p].shape.as_array().map_or(ty, |s| s.ty);
                 for part in 0..parts {
-                    let raw = body.arg(2 * (before + part) + side as u32, mem_of(inst, ty)?.lane());
+                    let raw = body.arg(2 * (before + part) + side as u32, mem_of(inst, ty)?.scalar());
                     let value = storage::decode(&mut body, ty.real_part(), raw);
                     args.push(self.converted(&mut body, inst, ty.real_part(), wanted.real_part(), value)?);
                 }
@@ -112,7 +112,7 @@ impl Lowerer<'_> {
         to: ElementType,
         x: NodeId,
     ) -> Result<NodeId> {
-        if storage::compute_lane(from) == storage::compute_lane(to) {
+        if storage::compute_type(from) == storage::compute_type(to) {
             return Ok(x);
         }
         let cx = ElementwiseContext { variant: self.numerics.variant, strict_rounding: self.numerics.strict_rounding };
@@ -132,7 +132,7 @@ impl Lowerer<'_> {
         let mem = mem_of(inst, shape.ty)?;
         let value = self.value(&mut stage, &Known::default(), (operand, 0), &rows.index)?;
         let value = stored_form(&mut stage.body, shape.ty, value);
-        let place = stage.body.push(Op::Index(rows.index[along].clone()), &[], Lane::I32);
+        let place = stage.body.push(Op::Index(rows.index[along].clone()), &[], ScalarType::I32);
         let operands = vec![
             SortOperand { mem, value, store: self.sorted_store((id, 0), 0, &rows.index)? },
             SortOperand {
@@ -148,7 +148,7 @@ impl Lowerer<'_> {
         }
         let mut comparator = Body::new();
         let sides = [0, 1].map(|n| {
-            let raw = comparator.arg(n, mem.lane());
+            let raw = comparator.arg(n, mem.scalar());
             storage::decode(&mut comparator, shape.ty, raw)
         });
         let cx = ElementwiseContext::default();

@@ -6,10 +6,10 @@
 
 use super::dot::{Loops, MIN_BLOCKED, QUARTER_FILLED, has_few_columns, summed_in};
 use super::scatter::{both, is_zero};
-use super::{Known, Lowerer, Stage, indexing, internal, lane_in_row};
+use super::{Known, Lowerer, Stage, indexing, internal, type_in_row};
 use crate::error::Result;
 use crate::hlo::{AttrKey, ConvolutionDims, InstructionId, WindowDimension, resolve};
-use crate::kernel::body::{Body, Lane, NodeId, Op};
+use crate::kernel::body::{Body, NodeId, Op, ScalarType};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
 use crate::kernel::storage;
@@ -28,7 +28,7 @@ fn base_index(body: &mut Body, w: &WindowDimension, size: i64, output: &Ix, wind
     if low >= 0 && high < size {
         return (element, valid);
     }
-    let node = body.push(Op::Index(element), &[], Lane::I64);
+    let node = body.push(Op::Index(element), &[], ScalarType::I64);
     let (element, inside) = indexing::checked_offset(body, node, size - 1);
     (element, Some(both(body, valid, inside)))
 }
@@ -68,11 +68,11 @@ impl Lowerer<'_> {
         let (mut combine, mut roots) = (combiner.body, combiner.roots);
         if let Some(valid) = valid {
             // The accumulator stays as it is where the window has no element: one more value says so.
-            let lane = stage.body.lane(valid);
-            let inside = combine.arg(2 * components.len() as u32, lane);
+            let scalar = stage.body.scalar(valid);
+            let inside = combine.arg(2 * components.len() as u32, scalar);
             for (k, root) in roots.iter_mut().enumerate() {
-                let lane = combine.lane(*root);
-                let old = combine.arg(k as u32, lane);
+                let scalar = combine.scalar(*root);
+                let old = combine.arg(k as u32, scalar);
                 *root = combine.select(inside, *root, old);
             }
             values.push(valid);
@@ -149,16 +149,16 @@ impl Lowerer<'_> {
         let mut x = self.widen(&mut stage, id, lhs.ty, out.ty, x)?;
         let y = self.value(&mut stage, &known, (inst.operands[1], 0), &b)?;
         let y = self.widen(&mut stage, id, rhs.ty, out.ty, y)?;
-        let lane = storage::compute_lane(out.ty);
+        let scalar = storage::compute_type(out.ty);
         if let Some(valid) = valid {
-            let zero = stage.body.bits(lane, 0);
+            let zero = stage.body.bits(scalar, 0);
             x = stage.body.select(valid, x, zero);
         }
         let mut combine = Body::new();
         combine.attribute(id);
-        let args = [0, 1, 2].map(|i| combine.arg(i, lane));
+        let args = [0, 1, 2].map(|i| combine.arg(i, scalar));
         let root = self.multiply_add(&mut combine, out.ty, args);
-        let init = vec![stage.body.bits(lane, 0)];
+        let init = vec![stage.body.bits(scalar, 0)];
         let folded = Folded { components: vec![(0, 0)], init, values: vec![x, y], combine, roots: vec![root] };
         self.window_nest(id, stage, (outputs, windows), folded)
     }
@@ -238,8 +238,8 @@ impl Lowerer<'_> {
         let mut known = Known::default();
         let mut rows = Vec::new();
         for (row, &(k, part)) in (0..).zip(&folded.components) {
-            let lane = lane_in_row(self.compute_lane((id, k))?);
-            rows.push(RowBuffer { lane, elements: vector.extent });
+            let scalar = type_in_row(self.compute_type((id, k))?);
+            rows.push(RowBuffer { scalar, elements: vector.extent });
             known.rows.insert(((id, k), part), (row, offset.clone()));
         }
         let place = Place::Row { rows: (0..folded.init.len() as u32).collect() };

@@ -258,14 +258,14 @@ impl Lowerer<'_> {
         offset: Option<(Side, bool)>,
     ) -> Result<Vec<Phase>> {
         let mut epilogue = packing.body();
-        let mut sum = epilogue.arg(0, tiled.product.mem().lane());
+        let mut sum = epilogue.arg(0, tiled.product.mem().scalar());
         if let Some((offset, both_signed)) = offset {
             let (other, across) = match offset {
                 Side::Left => (&tiled.rhs, tiled.n),
                 Side::Right => (&tiled.lhs, tiled.m),
             };
             let sums = self.offset_sums(&mut packing, tiled.product, (offset, other, across), both_signed);
-            let more = epilogue.push(Op::Load(sums.buffer, Mem::I32, sums.index), &[], Mem::I32.lane());
+            let more = epilogue.push(Op::Load(sums.buffer, Mem::I32, sums.index), &[], Mem::I32.scalar());
             sum = epilogue.iadd(sum, more);
         }
         let contraction = self.contraction(packing.id, loops, tiled, (epilogue, sum))?;
@@ -297,7 +297,7 @@ impl Lowerer<'_> {
             let mut body = packing.body();
             let (mem, to) = if offset { (Mem::I32, Mem::I32) } else { (mem, filling.mem()) };
             let flat = self.new_loop(shape.elements() as i64 * filling.mem().bytes() / to.bytes());
-            let mut value = body.push(Op::Load(from, mem, flat.ix()), &[], mem.lane());
+            let mut value = body.push(Op::Load(from, mem, flat.ix()), &[], mem.scalar());
             if offset {
                 value = offset_word(&mut body, value, OFFSET);
             }
@@ -314,7 +314,7 @@ impl Lowerer<'_> {
                 index[dimension] =
                     group.ix().scale(channels).add(&word.ix().offset(first).scale(count)).offset(element);
                 let (_, at) = self.through_views((operand, 0), index, &shape.dims)?;
-                Ok(body.push(Op::Load(from, mem, at), &[], mem.lane()))
+                Ok(body.push(Op::Load(from, mem, at), &[], mem.scalar()))
             })?;
             if offset {
                 value = offset_word(&mut body, value, offset_of_first(elements));
@@ -345,7 +345,7 @@ impl Lowerer<'_> {
         let from = self.words_along(packing, right, false);
         let (buffer, index) = self.room_for_words(packing, &[packing.words, right.across]);
         let mut body = packing.body();
-        let mut word = body.push(Op::Load(from.buffer, Mem::I32, from.index), &[], Mem::I32.lane());
+        let mut word = body.push(Op::Load(from.buffer, Mem::I32, from.index), &[], Mem::I32.scalar());
         if right.offset {
             word = offset_word(&mut body, word, OFFSET);
         }
@@ -369,13 +369,13 @@ impl Lowerer<'_> {
         let (to, words) = self.room_for_words(packing, &[side.across, packing.words]);
         let mut body = packing.body();
         if aligned {
-            let word = body.push(Op::Load(buffer, Mem::I32, here), &[], Mem::I32.lane());
+            let word = body.push(Op::Load(buffer, Mem::I32, here), &[], Mem::I32.scalar());
             let word = offset_word(&mut body, word, OFFSET);
             packing.store((&[side.across], packing.words), body, (to, Mem::I32, words.clone(), word));
             return Panel { buffer: to, index: words };
         }
         let first = words.substitute(&|axis| (axis == packing.words.axis).then(Ix::default)).scale(count);
-        let mut value = body.push(Op::Load(buffer, side.mem, index), &[], side.mem.lane());
+        let mut value = body.push(Op::Load(buffer, side.mem, index), &[], side.mem.scalar());
         if offset {
             value = offset_word(&mut body, value, offset_of_first(1));
         }
@@ -400,7 +400,7 @@ impl Lowerer<'_> {
             let mut body = packing.body();
             let mut value = packing.filling.word(&mut body, elements, &mut |body, element| {
                 let at = packing.at_step(&side.elements.index, &word.scale(count).offset(element));
-                Ok(body.push(Op::Load(side.elements.buffer, side.mem, at), &[], side.mem.lane()))
+                Ok(body.push(Op::Load(side.elements.buffer, side.mem, at), &[], side.mem.scalar()))
             })?;
             if side.offset {
                 value = offset_word(&mut body, value, offset_of_first(elements));
@@ -431,7 +431,7 @@ impl Lowerer<'_> {
         };
         let (buffer, index) = self.room_for_words(packing, &[across]);
         let mut epilogue = packing.body();
-        let sum = epilogue.arg(0, product.mem().lane());
+        let sum = epilogue.arg(0, product.mem().scalar());
         let mut sum = epilogue.shl_imm(sum, 7);
         if both_signed {
             let zero = epilogue.i32(0);

@@ -8,7 +8,7 @@ use crate::kernel::body::{Body, IntCond, NodeId};
 
 /// The quotient toward zero by a constant that is neither 0 nor 1 nor, where it is signed, -1; `None` of any other divisor.
 pub fn quotient(b: &mut Body, signed: bool, x: NodeId, divisor: NodeId) -> Option<NodeId> {
-    let bits = b.lane(x).bits();
+    let bits = b.scalar(x).bits();
     let known = b.constant_bits(divisor)?;
     if !signed {
         return (known >= 2).then(|| unsigned(b, bits, x, known));
@@ -22,7 +22,7 @@ pub fn quotient(b: &mut Body, signed: bool, x: NodeId, divisor: NodeId) -> Optio
     Some(if d > 0 {
         quotient
     } else {
-        let zero = b.int(b.lane(x), 0);
+        let zero = b.int(b.scalar(x), 0);
         b.isub(zero, quotient)
     })
 }
@@ -44,17 +44,17 @@ fn factor(bits: u32, d: u64, signs: u32) -> (u128, u32) {
 }
 
 fn unsigned(b: &mut Body, bits: u32, x: NodeId, d: u64) -> NodeId {
-    let lane = b.lane(x);
+    let scalar = b.scalar(x);
     if d.is_power_of_two() {
         return b.lshr_imm(x, d.trailing_zeros() as u8);
     }
     if d > 1 << (bits - 1) {
-        let divisor = b.bits(lane, d);
+        let divisor = b.bits(scalar, d);
         let fits = b.icmp(IntCond::UGe, x, divisor);
         return b.mask_to_int(fits);
     }
     let (whole, s) = factor(bits, d, 0);
-    let low = b.bits(lane, (whole & ((1u128 << bits) - 1)) as u64);
+    let low = b.bits(scalar, (whole & ((1u128 << bits) - 1)) as u64);
     let high = b.umulhi(x, low);
     if whole >> bits == 0 {
         return if s == 0 { high } else { b.lshr_imm(high, s as u8) };
@@ -67,7 +67,7 @@ fn unsigned(b: &mut Body, bits: u32, x: NodeId, d: u64) -> NodeId {
 }
 
 fn toward_zero(b: &mut Body, bits: u32, x: NodeId, magnitude: u64) -> NodeId {
-    let lane = b.lane(x);
+    let scalar = b.scalar(x);
     if magnitude.is_power_of_two() {
         // What is below zero is rounded up: it gets all that the shift takes away.
         let by = magnitude.trailing_zeros() as u8;
@@ -77,7 +77,7 @@ fn toward_zero(b: &mut Body, bits: u32, x: NodeId, magnitude: u64) -> NodeId {
         return b.ashr_imm(sum, by);
     }
     let (whole, s) = factor(bits, magnitude, 1);
-    let low = b.bits(lane, whole as u64);
+    let low = b.bits(scalar, whole as u64);
     let mut high = b.smulhi(x, low);
     if whole >> (bits - 1) != 0 {
         // The factor is taken for a negative number, 2^bits less.
@@ -91,7 +91,7 @@ fn toward_zero(b: &mut Body, bits: u32, x: NodeId, magnitude: u64) -> NodeId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::body::Lane;
+    use crate::kernel::body::ScalarType;
     use crate::kernel::eval::eval;
 
     /// Numbers around powers of two and their neighbours, and what a generator gives.
@@ -107,13 +107,13 @@ mod tests {
 
     #[test]
     fn quotients_and_remainders() {
-        for (lane, bits) in [(Lane::I32, 32), (Lane::I64, 64)] {
+        for (scalar, bits) in [(ScalarType::I32, 32), (ScalarType::I64, 64)] {
             let all = numbers(bits);
             let wide = |n: u64| if bits == 32 { i64::from(n as i32) } else { n as i64 };
             for &d in &all {
                 for signed in [false, true] {
                     let mut b = Body::new();
-                    let (x, divisor) = (b.arg(0, lane), b.bits(lane, d));
+                    let (x, divisor) = (b.arg(0, scalar), b.bits(scalar, d));
                     let found = quotient(&mut b, signed, x, divisor).zip(remainder(&mut b, signed, x, divisor));
                     let trivial = if signed { wide(d).unsigned_abs() < 2 } else { d < 2 };
                     let Some((q, r)) = found else {

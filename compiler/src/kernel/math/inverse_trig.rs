@@ -38,7 +38,7 @@ const ASIN_F64: &[f64] = &[
     0.03276996628671951,
 ];
 
-/// What the lane does not hold of the multiples of pi: of pi/4, pi/2 and pi.
+/// What the scalar type does not hold of the multiples of pi: of pi/4, pi/2 and pi.
 fn rests(fx: &Fx<'_>) -> (f64, f64, f64) {
     // pi as f32 is 8.742278e-8 too large, as f64 1.2246467991473532e-16 too small.
     let pi = if fx.double() { 1.2246467991473532e-16 } else { PI - f64::from(PI as f32) };

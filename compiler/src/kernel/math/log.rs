@@ -1,6 +1,6 @@
 //! The natural logarithm and log1p.
 
-use super::super::body::{Body, FloatCond, Lane, NodeId, Op, Variant};
+use super::super::body::{Body, FloatCond, NodeId, Op, ScalarType, Variant};
 use super::Fx;
 
 /// (log(1 + f) - f) / f^2 for 1 + f between sqrt(1/2) and sqrt(2).
@@ -46,10 +46,10 @@ pub(super) fn split(fx: &mut Fx<'_>, x: NodeId) -> (NodeId, NodeId) {
     (e, m)
 }
 
-/// A small integer as a float of the lane.
+/// A small integer as a float of the scalar type.
 pub(super) fn to_float(fx: &mut Fx<'_>, n: NodeId) -> NodeId {
     if !fx.double() {
-        return fx.b.convert(Op::SToF, n, Lane::F32);
+        return fx.b.convert(Op::SToF, n, ScalarType::F32);
     }
     // The integer added to the bits of the anchor adds to its value.
     let anchor = fx.anchor();

@@ -2,7 +2,7 @@
 //!
 //! Problem: a kernel has no library to call, and a call would cost more than the function. Invariant: an expansion has
 //! no branch, uses only nodes that exist for vectors on every target, keeps subnormal inputs and results, and stays
-//! within the bound that its comment names (units in the last place of its lane, checked by the tests beside it), in
+//! within the bound that its comment names (units in the last place of its scalar type, checked by the tests beside it), in
 //! both numeric variants. Algorithm: the argument is reduced to a short interval by exact or compensated steps, a
 //! minimax polynomial or quotient of polynomials (from `tools/minimax.py`) is evaluated there, and the reduction is
 //! undone by operations on the exponent field. Rounding to an integer is done by adding a number so large that the sum
@@ -31,28 +31,28 @@ pub use remainder::remainder;
 pub use rounding::{copysign, is_finite, maximum, minimum, round_nearest_afz, sign};
 pub use trig::{cos, sin, tan};
 
-use super::body::{Body, FloatCond, Lane, NodeId, Variant};
+use super::body::{Body, FloatCond, NodeId, ScalarType, Variant};
 
-/// A body, a variant and a float lane: what every expansion needs at hand.
+/// A body, a variant and a float type: what every expansion needs at hand.
 pub(in crate::kernel) struct Fx<'a> {
     pub(in crate::kernel) b: &'a mut Body,
     pub(in crate::kernel) v: Variant,
-    pub(in crate::kernel) lane: Lane,
+    pub(in crate::kernel) scalar: ScalarType,
 }
 
 impl<'a> Fx<'a> {
     pub(in crate::kernel) fn new(b: &'a mut Body, v: Variant, x: NodeId) -> Fx<'a> {
-        let lane = b.lane(x);
-        Fx { b, v, lane }
+        let scalar = b.scalar(x);
+        Fx { b, v, scalar }
     }
 
     pub(in crate::kernel) fn double(&self) -> bool {
-        self.lane == Lane::F64
+        self.scalar == ScalarType::F64
     }
 
-    /// A constant, rounded to the lane.
+    /// A constant, rounded to the scalar type.
     pub(in crate::kernel) fn c(&mut self, v: f64) -> NodeId {
-        self.b.float(self.lane, v)
+        self.b.float(self.scalar, v)
     }
 
     pub(in crate::kernel) fn add(&mut self, a: NodeId, b: NodeId) -> NodeId {
@@ -92,7 +92,7 @@ impl<'a> Fx<'a> {
         }
         sum
     }
-    /// [`Fx::poly`] with one of two lists, by the lane.
+    /// [`Fx::poly`] with one of two lists, by the scalar type.
     pub(in crate::kernel) fn poly2(&mut self, x: NodeId, single: &[f64], double: &[f64]) -> NodeId {
         self.poly(x, if self.double() { double } else { single })
     }
@@ -114,17 +114,17 @@ impl<'a> Fx<'a> {
         self.b.fcmp(cond, x, k)
     }
 
-    /// The bits as the integer lane of the same width.
+    /// The bits as the integer type of the same width.
     pub(in crate::kernel) fn bits(&mut self, x: NodeId) -> NodeId {
-        self.b.bitcast(x, self.lane.integer())
+        self.b.bitcast(x, self.scalar.integer())
     }
     /// The float with the given bits.
     pub(in crate::kernel) fn float(&mut self, x: NodeId) -> NodeId {
-        self.b.bitcast(x, self.lane)
+        self.b.bitcast(x, self.scalar)
     }
-    /// An integer constant of the lane's width.
+    /// An integer constant of the scalar type's width.
     pub(in crate::kernel) fn int(&mut self, v: i64) -> NodeId {
-        self.b.int(self.lane.integer(), v)
+        self.b.int(self.scalar.integer(), v)
     }
 
     /// Bits of the fraction field.

@@ -1,6 +1,6 @@
 //! Roots and powers.
 
-use super::super::body::{Body, FloatCond, Lane, NodeId, Op, Variant};
+use super::super::body::{Body, FloatCond, NodeId, Op, ScalarType, Variant};
 use super::Fx;
 use super::exp::{least, parts};
 use super::log::{split, to_float};
@@ -52,11 +52,11 @@ pub fn cbrt(b: &mut Body, v: Variant, x: NodeId) -> NodeId {
         let sum = fx.bits(sum);
         fx.b.shl_imm(sum, 32)
     } else {
-        let value = fx.b.convert(Op::SToF, bits, Lane::F32);
+        let value = fx.b.convert(Op::SToF, bits, ScalarType::F32);
         let third = fx.c(-1.0 / 3.0);
         let offset = fx.c(4.0 / 3.0 * (127.0 - 0.0433) * 8388608.0);
         let sum = fx.fma(value, third, offset);
-        fx.b.convert(Op::FToSFast, sum, Lane::I32)
+        fx.b.convert(Op::FToSFast, sum, ScalarType::I32)
     };
     let mut y = fx.float(start);
     // Newton's steps toward a^(-1/3): y (4 - a y^3) / 3.
@@ -127,9 +127,9 @@ pub fn pow(b: &mut Body, v: Variant, x: NodeId, y: NodeId) -> NodeId {
 
 /// |x| to the power y through the base-2 logarithm in `F64`.
 fn pow_single(fx: &mut Fx<'_>, size: NodeId, y: NodeId) -> NodeId {
-    let wide = fx.b.convert(Op::Promote, size, Lane::F64);
-    let y = fx.b.convert(Op::Promote, y, Lane::F64);
-    let mut w = Fx { b: &mut *fx.b, v: fx.v, lane: Lane::F64 };
+    let wide = fx.b.convert(Op::Promote, size, ScalarType::F64);
+    let y = fx.b.convert(Op::Promote, y, ScalarType::F64);
+    let mut w = Fx { b: &mut *fx.b, v: fx.v, scalar: ScalarType::F64 };
     let (e, m) = split(&mut w, wide);
     let e = to_float(&mut w, e);
     let one = w.c(1.0);
@@ -156,7 +156,7 @@ fn pow_single(fx: &mut Fx<'_>, size: NodeId, y: NodeId) -> NodeId {
     // NaN does not survive the integer sum.
     let is_nan = w.b.fcmp(FloatCond::Uno, t, t);
     let value = w.b.select(is_nan, t, value);
-    fx.b.convert(Op::Demote, value, Lane::F32)
+    fx.b.convert(Op::Demote, value, ScalarType::F32)
 }
 
 /// The logarithms of zero and infinity; NaN stays NaN.

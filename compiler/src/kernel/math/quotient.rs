@@ -5,7 +5,7 @@
 //! last is `x / c` rounded, but where that lies within a few units of `1 / c` of the middle between two floats. The dividends of such
 //! quotients are solutions of a congruence, a few for each divisor: each is tried when the program is compiled ([`certified`]).
 
-use crate::kernel::body::{Body, Lane, NodeId, Op, Variant};
+use crate::kernel::body::{Body, NodeId, Op, ScalarType, Variant};
 
 /// So many steps are taken to what a dividend is made of.
 const STEPS: u32 = 8;
@@ -13,7 +13,7 @@ const STEPS: u32 = 8;
 /// last place, a rounded remainder and a rounded reciprocal come to less than 7.
 const UNITS: u64 = 8;
 
-/// The floats of a lane.
+/// The floats of a scalar type.
 #[derive(Clone, Copy)]
 struct Format {
     /// Bits of a mantissa.
@@ -26,11 +26,15 @@ struct Format {
 }
 
 impl Format {
-    fn of(lane: Lane) -> Option<Format> {
-        match lane {
-            Lane::F32 => Some(Format { precision: 24, least: -126, greatest: 127, rounds_right: rounds_right_f32 }),
-            Lane::F64 => Some(Format { precision: 53, least: -1022, greatest: 1023, rounds_right: rounds_right_f64 }),
-            Lane::I32 | Lane::I64 | Lane::M32 | Lane::M64 => None,
+    fn of(scalar: ScalarType) -> Option<Format> {
+        match scalar {
+            ScalarType::F32 => {
+                Some(Format { precision: 24, least: -126, greatest: 127, rounds_right: rounds_right_f32 })
+            }
+            ScalarType::F64 => {
+                Some(Format { precision: 53, least: -1022, greatest: 1023, rounds_right: rounds_right_f64 })
+            }
+            ScalarType::I32 | ScalarType::I64 | ScalarType::M32 | ScalarType::M64 => None,
         }
     }
 
@@ -55,7 +59,7 @@ impl Values {
     /// Those of a node, as far as so many steps say; `None` where some may be infinite, NaN or anything.
     fn of(b: &Body, id: NodeId, steps: u32) -> Option<Values> {
         let node = b.node(id);
-        let format = Format::of(node.lane)?;
+        let format = Format::of(node.scalar)?;
         let deeper = |k: usize| Values::of(b, *node.args.get(k)?, steps.checked_sub(1)?);
         let either = |x: Values, y: Values| Values {
             unit: x.unit.min(y.unit),
@@ -64,12 +68,12 @@ impl Values {
         };
         let product = |x: Values, y: Values| (x.unit.saturating_add(y.unit), x.most.saturating_add(y.most));
         let all = match &node.op {
-            Op::Const(bits) => Values::constant(node.lane.float(*bits)?)?,
+            Op::Const(bits) => Values::constant(node.scalar.float(*bits)?)?,
             Op::SToF | Op::UToF => {
                 let x = *node.args.first()?;
                 let (low, high) = b.range(x, STEPS);
                 let bits = match &node.op {
-                    Op::UToF if low < 0 => b.lane(x).bits(),
+                    Op::UToF if low < 0 => b.scalar(x).bits(),
                     _ => u64::BITS - low.unsigned_abs().max(high.unsigned_abs()).leading_zeros(),
                 };
                 Values { unit: 0, most: bits as i32, negative_zero: false }
@@ -92,7 +96,7 @@ impl Values {
                 let (unit, most) = product(x, y);
                 let positive = |k: usize| {
                     let factor = b.constant_bits(*node.args.get(k)?)?;
-                    node.lane.float(factor).filter(|&c| c > 0.0)
+                    node.scalar.float(factor).filter(|&c| c > 0.0)
                 };
                 let negative_zero = match (positive(0), positive(1)) {
                     (Some(_), _) => y.negative_zero,
@@ -139,18 +143,18 @@ fn parts(x: f64) -> Option<(u64, i32)> {
 
 /// The quotient by a constant without a division; `None` where it is not known to be the same.
 pub fn divide_by_constant(b: &mut Body, v: Variant, x: NodeId, divisor: NodeId) -> Option<NodeId> {
-    let lane = b.lane(x);
-    let format = Format::of(lane)?;
-    let c = lane.float(b.constant_bits(divisor)?)?;
+    let scalar = b.scalar(x);
+    let format = Format::of(scalar)?;
+    let c = scalar.float(b.constant_bits(divisor)?)?;
     let (mantissa, exponent) = parts(c).filter(|&(mantissa, _)| mantissa != 0)?;
     let least = exponent + (u64::BITS - 1 - mantissa.leading_zeros()) as i32;
     // Both the divisor and its reciprocal are normal.
     if least < format.least || least > -format.least - 2 {
         return None;
     }
-    let reciprocal = if lane == Lane::F32 { f64::from(1.0 / c as f32) } else { 1.0 / c };
+    let reciprocal = if scalar == ScalarType::F32 { f64::from(1.0 / c as f32) } else { 1.0 / c };
     if mantissa.is_power_of_two() {
-        let r = b.float(lane, reciprocal);
+        let r = b.float(scalar, reciprocal);
         return Some(b.fmul(x, r));
     }
     let dividends = Values::of(b, x, STEPS).filter(|all| !all.negative_zero && v == Variant::Fma)?;
@@ -158,12 +162,12 @@ pub fn divide_by_constant(b: &mut Body, v: Variant, x: NodeId, divisor: NodeId) 
     // A product is a normal number, and what is left of a dividend is a multiple of the least float.
     let fits = most + 1 < format.greatest && unit - 2 >= format.least;
     let exact = dividends.unit - 2 * format.precision >= format.unit();
-    // In the lane's precision, with the first bit set.
+    // In the scalar type's precision, with the first bit set.
     let mantissa = mantissa << mantissa.leading_zeros() >> (u64::BITS as i32 - format.precision);
     if !(fits && exact && certified(format.precision, mantissa, &|x| (format.rounds_right)(x, mantissa))) {
         return None;
     }
-    let (r, minus) = (b.float(lane, reciprocal), b.float(lane, -c));
+    let (r, minus) = (b.float(scalar, reciprocal), b.float(scalar, -c));
     let q = b.fmul(x, r);
     let rest = b.mul_add(v, q, minus, x);
     Some(b.mul_add(v, rest, r, q))
@@ -260,7 +264,7 @@ mod tests {
         assert!(!certified(24, c, &product));
     }
 
-    fn divisions(ty: Lane, c: f64, load: impl Fn(&mut Body) -> NodeId) -> usize {
+    fn divisions(ty: ScalarType, c: f64, load: impl Fn(&mut Body) -> NodeId) -> usize {
         let mut b = Body::new();
         let x = load(&mut b);
         let c = b.float(ty, c);
@@ -271,34 +275,38 @@ mod tests {
 
     #[test]
     fn dividends_are_known() {
-        let pixel = |ty: Lane| {
+        let pixel = |ty: ScalarType| {
             move |b: &mut Body| {
-                let x = b.push(Op::Load(0, Mem::U8, Ix::constant(0)), &[], Lane::I32);
+                let x = b.push(Op::Load(0, Mem::U8, Ix::constant(0)), &[], ScalarType::I32);
                 b.push(Op::UToF, &[x], ty)
             }
         };
-        assert_eq!(divisions(Lane::F32, 255.0, pixel(Lane::F32)), 0);
-        assert_eq!(divisions(Lane::F64, 255.0, pixel(Lane::F64)), 0);
-        assert_eq!(divisions(Lane::F32, 1e-38, pixel(Lane::F32)), 1, "a quotient may be infinite");
+        assert_eq!(divisions(ScalarType::F32, 255.0, pixel(ScalarType::F32)), 0);
+        assert_eq!(divisions(ScalarType::F64, 255.0, pixel(ScalarType::F64)), 0);
+        assert_eq!(divisions(ScalarType::F32, 1e-38, pixel(ScalarType::F32)), 1, "a quotient may be infinite");
         let shifted = |b: &mut Body| {
-            let x = pixel(Lane::F32)(b);
-            let c = b.float(Lane::F32, 127.5);
+            let x = pixel(ScalarType::F32)(b);
+            let c = b.float(ScalarType::F32, 127.5);
             b.fsub(x, c)
         };
-        assert_eq!(divisions(Lane::F32, 127.5, shifted), 0);
+        assert_eq!(divisions(ScalarType::F32, 127.5, shifted), 0);
         let negative = |b: &mut Body| {
-            let x = pixel(Lane::F32)(b);
+            let x = pixel(ScalarType::F32)(b);
             b.fneg(x)
         };
-        assert_eq!(divisions(Lane::F32, 255.0, negative), 1, "a dividend may be -0");
-        let any = |b: &mut Body| b.push(Op::Load(0, Mem::F32, Ix::constant(0)), &[], Lane::F32);
-        assert_eq!(divisions(Lane::F32, 255.0, any), 1, "a dividend may be anything");
-        assert_eq!(divisions(Lane::F32, -0.25, any), 0, "powers of two divide by a product");
+        assert_eq!(divisions(ScalarType::F32, 255.0, negative), 1, "a dividend may be -0");
+        let any = |b: &mut Body| b.push(Op::Load(0, Mem::F32, Ix::constant(0)), &[], ScalarType::F32);
+        assert_eq!(divisions(ScalarType::F32, 255.0, any), 1, "a dividend may be anything");
+        assert_eq!(divisions(ScalarType::F32, -0.25, any), 0, "powers of two divide by a product");
         let tiny = |b: &mut Body| {
-            let x = pixel(Lane::F32)(b);
-            let c = b.float(Lane::F32, 2f64.powi(-110));
+            let x = pixel(ScalarType::F32)(b);
+            let c = b.float(ScalarType::F32, 2f64.powi(-110));
             b.fmul(x, c)
         };
-        assert_eq!(divisions(Lane::F32, 255.0, tiny), 1, "what is left of a dividend may be too small for a float");
+        assert_eq!(
+            divisions(ScalarType::F32, 255.0, tiny),
+            1,
+            "what is left of a dividend may be too small for a float"
+        );
     }
 }

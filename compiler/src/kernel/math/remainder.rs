@@ -4,20 +4,20 @@
 //! integer below 2^50, so that the difference is exact. For `F64` the exponents may differ by two thousand: with
 //! both significands as integers, 2^d modulo the divisor comes from six squarings.
 
-use super::super::body::{Body, FloatCond, IntCond, Lane, NodeId, Op, Variant};
+use super::super::body::{Body, FloatCond, IntCond, NodeId, Op, ScalarType, Variant};
 use super::Fx;
 use super::log::to_float;
 use super::rounding::copysign;
 
 /// x - y trunc(x / y), exact; NaN where y is zero or x infinite.
 pub fn remainder(b: &mut Body, v: Variant, x: NodeId, y: NodeId) -> NodeId {
-    if b.lane(x) == Lane::F64 {
+    if b.scalar(x) == ScalarType::F64 {
         return remainder_double(b, v, x, y);
     }
     let size = b.fabs(x);
-    let mut r = b.convert(Op::Promote, size, Lane::F64);
+    let mut r = b.convert(Op::Promote, size, ScalarType::F64);
     let divisor = b.fabs(y);
-    let divisor = b.convert(Op::Promote, divisor, Lane::F64);
+    let divisor = b.convert(Op::Promote, divisor, ScalarType::F64);
     let mut fx = Fx::new(b, v, r);
     // An infinite divisor is just a large one.
     let divisor = fx.at_most(divisor, 2f64.powi(200));
@@ -37,7 +37,7 @@ pub fn remainder(b: &mut Body, v: Variant, x: NodeId, y: NodeId) -> NodeId {
     let more = fx.add(r, divisor);
     let negative = fx.is(r, FloatCond::Lt, 0.0);
     let r = fx.b.select(negative, more, r);
-    let r = b.convert(Op::Demote, r, Lane::F32);
+    let r = b.convert(Op::Demote, r, ScalarType::F32);
     copysign(b, r, x)
 }
 

@@ -36,7 +36,7 @@ pub fn sign(b: &mut Body, x: NodeId) -> NodeId {
     b.select(nonzero, unit, x)
 }
 
-/// Whether `x` is neither infinite nor NaN, as a mask of the lane's width.
+/// Whether `x` is neither infinite nor NaN, as a mask of the scalar type's width.
 pub fn is_finite(b: &mut Body, x: NodeId) -> NodeId {
     let mut fx = Fx::new(b, Variant::NoFma, x);
     let size = fx.b.fabs(x);

@@ -3,14 +3,15 @@
 use super::super::eval::eval;
 use super::*;
 
-/// Distance in units of the last place of the lane: `want` is more precise than the lane for f32.
-fn ulps(lane: Lane, got: f64, want: f64) -> f64 {
+/// Distance in units of the last place of the scalar type: `want` is more precise than the scalar type for f32.
+fn ulps(scalar: ScalarType, got: f64, want: f64) -> f64 {
     if got.is_nan() || want.is_nan() {
         return if got.is_nan() && want.is_nan() { 0.0 } else { f64::INFINITY };
     }
-    let (digits, least, huge) = if lane == Lane::F32 { (24, -149, f64::from(f32::MAX)) } else { (53, -1074, f64::MAX) };
+    let (digits, least, huge) =
+        if scalar == ScalarType::F32 { (24, -149, f64::from(f32::MAX)) } else { (53, -1074, f64::MAX) };
     if got.is_infinite() || want.is_infinite() || want.abs() > huge {
-        let rounded = if lane == Lane::F32 { f64::from(want as f32) } else { want };
+        let rounded = if scalar == ScalarType::F32 { f64::from(want as f32) } else { want };
         return if got == rounded {
             0.0
         } else if got.is_infinite() && want.abs() > huge * 0.9999999 {
@@ -28,15 +29,15 @@ fn ulps(lane: Lane, got: f64, want: f64) -> f64 {
 }
 
 /// Sample arguments: special values, every exponent, and a dense net around one.
-fn samples(lane: Lane, count: u64) -> Vec<u64> {
+fn samples(scalar: ScalarType, count: u64) -> Vec<u64> {
     let mut out = Vec::new();
     let edges =
         [0.0, 0.5, 1.0, 2.0, 3.0, 88.0, 88.72283, 89.0, 104.0, 709.78, 745.0, 1e-30, 1e30, f64::INFINITY, f64::NAN];
     for e in edges {
         for s in [e, -e] {
-            let bits = if lane == Lane::F32 { u64::from((s as f32).to_bits()) } else { s.to_bits() };
+            let bits = if scalar == ScalarType::F32 { u64::from((s as f32).to_bits()) } else { s.to_bits() };
             for d in [-1i64, 0, 1] {
-                out.push(bits.wrapping_add_signed(d) & if lane == Lane::F32 { 0xffff_ffff } else { u64::MAX });
+                out.push(bits.wrapping_add_signed(d) & if scalar == ScalarType::F32 { 0xffff_ffff } else { u64::MAX });
             }
         }
     }
@@ -56,39 +57,39 @@ fn samples(lane: Lane, count: u64) -> Vec<u64> {
             1 | 2 => Some(((r >> 11) as f64 / (1u64 << 53) as f64 * 2.0 - 1.0) * libm::exp2((r & 15) as f64 - 8.0)),
             _ => Some(1.0 + (r as i64 as f64) / i64::MAX as f64 * 0.5),
         };
-        out.push(match (v, lane) {
-            (None, Lane::F32) => r & 0xffff_ffff,
+        out.push(match (v, scalar) {
+            (None, ScalarType::F32) => r & 0xffff_ffff,
             (None, _) => r,
-            (Some(v), Lane::F32) => u64::from((v as f32).to_bits()),
+            (Some(v), ScalarType::F32) => u64::from((v as f32).to_bits()),
             (Some(v), _) => v.to_bits(),
         });
     }
     out
 }
 
-fn value(lane: Lane, bits: u64) -> f64 {
-    lane.float(bits).expect("a float lane")
+fn value(scalar: ScalarType, bits: u64) -> f64 {
+    scalar.float(bits).expect("a float type")
 }
 
 type Expansion = fn(&mut Body, Variant, NodeId) -> NodeId;
 
 /// The largest error of a function of one argument over `arguments`, and where.
 fn worst(
-    lane: Lane,
+    scalar: ScalarType,
     v: Variant,
     f: Expansion,
     want: fn(f64) -> f64,
     arguments: impl Iterator<Item = u64>,
 ) -> (f64, f64, usize) {
     let mut b = Body::new();
-    let x = b.arg(0, lane);
+    let x = b.arg(0, scalar);
     let y = f(&mut b, v, x);
     let nodes = b.operations();
     let mut worst = (0.0, 0.0);
     for bits in arguments {
-        let got = value(lane, eval(b.nodes(), &[bits], &mut |_, _| 0)[y.0 as usize]);
-        let argument = value(lane, bits);
-        let error = ulps(lane, got, want(argument));
+        let got = value(scalar, eval(b.nodes(), &[bits], &mut |_, _| 0)[y.0 as usize]);
+        let argument = value(scalar, bits);
+        let error = ulps(scalar, got, want(argument));
         if error > worst.0 {
             worst = (error, argument);
         }
@@ -129,12 +130,12 @@ const UNARY: &[Unary] = &[
 fn unary_functions_keep_their_bounds() {
     let mut failed = Vec::new();
     for (name, f, want, single, double) in UNARY {
-        for (lane, bound) in [(Lane::F32, *single), (Lane::F64, *double)] {
+        for (scalar, bound) in [(ScalarType::F32, *single), (ScalarType::F64, *double)] {
             for v in [Variant::Fma, Variant::NoFma] {
-                let (error, at, nodes) = worst(lane, v, *f, *want, samples(lane, 100_000).into_iter());
-                println!("{name:10} {lane:?} {v:?}: {error:.3} ULP at {at:e}, {nodes} nodes");
+                let (error, at, nodes) = worst(scalar, v, *f, *want, samples(scalar, 100_000).into_iter());
+                println!("{name:10} {scalar:?} {v:?}: {error:.3} ULP at {at:e}, {nodes} nodes");
                 if error > bound {
-                    failed.push(format!("{name} {lane:?} {v:?}: {error} at {at:e}"));
+                    failed.push(format!("{name} {scalar:?} {v:?}: {error} at {at:e}"));
                 }
             }
         }
@@ -154,9 +155,9 @@ const BINARY: &[Binary] = &[
 ];
 
 /// Pairs of arguments: all special values with each other, and mixed samples; powers of moderate size among them.
-fn pairs(lane: Lane) -> Vec<(u64, u64)> {
-    let encode = |v: f64| if lane == Lane::F32 { u64::from((v as f32).to_bits()) } else { v.to_bits() };
-    let least = value(lane, 1);
+fn pairs(scalar: ScalarType) -> Vec<(u64, u64)> {
+    let encode = |v: f64| if scalar == ScalarType::F32 { u64::from((v as f32).to_bits()) } else { v.to_bits() };
+    let least = value(scalar, 1);
     let edges = [
         0.0,
         least,
@@ -183,12 +184,12 @@ fn pairs(lane: Lane) -> Vec<(u64, u64)> {
             }
         }
     }
-    let (a, b) = (samples(lane, 60_000), samples(lane, 90_001));
+    let (a, b) = (samples(scalar, 60_000), samples(scalar, 90_001));
     out.extend(a.iter().zip(b.iter().rev()).map(|(&x, &y)| (x, y)));
     for (i, (&x, &y)) in a.iter().zip(b.iter().rev()).enumerate() {
         // A base near one with an exponent that keeps the power in range.
-        let base = 1.0 + (value(lane, x) % 1.0).abs();
-        let exponent = value(lane, y) % 1000.0;
+        let base = 1.0 + (value(scalar, x) % 1.0).abs();
+        let exponent = value(scalar, y) % 1000.0;
         if i % 2 == 0 && base.is_finite() && exponent.is_finite() {
             out.push((encode(base), encode(exponent)));
         }
@@ -200,24 +201,27 @@ fn pairs(lane: Lane) -> Vec<(u64, u64)> {
 fn binary_functions_keep_their_bounds() {
     let mut failed = Vec::new();
     for (name, f, want, single, double) in BINARY {
-        for (lane, bound) in [(Lane::F32, *single), (Lane::F64, *double)] {
+        for (scalar, bound) in [(ScalarType::F32, *single), (ScalarType::F64, *double)] {
             for v in [Variant::Fma, Variant::NoFma] {
                 let mut b = Body::new();
-                let (x, y) = (b.arg(0, lane), b.arg(1, lane));
+                let (x, y) = (b.arg(0, scalar), b.arg(1, scalar));
                 let z = f(&mut b, v, x, y);
                 let nodes = b.operations();
                 let mut worst = (0.0, 0.0, 0.0);
-                for (xs, ys) in pairs(lane) {
-                    let got = value(lane, eval(b.nodes(), &[xs, ys], &mut |_, _| 0)[z.0 as usize]);
-                    let (xv, yv) = (value(lane, xs), value(lane, ys));
-                    let error = ulps(lane, got, want(xv, yv));
+                for (xs, ys) in pairs(scalar) {
+                    let got = value(scalar, eval(b.nodes(), &[xs, ys], &mut |_, _| 0)[z.0 as usize]);
+                    let (xv, yv) = (value(scalar, xs), value(scalar, ys));
+                    let error = ulps(scalar, got, want(xv, yv));
                     if error > worst.0 {
                         worst = (error, xv, yv);
                     }
                 }
-                println!("{name:10} {lane:?} {v:?}: {:.3} ULP at {:e}, {:e}, {nodes} nodes", worst.0, worst.1, worst.2);
+                println!(
+                    "{name:10} {scalar:?} {v:?}: {:.3} ULP at {:e}, {:e}, {nodes} nodes",
+                    worst.0, worst.1, worst.2
+                );
                 if worst.0 > bound {
-                    failed.push(format!("{name} {lane:?} {v:?}: {worst:?}"));
+                    failed.push(format!("{name} {scalar:?} {v:?}: {worst:?}"));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Sine, cosine and tangent, over the whole range of the lane.
+//! Sine, cosine and tangent, over the whole range of the scalar type.
 //!
 //! Reduction: the argument is multiplied by 1 / (2 pi) and whole turns are dropped. Of a large argument every bit is a
 //! multiple of some power of two, so that the leading bits of 1 / (2 pi) give whole turns only: a window of the
@@ -6,7 +6,7 @@
 //! argument has half the bits of a significand, and five windows of two constants cover all exponents. For `F64` a
 //! table of 53-bit pieces is looked up by a tree of selects, and sums carry their rounding errors along.
 
-use super::super::body::{Body, FloatCond, IntCond, Lane, NodeId, Op, Variant};
+use super::super::body::{Body, FloatCond, IntCond, NodeId, Op, ScalarType, Variant};
 use super::Fx;
 
 /// (sin(t) / t - 1) / t^2 in powers of t^2, up to pi / 4.
@@ -73,7 +73,7 @@ const PIECES: [f64; 24] = [
 ];
 
 /// An angle in [-pi/4, pi/4], with what `F64` does not hold of it, and the number of quarter turns to add (as an
-/// integer of the lane's width, its low two bits).
+/// integer of the scalar type's width, its low two bits).
 ///
 /// For `F32` the angle is in `F64` as it comes from [`reduce_single`], and [`reduce`] rounds it.
 struct Reduced {
@@ -89,12 +89,12 @@ fn reduce(fx: &mut Fx<'_>, x: NodeId) -> Reduced {
         return reduce_double(fx, size);
     }
     let wide = reduce_single(fx, size);
-    Reduced { angle: fx.b.convert(Op::Demote, wide.angle, Lane::F32), ..wide }
+    Reduced { angle: fx.b.convert(Op::Demote, wide.angle, ScalarType::F32), ..wide }
 }
 
 fn reduce_single(fx: &mut Fx<'_>, size: NodeId) -> Reduced {
-    let wide = fx.b.convert(Op::Promote, size, Lane::F64);
-    let mut w = Fx { b: &mut *fx.b, v: fx.v, lane: Lane::F64 };
+    let wide = fx.b.convert(Op::Promote, size, ScalarType::F64);
+    let mut w = Fx { b: &mut *fx.b, v: fx.v, scalar: ScalarType::F64 };
     // Of quarter turns rather than turns where the product is not taken apart.
     let scale = if w.v == Variant::Fma { 4.0 } else { 1.0 };
     let (mut high, mut low) = (w.c(scale * WINDOWS[0].1), w.c(scale * WINDOWS[0].2));
@@ -138,7 +138,7 @@ fn reduce_single(fx: &mut Fx<'_>, size: NodeId) -> Reduced {
     };
     let angle = w.scale(part, std::f64::consts::FRAC_PI_2);
     let bits = w.bits(shifted);
-    let quarters = fx.b.convert(Op::Wrap, bits, Lane::I32);
+    let quarters = fx.b.convert(Op::Wrap, bits, ScalarType::I32);
     Reduced { angle, rest: None, quarters }
 }
 
@@ -267,7 +267,7 @@ fn kernels(fx: &mut Fx<'_>, r: &Reduced) -> (NodeId, NodeId) {
 
 /// Moves bit 1 of the number of quarters to the sign bit, the rest cleared.
 fn half_turn_sign(fx: &mut Fx<'_>, quarters: NodeId) -> NodeId {
-    let up = fx.b.shl_imm(quarters, (fx.lane.bits() - 2) as u8);
+    let up = fx.b.shl_imm(quarters, (fx.scalar.bits() - 2) as u8);
     let top = fx.float(up);
     fx.sign_bits(top)
 }
@@ -331,7 +331,7 @@ pub fn tan(b: &mut Body, v: Variant, x: NodeId) -> NodeId {
         let size = fx.b.fabs(x);
         let r = reduce_single(&mut fx, size);
         let odd = odd(&mut fx, r.quarters);
-        let mut w = Fx { b: &mut *fx.b, v, lane: Lane::F64 };
+        let mut w = Fx { b: &mut *fx.b, v, scalar: ScalarType::F64 };
         let z = w.mul(r.angle, r.angle);
         let s = w.poly(z, TAN_SIN);
         let cube = w.mul(r.angle, z);
@@ -340,10 +340,10 @@ pub fn tan(b: &mut Body, v: Variant, x: NodeId) -> NodeId {
         let top = w.b.select(odd, c, s);
         let bottom = w.b.select(odd, s, c);
         let value = w.div(top, bottom);
-        (r.quarters, fx.b.convert(Op::Demote, value, Lane::F32))
+        (r.quarters, fx.b.convert(Op::Demote, value, ScalarType::F32))
     };
     let own = fx.sign_bits(x);
-    let bit = fx.b.shl_imm(quarters, (fx.lane.bits() - 1) as u8);
+    let bit = fx.b.shl_imm(quarters, (fx.scalar.bits() - 1) as u8);
     let sign = fx.b.xor(own, bit);
     let value = fx.flip(value, sign);
     keep_tiny(&mut fx, x, value)

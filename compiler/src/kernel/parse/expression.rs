@@ -1,7 +1,7 @@
 //! What stands inside a line: nodes, operands, constants and index expressions.
 
 use super::{Inside, Named, Read};
-use crate::kernel::body::{FloatCond, IntCond, Lane, Mem, NodeId, Op};
+use crate::kernel::body::{FloatCond, IntCond, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::{Axis, Ix};
 use crate::kernel::text::mnemonic;
 use hashbrown::HashMap;
@@ -67,10 +67,10 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// A lane by its name.
-pub(super) fn lane(name: &str) -> Read<Lane> {
-    let all = [Lane::I32, Lane::I64, Lane::F32, Lane::F64, Lane::M32, Lane::M64];
-    all.into_iter().find(|l| l.to_string() == name).ok_or_else(|| format!("'{name}' is no lane"))
+/// A scalar type by its name.
+pub(super) fn scalar(name: &str) -> Read<ScalarType> {
+    let all = [ScalarType::I32, ScalarType::I64, ScalarType::F32, ScalarType::F64, ScalarType::M32, ScalarType::M64];
+    all.into_iter().find(|l| l.to_string() == name).ok_or_else(|| format!("'{name}' is no scalar type"))
 }
 
 /// A memory form by its name.
@@ -79,18 +79,18 @@ pub(super) fn mem(name: &str) -> Read<Mem> {
     all.into_iter().find(|m| m.to_string() == name).ok_or_else(|| format!("'{name}' is no form of memory"))
 }
 
-/// The bits of a constant of a lane.
-pub(super) fn constant(text: &str, lane: Lane) -> Read<u64> {
-    let wrong = || format!("'{text}' is no {lane}");
+/// The bits of a constant of a scalar type.
+pub(super) fn constant(text: &str, scalar: ScalarType) -> Read<u64> {
+    let wrong = || format!("'{text}' is no {scalar}");
     if let Some(bits) = text.strip_prefix("nan:0x") {
         return u64::from_str_radix(bits, 16).map_err(|_| wrong());
     }
-    match lane {
-        Lane::I32 => text.parse::<i32>().map(|v| u64::from(v as u32)).map_err(|_| wrong()),
-        Lane::I64 => text.parse::<i64>().map(|v| v as u64).map_err(|_| wrong()),
-        Lane::M32 | Lane::M64 => text.parse::<bool>().map(u64::from).map_err(|_| wrong()),
-        Lane::F32 => text.parse::<f32>().map(|v| u64::from(v.to_bits())).map_err(|_| wrong()),
-        Lane::F64 => text.parse::<f64>().map(f64::to_bits).map_err(|_| wrong()),
+    match scalar {
+        ScalarType::I32 => text.parse::<i32>().map(|v| u64::from(v as u32)).map_err(|_| wrong()),
+        ScalarType::I64 => text.parse::<i64>().map(|v| v as u64).map_err(|_| wrong()),
+        ScalarType::M32 | ScalarType::M64 => text.parse::<bool>().map(u64::from).map_err(|_| wrong()),
+        ScalarType::F32 => text.parse::<f32>().map(|v| u64::from(v.to_bits())).map_err(|_| wrong()),
+        ScalarType::F64 => text.parse::<f64>().map(f64::to_bits).map_err(|_| wrong()),
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn constant(text: &str, lane: Lane) -> Read<u64> {
 pub(super) struct Scope<'s> {
     pub axes: &'s HashMap<u32, i64>,
     pub buffers: &'s HashMap<String, u32>,
-    pub args: &'s HashMap<String, (u32, Lane)>,
+    pub args: &'s HashMap<String, (u32, ScalarType)>,
     pub nest: Option<&'s Inside>,
 }
 
@@ -178,7 +178,7 @@ impl Scope<'_> {
     pub(super) fn node(&self, named: &mut Named, line: &str) -> Read<()> {
         let (number, rest) = line.strip_prefix('%').and_then(|l| l.split_once(" = ")).ok_or("expected a node")?;
         let number: u32 = number.parse().map_err(|_| format!("'{number}' is no number of a node"))?;
-        let (what, form) = rest.rsplit_once(" : ").ok_or("a node has a lane")?;
+        let (what, form) = rest.rsplit_once(" : ").ok_or("a node has a scalar type")?;
         let (name, operands) = what.split_once(' ').ok_or("a node has operands")?;
         let id = match name {
             "load" => self.load(named, operands, form)?,
@@ -186,10 +186,10 @@ impl Scope<'_> {
                 let mut c = Cursor::new(operands);
                 let ix = self.index(named, &mut c)?;
                 c.end()?;
-                named.body.push(Op::Index(ix), &[], lane(form)?)
+                named.body.push(Op::Index(ix), &[], scalar(form)?)
             }
             _ => {
-                let lane = lane(form)?;
+                let scalar = scalar(form)?;
                 let mut texts: Vec<&str> = operands.split(", ").collect();
                 let op = match (name, texts.as_slice()) {
                     ("shl" | "lshr" | "ashr", [_, by]) if !by.starts_with('%') && !self.args.contains_key(*by) => {
@@ -206,8 +206,8 @@ impl Scope<'_> {
                         found.cloned().ok_or_else(|| format!("'{name}' is no operation"))?
                     }
                 };
-                let args = self.operands(named, &op, lane, &texts)?;
-                named.body.push(op, &args, lane)
+                let args = self.operands(named, &op, scalar, &texts)?;
+                named.body.push(op, &args, scalar)
             }
         };
         if named.nodes.insert(number, id).is_some() {
@@ -222,36 +222,36 @@ impl Scope<'_> {
         c.expect("[")?;
         if let (Some(row), Some(_)) = (source.strip_prefix("row"), self.nest) {
             let row = row.parse().map_err(|_| format!("'{row}' is no row"))?;
-            return Ok(named.body.push(Op::Row(row), &[], lane(form)?));
+            return Ok(named.body.push(Op::Row(row), &[], scalar(form)?));
         }
         let buffer = *self.buffers.get(source).ok_or_else(|| format!("there is no buffer '{source}'"))?;
         let ix = self.index(named, &mut c)?;
         c.expect("]")?;
         c.end()?;
-        let (form, as_lane) = match form.split_once(" as ") {
-            Some((form, l)) => (mem(form)?, lane(l)?),
-            None => (mem(form)?, mem(form)?.lane()),
+        let (form, as_type) = match form.split_once(" as ") {
+            Some((form, l)) => (mem(form)?, scalar(l)?),
+            None => (mem(form)?, mem(form)?.scalar()),
         };
-        Ok(named.body.push(Op::Load(buffer, form, ix), &[], as_lane))
+        Ok(named.body.push(Op::Load(buffer, form, ix), &[], as_type))
     }
 
-    fn operands(&self, named: &mut Named, op: &Op, yields: Lane, texts: &[&str]) -> Read<Vec<NodeId>> {
+    fn operands(&self, named: &mut Named, op: &Op, yields: ScalarType, texts: &[&str]) -> Read<Vec<NodeId>> {
         let mut out: Vec<Option<NodeId>> = Vec::new();
         for text in texts {
             out.push(self.defined(named, text)?);
         }
-        let known = out.iter().flatten().next().map(|&n| named.body.lane(n));
+        let known = out.iter().flatten().next().map(|&n| named.body.scalar(n));
         let mut args = Vec::with_capacity(out.len());
         for (k, (found, text)) in out.iter().zip(texts).enumerate() {
-            let lane = match op {
+            let scalar = match op {
                 Op::FCmp(_) | Op::ICmp(_) => known,
                 Op::Select if k == 0 => Some(yields.mask()),
                 _ => Some(yields),
             };
-            args.push(match (found, lane) {
+            args.push(match (found, scalar) {
                 (Some(id), _) => *id,
-                (None, Some(lane)) => named.body.bits(lane, constant(text, lane)?),
-                (None, None) => return Err(format!("'{text}' has no lane")),
+                (None, Some(scalar)) => named.body.bits(scalar, constant(text, scalar)?),
+                (None, None) => return Err(format!("'{text}' has no scalar type")),
             });
         }
         Ok(args)
@@ -263,21 +263,21 @@ impl Scope<'_> {
             let id = number.parse().ok().and_then(|n: u32| named.nodes.get(&n));
             return id.copied().map(Some).ok_or_else(|| format!("{text} is not defined"));
         }
-        if let Some(&(n, lane)) = self.args.get(text) {
-            return Ok(Some(named.body.arg(n, lane)));
+        if let Some(&(n, scalar)) = self.args.get(text) {
+            return Ok(Some(named.body.arg(n, scalar)));
         }
         if let (Some(nest), Some(Ok(r))) = (self.nest, text.strip_prefix('r').map(str::parse::<u32>)) {
-            let lane = *nest.results.get(&r).ok_or_else(|| format!("{text} is not folded yet"))?;
-            return Ok(Some(named.body.push(Op::Result(r), &[], lane)));
+            let scalar = *nest.results.get(&r).ok_or_else(|| format!("{text} is not folded yet"))?;
+            return Ok(Some(named.body.push(Op::Result(r), &[], scalar)));
         }
         Ok(None)
     }
 
-    /// An operand; `lane` is that of a constant.
-    pub(super) fn operand(&self, named: &mut Named, text: &str, lane: Option<Lane>) -> Read<NodeId> {
-        match (self.defined(named, text)?, lane) {
+    /// An operand; `scalar` is that of a constant.
+    pub(super) fn operand(&self, named: &mut Named, text: &str, scalar: Option<ScalarType>) -> Read<NodeId> {
+        match (self.defined(named, text)?, scalar) {
             (Some(id), _) => Ok(id),
-            (None, Some(lane)) => Ok(named.body.bits(lane, constant(text, lane)?)),
+            (None, Some(scalar)) => Ok(named.body.bits(scalar, constant(text, scalar)?)),
             (None, None) => Err(format!("'{text}' is not defined")),
         }
     }

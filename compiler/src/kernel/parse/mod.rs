@@ -13,7 +13,7 @@ mod expression;
 #[cfg(test)]
 mod tests;
 
-use super::body::{Body, Lane, Mem, NodeId};
+use super::body::{Body, Mem, NodeId, ScalarType};
 use super::index::Axis;
 use super::ir::{
     Accumulator, Buffer, Contraction, Kernel, Loop, Nest, Panel, Phase, Place, Product, Role, RowBuffer, Stage, Store,
@@ -184,12 +184,12 @@ impl<'a> Reader<'a> {
         Ok(one)
     }
 
-    fn scope<'s>(&'s self, args: &'s HashMap<String, (u32, Lane)>, nest: Option<&'s Inside>) -> Scope<'s> {
+    fn scope<'s>(&'s self, args: &'s HashMap<String, (u32, ScalarType)>, nest: Option<&'s Inside>) -> Scope<'s> {
         Scope { axes: &self.axes, buffers: &self.buffers, args, nest }
     }
 
     /// The nodes that come next.
-    fn body(&mut self, args: &HashMap<String, (u32, Lane)>, nest: Option<&Inside>) -> Read<Named> {
+    fn body(&mut self, args: &HashMap<String, (u32, ScalarType)>, nest: Option<&Inside>) -> Read<Named> {
         let mut named = Named::default();
         while self.peek().starts_with('%') {
             let line = self.next()?;
@@ -199,16 +199,21 @@ impl<'a> Reader<'a> {
     }
 
     /// `yield a, b`, after its nodes.
-    fn yielded(&mut self, named: &mut Named, args: &HashMap<String, (u32, Lane)>, lane: Lane) -> Read<Vec<NodeId>> {
+    fn yielded(
+        &mut self,
+        named: &mut Named,
+        args: &HashMap<String, (u32, ScalarType)>,
+        scalar: ScalarType,
+    ) -> Read<Vec<NodeId>> {
         let rest = self.expect("yield ")?;
         let scope = self.scope(args, None);
-        rest.split(", ").map(|o| scope.operand(named, o, Some(lane))).collect()
+        rest.split(", ").map(|o| scope.operand(named, o, Some(scalar))).collect()
     }
 
     fn stores(
         &mut self,
         named: &mut Named,
-        args: &HashMap<String, (u32, Lane)>,
+        args: &HashMap<String, (u32, ScalarType)>,
         inside: Option<&Inside>,
     ) -> Read<(Vec<Store>, RowStores)> {
         let (mut stores, mut row_stores) = (Vec::new(), Vec::new());
@@ -219,10 +224,10 @@ impl<'a> Reader<'a> {
             c.expect("[")?;
             if let (Some(row), Some(inside)) = (rest_of(target, "row"), inside) {
                 let row: u32 = row.parse().map_err(|_| format!("'{row}' is no row"))?;
-                let lane = inside.rows.get(row as usize).ok_or_else(|| format!("there is no row{row}"))?.lane;
+                let scalar = inside.rows.get(row as usize).ok_or_else(|| format!("there is no row{row}"))?.scalar;
                 c.until("]");
                 c.expect("] = ")?;
-                row_stores.push((row, scope.operand(named, c.rest(), Some(lane))?));
+                row_stores.push((row, scope.operand(named, c.rest(), Some(scalar))?));
                 continue;
             }
             let buffer = self.buffer(target)?;
@@ -230,7 +235,7 @@ impl<'a> Reader<'a> {
             c.expect("] = ")?;
             let (value, mem) = c.rest().split_once(" : ").ok_or("a store names the form of its element")?;
             let mem = expression::mem(mem)?;
-            let value = scope.operand(named, value, Some(mem.lane()))?;
+            let value = scope.operand(named, value, Some(mem.scalar()))?;
             stores.push(Store { buffer, mem, index, value });
         }
         Ok((stores, row_stores))
@@ -248,11 +253,11 @@ impl<'a> Reader<'a> {
                 return Err("row buffers are numbered in order".to_owned());
             }
             c.expect(": ")?;
-            let lane = expression::lane(c.until("["))?;
+            let scalar = expression::scalar(c.until("["))?;
             c.expect("[")?;
             let elements = c.integer()?;
             c.expect("]")?;
-            inside.rows.push(RowBuffer { lane, elements });
+            inside.rows.push(RowBuffer { scalar, elements });
         }
         let mut stages = Vec::new();
         while let Some(rest) = self.take("stage") {
@@ -289,7 +294,7 @@ impl<'a> Reader<'a> {
         head: &str,
         named: &mut Named,
         inside: &Inside,
-        finished: &mut Vec<(u32, Lane)>,
+        finished: &mut Vec<(u32, ScalarType)>,
     ) -> Read<Accumulator> {
         let (places, rest) = head.split_once(" of ").ok_or("a fold says of what")?;
         let (values, rest) = rest.split_once(" over ").ok_or("a fold says over which loops")?;
@@ -300,30 +305,30 @@ impl<'a> Reader<'a> {
             None => (init, None),
         };
         let with = self.expect("with (")?.strip_suffix(')').ok_or("expected ')'")?;
-        let (mut args, mut lanes) = (HashMap::new(), Vec::new());
+        let (mut args, mut scalars) = (HashMap::new(), Vec::new());
         for (n, arg) in (0u32..).zip(with.split(", ")) {
-            let (name, lane) = arg.split_once(": ").ok_or("an argument has a lane")?;
-            let lane = expression::lane(lane)?;
-            args.insert(name.to_owned(), (n, lane));
-            lanes.push(lane);
+            let (name, scalar) = arg.split_once(": ").ok_or("an argument has a scalar type")?;
+            let scalar = expression::scalar(scalar)?;
+            args.insert(name.to_owned(), (n, scalar));
+            scalars.push(scalar);
         }
         let none = HashMap::new();
         let scope = self.scope(&none, Some(inside));
         let places: Vec<&str> = places.split(", ").collect();
         let n = places.len();
-        let operands = |named: &mut Named, list: &str, lanes: &[Lane]| -> Read<Vec<NodeId>> {
+        let operands = |named: &mut Named, list: &str, scalars: &[ScalarType]| -> Read<Vec<NodeId>> {
             let items: Vec<&str> = list.split(", ").collect();
-            if items.len() != lanes.len() {
-                return Err(format!("expected {} operands, found '{list}'", lanes.len()));
+            if items.len() != scalars.len() {
+                return Err(format!("expected {} operands, found '{list}'", scalars.len()));
             }
-            items.iter().zip(lanes).map(|(o, &lane)| scope.operand(named, o, Some(lane))).collect()
+            items.iter().zip(scalars).map(|(o, &scalar)| scope.operand(named, o, Some(scalar))).collect()
         };
-        let (old, new) = lanes.split_at_checked(n).ok_or("a combiner has an argument for each result")?;
+        let (old, new) = scalars.split_at_checked(n).ok_or("a combiner has an argument for each result")?;
         let init = operands(named, init, old)?;
         let values = operands(named, values, new)?;
         let identity = match identity {
             Some(list) => {
-                let bits = list.split(", ").zip(old).map(|(o, &lane)| expression::constant(o, lane));
+                let bits = list.split(", ").zip(old).map(|(o, &scalar)| expression::constant(o, scalar));
                 Some(bits.collect::<Read<Vec<u64>>>()?)
             }
             None => None,
@@ -342,7 +347,7 @@ impl<'a> Reader<'a> {
         let mut combiner = self.body(&args, None)?;
         let rest = self.expect("yield ")?;
         let scope = self.scope(&args, None);
-        let roots = rest.split(", ").zip(old).map(|(o, &lane)| scope.operand(&mut combiner, o, Some(lane)));
+        let roots = rest.split(", ").zip(old).map(|(o, &scalar)| scope.operand(&mut combiner, o, Some(scalar)));
         let roots = roots.collect::<Read<Vec<NodeId>>>()?;
         Ok(Accumulator { init, values, identity, combine: combiner.body, roots, splits, place })
     }
@@ -375,7 +380,7 @@ impl<'a> Reader<'a> {
             None => None,
         };
         self.expect("epilogue (sum)")?;
-        let args = HashMap::from([("sum".to_owned(), (0, product.mem().lane()))]);
+        let args = HashMap::from([("sum".to_owned(), (0, product.mem().scalar()))]);
         let mut epilogue = self.body(&args, None)?;
         let (stores, _) = self.stores(&mut epilogue, &args, None)?;
         let epilogue = epilogue.body;
@@ -407,7 +412,7 @@ impl<'a> Reader<'a> {
             };
             let mem: Mem = expression::mem(form)?;
             let scope = self.scope(&none, None);
-            let value = scope.operand(&mut load, value, Some(mem.lane()))?;
+            let value = scope.operand(&mut load, value, Some(mem.scalar()))?;
             let store = match store {
                 None => None,
                 Some(place) => {
@@ -423,17 +428,17 @@ impl<'a> Reader<'a> {
         }
         let mut key = None;
         if self.take("by the key").is_some() {
-            let args = (0u32..).zip(&operands).map(|(k, o)| (format!("x{k}"), (k, o.mem.lane()))).collect();
+            let args = (0u32..).zip(&operands).map(|(k, o)| (format!("x{k}"), (k, o.mem.scalar()))).collect();
             let mut named = self.body(&args, None)?;
             let rest = self.expect("yield ")?;
             let (root, bits) = rest.split_once(" of ").ok_or("a key has bits")?;
             let bits = bits.strip_suffix(" bits").and_then(|b| b.parse().ok()).ok_or("a key has bits")?;
-            let lane = if bits > 32 { Lane::I64 } else { Lane::I32 };
-            let root = self.scope(&args, None).operand(&mut named, root, Some(lane))?;
+            let scalar = if bits > 32 { ScalarType::I64 } else { ScalarType::I32 };
+            let root = self.scope(&args, None).operand(&mut named, root, Some(scalar))?;
             let unordered = match self.take("or, where ") {
                 Some(rest) => {
                     let n = rest.strip_suffix(" of any element,").ok_or("expected 'of any element,'")?;
-                    Some(self.scope(&args, None).operand(&mut named, n, Some(Lane::M32))?)
+                    Some(self.scope(&args, None).operand(&mut named, n, Some(ScalarType::M32))?)
                 }
                 None => None,
             };
@@ -442,17 +447,17 @@ impl<'a> Reader<'a> {
         self.expect("x before y where")?;
         let mut args = HashMap::new();
         for (k, o) in (0u32..).zip(&operands) {
-            args.insert(format!("x{k}"), (2 * k, o.mem.lane()));
-            args.insert(format!("y{k}"), (2 * k + 1, o.mem.lane()));
+            args.insert(format!("x{k}"), (2 * k, o.mem.scalar()));
+            args.insert(format!("y{k}"), (2 * k + 1, o.mem.scalar()));
         }
         let mut comparator = self.body(&args, None)?;
-        let before = self.yielded(&mut comparator, &args, Lane::M32)?;
+        let before = self.yielded(&mut comparator, &args, ScalarType::M32)?;
         let &[before] = before.as_slice() else { return Err("a comparator yields one mask".to_owned()) };
         Ok(Sort { parallel, row, load: load.body, operands, keep, comparator: comparator.body, before, key })
     }
 
     fn registers(&mut self, buffers: &[Buffer]) -> Read<RegisterLoop> {
-        let (mut state, mut decode, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut state, mut decode, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
         let mut names = Vec::new();
         while self.peek().starts_with('s') && self.peek().contains(" = load ") {
             let line = self.next()?;
@@ -461,18 +466,18 @@ impl<'a> Reader<'a> {
             let k = state.len();
             let buffer = buffers.get(k).ok_or("a state has a buffer")?;
             state.push(StateArray { mem, ty: buffer.ty, elements: buffer.elements });
-            let conversion = self.conversion("decode (x)", mem.lane(), None)?;
-            lanes.push(conversion.0.lane(conversion.1));
+            let conversion = self.conversion("decode (x)", mem.scalar(), None)?;
+            scalars.push(conversion.0.scalar(conversion.1));
             decode.push(conversion);
             let name = |i: usize| if buffer.elements == 1 { format!("s{k}") } else { format!("s{k}[{i}]") };
             names.extend((0..buffer.elements).map(name));
         }
-        let each = state.iter().zip(&lanes).flat_map(|(s, &lane)| std::iter::repeat_n(lane, s.elements));
-        let args: HashMap<String, (u32, Lane)> =
-            names.iter().zip(0u32..).zip(each).map(|((name, n), lane)| (name.clone(), (n, lane))).collect();
+        let each = state.iter().zip(&scalars).flat_map(|(s, &scalar)| std::iter::repeat_n(scalar, s.elements));
+        let args: HashMap<String, (u32, ScalarType)> =
+            names.iter().zip(0u32..).zip(each).map(|((name, n), scalar)| (name.clone(), (n, scalar))).collect();
         self.expect("while")?;
         let mut condition = self.body(&args, None)?;
-        let root = self.yielded(&mut condition, &args, Lane::M32)?;
+        let root = self.yielded(&mut condition, &args, ScalarType::M32)?;
         let &[root] = root.as_slice() else { return Err("a condition is one mask".to_owned()) };
         self.expect("do")?;
         let mut body = self.body(&args, None)?;
@@ -483,19 +488,19 @@ impl<'a> Reader<'a> {
         }
         for change in next.split(", ").filter(|c| !c.is_empty()) {
             let (name, value) = change.split_once(" = ").ok_or("a change has a value")?;
-            let &(n, lane) = args.get(name).ok_or_else(|| format!("there is no '{name}'"))?;
-            roots[n as usize] = self.scope(&args, None).operand(&mut body, value, Some(lane))?;
+            let &(n, scalar) = args.get(name).ok_or_else(|| format!("there is no '{name}'"))?;
+            roots[n as usize] = self.scope(&args, None).operand(&mut body, value, Some(scalar))?;
         }
         let mut encode = Vec::new();
-        for (s, &lane) in state.iter().zip(&lanes) {
-            encode.push(self.conversion("encode (x)", lane, Some(s.mem.lane()))?);
+        for (s, &scalar) in state.iter().zip(&scalars) {
+            encode.push(self.conversion("encode (x)", scalar, Some(s.mem.scalar()))?);
             self.expect("store ")?;
         }
         Ok(RegisterLoop { state, decode, encode, condition: (condition.body, root), body: (body.body, roots) })
     }
 
     /// A conversion of an element `x`, where there is any.
-    fn conversion(&mut self, head: &str, from: Lane, to: Option<Lane>) -> Read<(Body, NodeId)> {
+    fn conversion(&mut self, head: &str, from: ScalarType, to: Option<ScalarType>) -> Read<(Body, NodeId)> {
         let args = HashMap::from([("x".to_owned(), (0, from))]);
         if self.take(head).is_none() {
             let mut body = Body::new();
@@ -513,7 +518,7 @@ impl<'a> Reader<'a> {
 #[derive(Default)]
 struct Inside {
     rows: Vec<RowBuffer>,
-    results: HashMap<u32, Lane>,
+    results: HashMap<u32, ScalarType>,
 }
 
 /// Stores to row buffers, by their numbers.

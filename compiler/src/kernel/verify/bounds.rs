@@ -1,7 +1,7 @@
 //! Ranges of indices, proved.
 
 use super::{Check, Scope, broken, require};
-use crate::kernel::body::{Body, Lane, Mem, NodeId, Op};
+use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::{Axis, Ix};
 
 /// Every loop variable of an index runs, no further than the index believes, and loaded offsets lie where it believes.
@@ -20,7 +20,7 @@ pub(super) fn check_scope(ix: &Ix, scope: &Scope, body: &Body) -> Check<()> {
     let mut wrong = None;
     ix.for_each_bounded_value(&mut |node, low, high| {
         let (a, b) = bounds(body, node, 8);
-        if a < low || b > high || body.nodes().get(node.0 as usize).is_none_or(|n| n.lane != Lane::I64) {
+        if a < low || b > high || body.nodes().get(node.0 as usize).is_none_or(|n| n.scalar != ScalarType::I64) {
             wrong = Some(format!("%{} lies in {a}..={b}, {ix} takes it to lie in {low}..={high}", node.0));
         }
     });
@@ -30,8 +30,8 @@ pub(super) fn check_scope(ix: &Ix, scope: &Scope, body: &Body) -> Check<()> {
 /// The smallest and largest value of an integer node, as far as its definition says within `depth` steps.
 fn bounds(body: &Body, id: NodeId, depth: u32) -> (i64, i64) {
     let Some(node) = body.nodes().get(id.0 as usize) else { return (i64::MIN, i64::MAX) };
-    let whole = match node.lane {
-        Lane::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+    let whole = match node.scalar {
+        ScalarType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
         _ => (i64::MIN, i64::MAX),
     };
     if depth == 0 {
@@ -39,9 +39,11 @@ fn bounds(body: &Body, id: NodeId, depth: u32) -> (i64, i64) {
     }
     let arg = |k: usize| node.args.get(k).map_or(whole, |&a| bounds(body, a, depth - 1));
     match &node.op {
-        Op::Const(bits) if node.lane == Lane::I32 => (i64::from(*bits as u32 as i32), i64::from(*bits as u32 as i32)),
+        Op::Const(bits) if node.scalar == ScalarType::I32 => {
+            (i64::from(*bits as u32 as i32), i64::from(*bits as u32 as i32))
+        }
         Op::Const(bits) => (*bits as i64, *bits as i64),
-        // One that does not fit into its lane wraps.
+        // One that does not fit into its scalar type wraps.
         Op::Index(ix) => {
             let (a, b) = ix.range();
             fitting(Some(a), Some(b), whole)
@@ -171,10 +173,11 @@ mod tests {
         let forms = [(Mem::U8, 0, 255), (Mem::S8, -128, 127), (Mem::U16, 0, 65_535)];
         for (left, right) in forms.into_iter().flat_map(|l| forms.map(|r| (l, r))) {
             let mut b = Body::new();
-            let [x, y] =
-                [(0, left.0), (1, right.0)].map(|(k, mem)| b.push(Op::Load(k, mem, Ix::default()), &[], Lane::I32));
+            let [x, y] = [(0, left.0), (1, right.0)]
+                .map(|(k, mem)| b.push(Op::Load(k, mem, Ix::default()), &[], ScalarType::I32));
             let [c, mask, big] = [77, 4095, 1 << 20].map(|n| b.i32(n));
-            let (wide, bits) = (b.convert(Op::UExt, x, Lane::I64), b.icmp(crate::kernel::body::IntCond::SLt, x, y));
+            let (wide, bits) =
+                (b.convert(Op::UExt, x, ScalarType::I64), b.icmp(crate::kernel::body::IntCond::SLt, x, y));
             let tight = [b.iadd(x, y), b.isub(x, y), b.imul(x, y), b.imul(x, c), b.shl_imm(x, 8), b.ashr_imm(x, 3)];
             let loose = [b.imul(x, big), b.shl_imm(x, 20), b.and(x, mask), b.and(x, y), b.lshr_imm(x, 3), wide];
             let more = [b.mask_to_int(bits), b.select(bits, x, c), b.smin(x, c), b.smax(y, c)];
@@ -189,7 +192,7 @@ mod tests {
                 let pick = |n: &crate::kernel::body::Node| if matches!(n.op, Op::Load(0, ..)) { p } else { q };
                 let values = eval(b.nodes(), &[], &mut |_, n| u64::from(pick(n) as u32));
                 for ((value, node), seen) in values.iter().zip(b.nodes()).zip(&mut seen) {
-                    let v = if node.lane == Lane::I32 { i64::from(*value as i32) } else { *value as i64 };
+                    let v = if node.scalar == ScalarType::I32 { i64::from(*value as i32) } else { *value as i64 };
                     *seen = (seen.0.min(v), seen.1.max(v));
                 }
             }

@@ -3,7 +3,7 @@
 //! **Problem.** Lowering, the transformations of loops and whoever writes a kernel by hand may leave an index out of its
 //! buffer, a value without a definition, a reduction without its lanes; an emitter would turn that into machine code.
 //!
-//! **Invariant.** What passes here can be emitted: every operation has the arguments and lanes that it takes, every node is
+//! **Invariant.** What passes here can be emitted: every operation has the arguments and scalar types that it takes, every node is
 //! defined before it is used, every loop variable runs where it is mentioned, every index is inside its buffer whatever the
 //! input, bounds of loaded offsets follow from the nodes that clamp them, row buffers and results are written before they are
 //! read, inputs are only read and outputs are written. It runs on every kernel of every compilation.
@@ -17,7 +17,7 @@ mod nodes;
 mod tests;
 
 use self::bounds::in_range;
-use super::body::{Body, Lane, Mem, NodeId, Op};
+use super::body::{Body, Mem, NodeId, Op, ScalarType};
 use super::index::{Axis, Ix};
 use super::ir::{Accumulator, Contraction, Kernel, Loop, Nest, Phase, Place, Role, Stage};
 use super::registers::RegisterLoop;
@@ -180,16 +180,18 @@ impl State<'_> {
         for s in stores {
             self.writable(s.buffer)?;
             self.index(s.buffer, s.mem, &s.index, scope, body)?;
-            let lane = body.nodes().get(s.value.0 as usize).map(|n| n.lane);
-            require(lane == Some(s.mem.lane()), "kernel.lane", || format!("%{} is stored as {}", s.value.0, s.mem))?;
+            let scalar = body.nodes().get(s.value.0 as usize).map(|n| n.scalar);
+            require(scalar == Some(s.mem.scalar()), "kernel.type", || {
+                format!("%{} is stored as {}", s.value.0, s.mem)
+            })?;
         }
         Ok(())
     }
 
     fn nest(&mut self, nest: &Nest) -> Check<()> {
-        // Of each row buffer, how many elements are set; of each result, its lane.
+        // Of each row buffer, how many elements are set; of each result, its scalar type.
         let mut rows: Vec<Option<i64>> = vec![None; nest.rows.len()];
-        let mut results: Vec<Option<Lane>> = Vec::new();
+        let mut results: Vec<Option<ScalarType>> = Vec::new();
         for (number, stage) in nest.stages.iter().enumerate() {
             self.stage(nest, stage, &mut rows, &mut results)
                 .map_err(|b| Broken { what: format!("stage {number}: {}", b.what), ..b })?;
@@ -202,7 +204,7 @@ impl State<'_> {
         nest: &Nest,
         stage: &Stage,
         rows: &mut [Option<i64>],
-        results: &mut Vec<Option<Lane>>,
+        results: &mut Vec<Option<ScalarType>>,
     ) -> Check<()> {
         let n = stage.vector.extent;
         let outside = scope_of([&nest.parallel[..]])?;
@@ -214,18 +216,18 @@ impl State<'_> {
                 }
             }
         }
-        let row_lane = |row: u32| -> Check<Lane> {
+        let row_type = |row: u32| -> Check<ScalarType> {
             let buffer = nest.rows.get(row as usize);
             let Some(buffer) = buffer else { return broken("kernel.row", format!("there is no row{row}")) };
             let set = rows.get(row as usize).copied().flatten().unwrap_or(0);
             require(set >= n, "kernel.row", || format!("{n} elements of row{row} are read, {set} are written"))?;
-            Ok(buffer.lane)
+            Ok(buffer.scalar)
         };
-        let result_lane = |r: u32| -> Check<Lane> {
-            let lane = results.get(r as usize).copied().flatten();
-            lane.map_or_else(|| broken("kernel.result", format!("r{r} is read before it is folded")), Ok)
+        let result_type = |r: u32| -> Check<ScalarType> {
+            let scalar = results.get(r as usize).copied().flatten();
+            scalar.map_or_else(|| broken("kernel.result", format!("r{r} is read before it is folded")), Ok)
         };
-        let leaves = Leaves { args: &[], row: &row_lane, result: &result_lane };
+        let leaves = Leaves { args: &[], row: &row_type, result: &result_type };
         let body = &stage.body;
         let inits: Vec<NodeId> = stage.accumulators.iter().flat_map(|a| a.init.iter().copied()).collect();
         let needed = check_body(body, &inits, &leaves)?;
@@ -237,8 +239,8 @@ impl State<'_> {
         self.loads(body, &needed, &scope)?;
         self.stores(&stage.stores, body, &scope)?;
         for &(row, node) in &stage.row_stores {
-            let lane = nest.rows.get(row as usize).map(|r| r.lane);
-            require(lane == Some(body.lane(node)), "kernel.lane", || format!("%{} is stored in row{row}", node.0))?;
+            let scalar = nest.rows.get(row as usize).map(|r| r.scalar);
+            require(scalar == Some(body.scalar(node)), "kernel.type", || format!("%{} is stored in row{row}", node.0))?;
         }
         let running = || stage.running().is_some_and(|all| !all.is_empty()) && stage.accumulators.is_empty();
         require(!stage.regroups || running(), "kernel.running", || {
@@ -255,11 +257,11 @@ impl State<'_> {
         }
         for a in &stage.accumulators {
             if let Place::Lanes { results: numbers } = &a.place {
-                for (&r, lane) in numbers.iter().zip(a.lanes()) {
+                for (&r, scalar) in numbers.iter().zip(a.types()) {
                     let r = r as usize;
                     results.resize(results.len().max(r + 1), None);
                     require(results[r].is_none(), "kernel.result", || format!("r{r} is folded twice"))?;
-                    results[r] = Some(lane);
+                    results[r] = Some(scalar);
                 }
             }
         }
@@ -280,7 +282,7 @@ impl State<'_> {
             self.index(panel.buffer, mem, &panel.index, &scope_with(&loops)?, &empty)?;
         }
         let scope = scope_with(&[c.m, c.n])?;
-        let args = [mem.lane()];
+        let args = [mem.scalar()];
         let needed = check_body(&c.epilogue, &c.roots(), &Leaves { args: &args, ..Leaves::none() })?;
         self.loads(&c.epilogue, &needed, &scope)?;
         self.stores(&c.stores, &c.epilogue, &scope)?;
@@ -305,24 +307,26 @@ impl State<'_> {
         let kept = Loop { axis: s.row.axis, extent: s.keep.max(1) };
         let stored = scope_of([&s.parallel[..], &[kept]])?;
         for (k, o) in s.operands.iter().enumerate() {
-            let lane = s.load.lane(o.value);
-            require(lane == o.mem.lane(), "kernel.lane", || format!("operand {k} is {lane}, stored as {}", o.mem))?;
+            let scalar = s.load.scalar(o.value);
+            require(scalar == o.mem.scalar(), "kernel.type", || {
+                format!("operand {k} is {scalar}, stored as {}", o.mem)
+            })?;
             if let Some((buffer, ix)) = &o.store {
                 self.writable(*buffer)?;
                 let ix = ix.substitute(&|a| (a == kept.axis).then(|| kept.ix()));
                 self.index(*buffer, o.mem, &ix, &stored, &s.load)?;
             }
         }
-        let pairs: Vec<Lane> = s.operands.iter().flat_map(|o| [o.mem.lane(); 2]).collect();
+        let pairs: Vec<ScalarType> = s.operands.iter().flat_map(|o| [o.mem.scalar(); 2]).collect();
         check_body(&s.comparator, &[s.before], &Leaves { args: &pairs, ..Leaves::none() })?;
-        require(s.comparator.lane(s.before).is_mask(), "kernel.lane", || "a comparator yields a mask".to_owned())?;
+        require(s.comparator.scalar(s.before).is_mask(), "kernel.type", || "a comparator yields a mask".to_owned())?;
         if let Some(key) = &s.key {
-            let lanes: Vec<Lane> = s.operands.iter().map(|o| o.mem.lane()).collect();
+            let scalars: Vec<ScalarType> = s.operands.iter().map(|o| o.mem.scalar()).collect();
             let roots: Vec<NodeId> = key.unordered.into_iter().chain([key.root]).collect();
-            check_body(&key.body, &roots, &Leaves { args: &lanes, ..Leaves::none() })?;
-            let lane = key.body.lane(key.root);
-            let integer = lane == lane.integer() && key.bits <= lane.bits();
-            let masked = key.unordered.is_none_or(|n| key.body.lane(n).is_mask());
+            check_body(&key.body, &roots, &Leaves { args: &scalars, ..Leaves::none() })?;
+            let scalar = key.body.scalar(key.root);
+            let integer = scalar == scalar.integer() && key.bits <= scalar.bits();
+            let masked = key.unordered.is_none_or(|n| key.body.scalar(n).is_mask());
             require(integer && masked, "kernel.sort", || "a key is an integer".to_owned())?;
         }
         self.written.extend(s.operands.iter().filter_map(|o| o.store.as_ref().map(|(buffer, _)| *buffer)));
@@ -333,7 +337,7 @@ impl State<'_> {
         let n = l.state.len();
         let counts = (l.decode.len(), l.encode.len(), self.kernel.buffers.len());
         require(counts == (n, n, 2 * n), "kernel.registers", || format!("{n} arrays of state, {counts:?}"))?;
-        let mut lanes = Vec::new();
+        let mut scalars = Vec::new();
         for (k, a) in l.state.iter().enumerate() {
             for (buffer, role) in [(k, Role::Input), (n + k, Role::Output)] {
                 let b = &self.kernel.buffers[buffer];
@@ -341,20 +345,24 @@ impl State<'_> {
                 require(fits, "kernel.registers", || format!("buffer {buffer} does not hold state {k}"))?;
             }
             let (decode, value) = &l.decode[k];
-            check_body(decode, &[*value], &Leaves { args: &[a.mem.lane()], ..Leaves::none() })?;
-            let lane = decode.lane(*value);
+            check_body(decode, &[*value], &Leaves { args: &[a.mem.scalar()], ..Leaves::none() })?;
+            let scalar = decode.scalar(*value);
             let (encode, raw) = &l.encode[k];
-            check_body(encode, &[*raw], &Leaves { args: &[lane], ..Leaves::none() })?;
-            require(encode.lane(*raw) == a.mem.lane(), "kernel.lane", || format!("state {k} is stored as {}", a.mem))?;
-            lanes.extend(std::iter::repeat_n(lane, a.elements));
+            check_body(encode, &[*raw], &Leaves { args: &[scalar], ..Leaves::none() })?;
+            require(encode.scalar(*raw) == a.mem.scalar(), "kernel.type", || {
+                format!("state {k} is stored as {}", a.mem)
+            })?;
+            scalars.extend(std::iter::repeat_n(scalar, a.elements));
         }
-        let leaves = Leaves { args: &lanes, ..Leaves::none() };
+        let leaves = Leaves { args: &scalars, ..Leaves::none() };
         check_body(&l.condition.0, &[l.condition.1], &leaves)?;
-        let mask = l.condition.0.lane(l.condition.1).is_mask();
-        require(mask, "kernel.lane", || "a loop's condition is a mask".to_owned())?;
+        let mask = l.condition.0.scalar(l.condition.1).is_mask();
+        require(mask, "kernel.type", || "a loop's condition is a mask".to_owned())?;
         check_body(&l.body.0, &l.body.1, &leaves)?;
-        let next: Vec<Lane> = l.body.1.iter().map(|&r| l.body.0.lane(r)).collect();
-        require(next == lanes, "kernel.registers", || "the next state has other lanes than the state".to_owned())?;
+        let next: Vec<ScalarType> = l.body.1.iter().map(|&r| l.body.0.scalar(r)).collect();
+        require(next == scalars, "kernel.registers", || {
+            "the next state has other scalar types than the state".to_owned()
+        })?;
         self.all_outputs();
         Ok(())
     }
@@ -369,7 +377,7 @@ fn set_row(nest: &Nest, rows: &mut [Option<i64>], row: u32, n: i64) -> Check<()>
     Ok(())
 }
 
-/// An accumulator: as many initial values, roots and places as it has components, of the same lanes.
+/// An accumulator: as many initial values, roots and places as it has components, of the same scalar types.
 fn accumulator(nest: &Nest, body: &Body, a: &Accumulator) -> Check<()> {
     let n = a.init.len();
     let places = match &a.place {
@@ -378,20 +386,20 @@ fn accumulator(nest: &Nest, body: &Body, a: &Accumulator) -> Check<()> {
     };
     let counts = (a.roots.len(), places, a.identity.as_ref().map_or(n, Vec::len));
     require(n > 0 && counts == (n, n, n), "kernel.accumulator", || format!("{n} components, {counts:?} of the rest"))?;
-    let args: Vec<Lane> = a.init.iter().chain(&a.values).map(|&v| body.lane(v)).collect();
+    let args: Vec<ScalarType> = a.init.iter().chain(&a.values).map(|&v| body.scalar(v)).collect();
     check_body(&a.combine, &a.roots, &Leaves { args: &args, ..Leaves::none() })?;
-    require(a.lanes().eq(args[..n].iter().copied()), "kernel.accumulator", || {
-        "a combiner yields other lanes than it is given".to_owned()
+    require(a.types().eq(args[..n].iter().copied()), "kernel.accumulator", || {
+        "a combiner yields other scalar types than it is given".to_owned()
     })?;
     // Two partial results combine like a result and a value.
     require(!a.splits || args[..n] == args[n..], "kernel.accumulator", || {
         "a reduction over lanes whose values are no results".to_owned()
     })?;
     if let Place::Row { rows } = &a.place {
-        for (&row, lane) in rows.iter().zip(a.lanes()) {
-            let held = nest.rows.get(row as usize).map(|r| r.lane);
-            let wanted = if lane.is_mask() { lane.integer() } else { lane };
-            require(held == Some(wanted), "kernel.row", || format!("row{row} does not hold {lane}"))?;
+        for (&row, scalar) in rows.iter().zip(a.types()) {
+            let held = nest.rows.get(row as usize).map(|r| r.scalar);
+            let wanted = if scalar.is_mask() { scalar.integer() } else { scalar };
+            require(held == Some(wanted), "kernel.row", || format!("row{row} does not hold {scalar}"))?;
         }
     }
     Ok(())

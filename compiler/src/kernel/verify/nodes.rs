@@ -1,16 +1,16 @@
-//! The arguments and lanes of every operation.
+//! The arguments and scalar types of every operation.
 
 use super::{Check, broken, require};
-use crate::kernel::body::{Body, Lane, Node, NodeId, Op};
+use crate::kernel::body::{Body, Node, NodeId, Op, ScalarType};
 
 /// What the leaves of a body may be.
 pub(super) struct Leaves<'a> {
-    /// The lane of each argument.
-    pub args: &'a [Lane],
-    /// The lane of a row buffer that is read here.
-    pub row: &'a dyn Fn(u32) -> Check<Lane>,
-    /// The lane of a finished reduction.
-    pub result: &'a dyn Fn(u32) -> Check<Lane>,
+    /// The scalar type of each argument.
+    pub args: &'a [ScalarType],
+    /// The scalar type of a row buffer that is read here.
+    pub row: &'a dyn Fn(u32) -> Check<ScalarType>,
+    /// The scalar type of a finished reduction.
+    pub result: &'a dyn Fn(u32) -> Check<ScalarType>,
 }
 
 impl Leaves<'_> {
@@ -41,9 +41,10 @@ pub(super) fn check_body(body: &Body, roots: &[NodeId], leaves: &Leaves<'_>) -> 
         if let Some(n) = late {
             return broken("kernel.node", format!("%{i} uses %{}, which is not defined before it", n.0));
         }
-        let lane = lane_of(body, node, leaves).map_err(|b| super::Broken { what: format!("%{i}: {}", b.what), ..b })?;
-        require(lane.is_none_or(|l| l == node.lane), "kernel.lane", || {
-            format!("%{i} yields {}, not {}", lane.unwrap_or(node.lane), node.lane)
+        let scalar =
+            type_of(body, node, leaves).map_err(|b| super::Broken { what: format!("%{i}: {}", b.what), ..b })?;
+        require(scalar.is_none_or(|l| l == node.scalar), "kernel.type", || {
+            format!("%{i} yields {}, not {}", scalar.unwrap_or(node.scalar), node.scalar)
         })?;
     }
     Ok(needed)
@@ -52,42 +53,42 @@ pub(super) fn check_body(body: &Body, roots: &[NodeId], leaves: &Leaves<'_>) -> 
 /// No operation takes more.
 const MOST_ARGUMENTS: usize = 3;
 
-/// The lane that a node yields by its operation and arguments; nothing where it names its own.
-fn lane_of(body: &Body, node: &Node, leaves: &Leaves<'_>) -> Check<Option<Lane>> {
-    let mut lanes = [node.lane; MOST_ARGUMENTS];
-    require(node.args.len() <= lanes.len(), "kernel.arity", || {
+/// The scalar type that a node yields by its operation and arguments; nothing where it names its own.
+fn type_of(body: &Body, node: &Node, leaves: &Leaves<'_>) -> Check<Option<ScalarType>> {
+    let mut scalars = [node.scalar; MOST_ARGUMENTS];
+    require(node.args.len() <= scalars.len(), "kernel.arity", || {
         format!("{:?} of {} arguments", node.op, node.args.len())
     })?;
-    let lanes = &mut lanes[..node.args.len()];
-    lanes.iter_mut().zip(&node.args).for_each(|(lane, &a)| *lane = body.lane(a));
-    let lanes = &*lanes;
-    let first = lanes.first().copied().unwrap_or(node.lane);
-    let alike = lanes.iter().all(|&l| l == first);
-    let is_int = |l: Lane| matches!(l, Lane::I32 | Lane::I64);
+    let scalars = &mut scalars[..node.args.len()];
+    scalars.iter_mut().zip(&node.args).for_each(|(scalar, &a)| *scalar = body.scalar(a));
+    let scalars = &*scalars;
+    let first = scalars.first().copied().unwrap_or(node.scalar);
+    let alike = scalars.iter().all(|&l| l == first);
+    let is_int = |l: ScalarType| matches!(l, ScalarType::I32 | ScalarType::I64);
     let takes = |arity: usize| {
-        require(lanes.len() == arity, "kernel.arity", || format!("{:?} of {} arguments", node.op, lanes.len()))
+        require(scalars.len() == arity, "kernel.arity", || format!("{:?} of {} arguments", node.op, scalars.len()))
     };
-    let fits = |arity: usize, holds: bool, lane: Lane| {
+    let fits = |arity: usize, holds: bool, scalar: ScalarType| {
         takes(arity)?;
-        require(holds, "kernel.lane", || format!("{:?} of {lanes:?} yields no {}", node.op, node.lane))?;
-        Ok(Some(lane))
+        require(holds, "kernel.type", || format!("{:?} of {scalars:?} yields no {}", node.op, node.scalar))?;
+        Ok(Some(scalar))
     };
     match &node.op {
         Op::Const(bits) => {
             takes(0)?;
-            let fits = node.lane.bits() == 64 || *bits <= u64::from(u32::MAX);
-            let truth = !node.lane.is_mask() || *bits <= 1;
-            require(fits && truth, "kernel.lane", || format!("the constant {bits:#x} is no {}", node.lane))?;
+            let fits = node.scalar.bits() == 64 || *bits <= u64::from(u32::MAX);
+            let truth = !node.scalar.is_mask() || *bits <= 1;
+            require(fits && truth, "kernel.type", || format!("the constant {bits:#x} is no {}", node.scalar))?;
             Ok(None)
         }
         Op::Arg(n) => match leaves.args.get(*n as usize) {
-            Some(&lane) => fits(0, true, lane),
+            Some(&scalar) => fits(0, true, scalar),
             None => broken("kernel.node", format!("there is no argument {n}")),
         },
-        Op::Load(_, mem, _) => fits(0, true, mem.lane()),
+        Op::Load(_, mem, _) => fits(0, true, mem.scalar()),
         Op::Row(row) => fits(0, true, (leaves.row)(*row)?),
         Op::Result(r) => fits(0, true, (leaves.result)(*r)?),
-        Op::Index(_) => fits(0, is_int(node.lane), node.lane),
+        Op::Index(_) => fits(0, is_int(node.scalar), node.scalar),
         Op::FNeg | Op::FAbs | Op::Sqrt | Op::Floor | Op::Ceil | Op::Trunc | Op::Nearest => {
             fits(1, first.is_float(), first)
         }
@@ -96,15 +97,17 @@ fn lane_of(body: &Body, node: &Node, leaves: &Leaves<'_>) -> Check<Option<Lane>>
         Op::ShlImm(by) | Op::LShrImm(by) | Op::AShrImm(by) => {
             fits(1, is_int(first) && u32::from(*by) < first.bits(), first)
         }
-        Op::Bitcast => fits(1, first.bits() == node.lane.bits() && !first.is_mask() && !node.lane.is_mask(), node.lane),
-        Op::SToF | Op::UToF => fits(1, is_int(first) && node.lane.is_float(), node.lane),
-        Op::FToS | Op::FToU => fits(1, first.is_float() && is_int(node.lane), node.lane),
-        Op::FToSFast => fits(1, first == Lane::F32, Lane::I32),
-        Op::Promote => fits(1, first == Lane::F32, Lane::F64),
-        Op::Demote => fits(1, first == Lane::F64, Lane::F32),
-        Op::SExt | Op::UExt => fits(1, first == Lane::I32, Lane::I64),
-        Op::Wrap => fits(1, first == Lane::I64, Lane::I32),
-        Op::MaskCast => fits(1, first.is_mask() && node.lane.is_mask(), node.lane),
+        Op::Bitcast => {
+            fits(1, first.bits() == node.scalar.bits() && !first.is_mask() && !node.scalar.is_mask(), node.scalar)
+        }
+        Op::SToF | Op::UToF => fits(1, is_int(first) && node.scalar.is_float(), node.scalar),
+        Op::FToS | Op::FToU => fits(1, first.is_float() && is_int(node.scalar), node.scalar),
+        Op::FToSFast => fits(1, first == ScalarType::F32, ScalarType::I32),
+        Op::Promote => fits(1, first == ScalarType::F32, ScalarType::F64),
+        Op::Demote => fits(1, first == ScalarType::F64, ScalarType::F32),
+        Op::SExt | Op::UExt => fits(1, first == ScalarType::I32, ScalarType::I64),
+        Op::Wrap => fits(1, first == ScalarType::I64, ScalarType::I32),
+        Op::MaskCast => fits(1, first.is_mask() && node.scalar.is_mask(), node.scalar),
         Op::MaskToInt => fits(1, first.is_mask(), first.integer()),
         Op::FAdd | Op::FSub | Op::FMul | Op::FDiv | Op::FMinPseudo | Op::FMaxPseudo => {
             fits(2, alike && first.is_float(), first)
@@ -131,7 +134,7 @@ fn lane_of(body: &Body, node: &Node, leaves: &Leaves<'_>) -> Check<Option<Lane>>
         Op::Fma => fits(3, alike && first.is_float(), first),
         Op::Select => {
             takes(3)?;
-            let (mask, then, other) = (lanes[0], lanes[1], lanes[2]);
+            let (mask, then, other) = (scalars[0], scalars[1], scalars[2]);
             fits(3, then == other && mask == then.mask(), then)
         }
     }

@@ -177,7 +177,7 @@ fn buffers_keep_their_roles() {
     changed(PRODUCT, |k| k.buffers[3].elements = 14, "kernel.contraction");
     changed(PRODUCT, |k| k.buffers[3].role = Role::Output, "kernel.contraction");
     // Words of bytes hold other sums than floats do.
-    breaks(PRODUCT, "contraction f32", "contraction u8xs8", "kernel.lane");
+    breaks(PRODUCT, "contraction f32", "contraction u8xs8", "kernel.type");
     for steps in [0, 5] {
         changed(PRODUCT, |k| product(k).block = steps, "kernel.contraction");
     }
@@ -190,12 +190,12 @@ fn buffers_keep_their_roles() {
 
 #[test]
 fn operations_have_their_arguments_and_lanes() {
-    breaks(ROWS, "%7 = fadd %1, %6 : f32", "%7 = fadd %1, %5 : f32", "kernel.lane");
-    breaks(ROWS, "%7 = fadd %1, %6 : f32", "%7 = fadd %1, %6 : f64", "kernel.lane");
+    breaks(ROWS, "%7 = fadd %1, %6 : f32", "%7 = fadd %1, %5 : f32", "kernel.type");
+    breaks(ROWS, "%7 = fadd %1, %6 : f32", "%7 = fadd %1, %6 : f64", "kernel.type");
     breaks(ROWS, "%7 = fadd %1, %6 : f32", "%7 = fma %1, %6 : f32", "kernel.arity");
-    breaks(ROWS, "%3 = sext %2 : i64", "%3 = promote %2 : i64", "kernel.lane");
-    breaks(ROWS, "%1 = fdiv %0, r0 : f32", "%1 = iadd %0, r0 : f32", "kernel.lane");
-    breaks(SORTED, "%2 = icmp.slt x0, y0 : m32", "%2 = isub x0, y0 : i32", "kernel.lane");
+    breaks(ROWS, "%3 = sext %2 : i64", "%3 = promote %2 : i64", "kernel.type");
+    breaks(ROWS, "%1 = fdiv %0, r0 : f32", "%1 = iadd %0, r0 : f32", "kernel.type");
+    breaks(SORTED, "%2 = icmp.slt x0, y0 : m32", "%2 = isub x0, y0 : i32", "kernel.type");
 }
 
 #[test]
