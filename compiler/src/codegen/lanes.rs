@@ -1,8 +1,8 @@
-//! Nodes as CLIF: one element in scalar registers, or a block of four in 128-bit vectors.
+//! Nodes as CLIF: one element in scalar registers, or a vector of four in 128-bit registers.
 //!
-//! A block of four 32-bit lanes is one register, of four 64-bit lanes two. What CLIF has no vector form for (division,
+//! A vector of four 32-bit lanes is one register, of four 64-bit lanes two. What CLIF has no vector form for (division,
 //! shifts by variable amounts, conversions between 64-bit integers and floats) goes element by element. Where the
-//! machine has no vectors at all, a block is four scalars: the loops, and so the order of every reduction, stay the same.
+//! machine has no vectors at all, a vector is four scalars: the loops, and so the order of every reduction, stay the same.
 
 use super::attribution::Attribution;
 use super::fault::Faults;
@@ -35,8 +35,8 @@ pub enum Val {
 pub enum Shape {
     /// One.
     One,
-    /// A block of four.
-    Block,
+    /// A vector of four.
+    Vector,
 }
 
 impl Val {
@@ -132,7 +132,7 @@ impl Isa for Lanes<'_, '_> {
     fn constant(&mut self, shape: Shape, scalar: ScalarType, bits: u64) -> Val {
         match shape {
             Shape::One => Val::One(self.scalar_constant(scalar, bits)),
-            Shape::Block => self.constant_block(scalar, bits),
+            Shape::Vector => self.constant_vector(scalar, bits),
         }
     }
 
@@ -161,7 +161,7 @@ impl Lanes<'_, '_> {
         match v {
             Val::One(v) => v,
             Val::Four(v) | Val::Pair([v, _]) | Val::Each([v, ..]) => {
-                self.faults.report("a block where a scalar is expected");
+                self.faults.report("a vector where a scalar is expected");
                 v
             }
         }
@@ -184,8 +184,8 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// A constant in every element of a block.
-    pub fn constant_block(&mut self, scalar: ScalarType, bits: u64) -> Val {
+    /// A constant in every element of a vector.
+    pub fn constant_vector(&mut self, scalar: ScalarType, bits: u64) -> Val {
         if !self.target.has_vectors() {
             return Val::Each([self.scalar_constant(scalar, bits); 4]);
         }
@@ -199,15 +199,15 @@ impl Lanes<'_, '_> {
         if scalar.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
     }
 
-    /// A constant, one element or a block as `v` is.
+    /// A constant, one element or a vector as `v` is.
     fn constant_like(&mut self, v: Val, scalar: ScalarType, bits: u64) -> Val {
         match v {
             Val::One(_) => Val::One(self.scalar_constant(scalar, bits)),
-            Val::Four(_) | Val::Pair(_) | Val::Each(_) => self.constant_block(scalar, bits),
+            Val::Four(_) | Val::Pair(_) | Val::Each(_) => self.constant_vector(scalar, bits),
         }
     }
 
-    /// A scalar in every element of a block.
+    /// A scalar in every element of a vector.
     pub fn splat(&mut self, scalar: ScalarType, v: Value) -> Val {
         if !self.target.has_vectors() {
             return Val::Each([v; 4]);
@@ -222,7 +222,7 @@ impl Lanes<'_, '_> {
         if scalar.bits() == 32 { Val::Four(v) } else { Val::Pair([v, v]) }
     }
 
-    /// One element of a block.
+    /// One element of a vector.
     pub fn extract(&mut self, scalar: ScalarType, v: Val, i: u8) -> Value {
         let raw = match v {
             Val::One(v) => return v,
@@ -233,7 +233,7 @@ impl Lanes<'_, '_> {
         if scalar.is_mask() { self.b.ins().icmp_imm_s(IntCC::NotEqual, raw, 0) } else { raw }
     }
 
-    /// A block of four scalars.
+    /// A vector of four scalars.
     pub fn gather(&mut self, scalar: ScalarType, mut v: [Value; 4]) -> Val {
         if !self.target.has_vectors() {
             return Val::Each(v);
@@ -260,7 +260,7 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// The block with one element replaced.
+    /// The vector with one element replaced.
     pub fn insert(&mut self, scalar: ScalarType, v: Val, i: u8, x: Value) -> Val {
         let x = if scalar.is_mask() && !v.is_scalar() {
             let wide = self.b.ins().uextend(clif_type(scalar.integer()), x);
@@ -286,7 +286,7 @@ impl Lanes<'_, '_> {
         if self.b.func.dfg.value_type(v) == ty { v } else { self.b.ins().bitcast(ty, cast_flags(), v) }
     }
 
-    /// Does something to each register of a block.
+    /// Does something to each register of a vector.
     fn each(&mut self, args: &[Val], f: &mut impl FnMut(&mut Self, &[Value]) -> Value) -> Val {
         match args[0] {
             Val::One(_) => Val::One(f(self, &regs(args, 0))),
@@ -373,7 +373,7 @@ impl Lanes<'_, '_> {
                 self.each(args, &mut |s, a| s.b.ins().uextend(ty, a[0]))
             }
             Op::MaskToInt => {
-                let one = self.constant_block(to, 1);
+                let one = self.constant_vector(to, 1);
                 let one = regs(&[one], 0)[0];
                 self.each(args, &mut |s, a| s.b.ins().band(a[0], one))
             }
@@ -431,9 +431,13 @@ impl Lanes<'_, '_> {
                 let nearest = signed(self, nearest);
                 self.step(x, nearest, FloatCond::Gt, &Op::FSub, one, scalar)
             }
-            _ => {
+            Op::Ceil => {
                 let nearest = signed(self, nearest);
                 self.step(x, nearest, FloatCond::Lt, &Op::FAdd, one, scalar)
+            }
+            other => {
+                self.faults.report(format!("{other:?} rounds to no integer"));
+                nearest
             }
         };
         let whole = signed(self, whole);
@@ -554,8 +558,11 @@ impl Lanes<'_, '_> {
                 let both = self.shuffle(low, high, [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27]);
                 Val::Four(self.cast(types::I32X4, both))
             }
-            // `needs_scalar` has every other combination go through the scalar forms above.
-            (_, other) => other,
+            // `needs_scalar` has every other conversion go through the scalar forms above.
+            (op, other) => {
+                self.faults.report(format!("{op:?} has no form on vectors"));
+                other
+            }
         }
     }
 
@@ -575,7 +582,7 @@ impl Lanes<'_, '_> {
         self.cast(types::I32X4, both)
     }
 
-    /// Whether blocks are in vectors.
+    /// Whether a vector lies in vector registers.
     pub fn has_vectors(&self) -> bool {
         self.target.has_vectors()
     }
@@ -620,7 +627,7 @@ impl Lanes<'_, '_> {
     }
 
     /// A load of four neighbouring elements.
-    pub fn load_block(&mut self, mem: Mem, address: Value, offset: i32) -> Val {
+    pub fn load_vector(&mut self, mem: Mem, address: Value, offset: i32) -> Val {
         if !self.target.has_vectors() {
             return Val::Each([0, 1, 2, 3].map(|n| self.load_one(mem, address, offset + n * mem.bytes() as i32)));
         }
@@ -659,7 +666,7 @@ impl Lanes<'_, '_> {
     }
 
     /// A store of four neighbouring elements.
-    pub fn store_block(&mut self, mem: Mem, v: Val, address: Value, offset: i32) {
+    pub fn store_vector(&mut self, mem: Mem, v: Val, address: Value, offset: i32) {
         let f = flags();
         match (mem, v) {
             (_, Val::Each(all)) => {
@@ -691,7 +698,7 @@ impl Lanes<'_, '_> {
     }
 }
 
-/// The registers number `n` of some blocks.
+/// The registers number `n` of some vectors.
 fn regs(args: &[Val], n: usize) -> Vec<Value> {
     args.iter()
         .map(|a| match a {
@@ -702,7 +709,7 @@ fn regs(args: &[Val], n: usize) -> Vec<Value> {
         .collect()
 }
 
-/// Whether CLIF has no vector form for an operation on blocks (see the legality notes in docs/architecture.md).
+/// Whether CLIF has no vector form for an operation on vectors (see the legality notes in docs/architecture.md).
 fn needs_scalar(op: &Op, from: ScalarType, to: ScalarType) -> bool {
     match op {
         Op::Clz | Op::Popcnt => true,
@@ -710,6 +717,7 @@ fn needs_scalar(op: &Op, from: ScalarType, to: ScalarType) -> bool {
         Op::SDiv | Op::UDiv | Op::SRem | Op::URem | Op::Shl | Op::LShr | Op::AShr => true,
         Op::SToF | Op::UToF => from == ScalarType::I64 && to == ScalarType::F32,
         Op::FToS | Op::FToU | Op::FToSFast => !(from == ScalarType::F32 && to == ScalarType::I32),
+        // A form that CLIF lacks is an error of its own.
         _ => false,
     }
 }

@@ -280,7 +280,7 @@ fn variant(options: &TargetOptions, fuses: bool) -> Result<Variant> {
         Some(NumericVariant::Fma) if !fuses => Err(Error::Target(
             "the fused variant needs fused multiply-add, which a level of the target lacks".to_owned(),
         )),
-        _ => Ok(Variant::Fma),
+        Some(NumericVariant::Fma) | None => Ok(Variant::Fma),
     }
 }
 

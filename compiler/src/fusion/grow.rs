@@ -22,7 +22,7 @@ pub fn plan(module: &Module, id: ComputationId) -> Result<ComputationPlan> {
     let analysis = Analysis::new(module, computation)?;
     let mut grower = Grower::new(&analysis)?;
     for &inst in &computation.order {
-        grower.visit(inst);
+        grower.visit(inst)?;
     }
     grower.finish()
 }
@@ -147,16 +147,16 @@ impl<'a> Grower<'a> {
     }
 
     /// Decides about one instruction; its operands have been visited.
-    pub(super) fn visit(&mut self, id: InstructionId) {
+    pub(super) fn visit(&mut self, id: InstructionId) -> Result<()> {
         if self.order.group_of(id).is_some() {
-            return;
+            return Ok(());
         }
         match self.a.class[id] {
-            Some(Class::Anchor) => self.anchor(id),
+            Some(Class::Anchor) => self.anchor(id)?,
             Some(Class::Reduce) => match self.split(id) {
                 Some((split, Folds::Rows)) => self.rows(id, Some(split)),
-                Some((split, Folds::Columns)) => self.columns(id, split),
-                None => self.anchor(id),
+                Some((split, Folds::Columns)) => self.columns(id, split)?,
+                None => self.anchor(id)?,
             },
             Some(Class::Inline) => {
                 let (cost, size) = self.inlined_cost(id);
@@ -164,13 +164,14 @@ impl<'a> Grower<'a> {
                 self.splits[id] = self.inlined_splits(id);
                 if self.must_store(id, cost, size) || self.splits[id] >= MAX_SPLITS {
                     match self.inst(id).opcode {
-                        Opcode::Concatenate => self.anchor(id),
+                        Opcode::Concatenate => self.anchor(id)?,
                         _ => self.rows(id, None),
                     }
                 }
             }
-            _ => {}
+            Some(Class::Structural | Class::Control) | None => {}
         }
+        Ok(())
     }
 
     fn inlined_cost(&self, id: InstructionId) -> (u32, u32) {
@@ -292,7 +293,7 @@ impl<'a> Grower<'a> {
 
     /// A reduction, contraction, concatenation or padding, with the elementwise operations behind it where it has
     /// one user at each step.
-    fn anchor(&mut self, id: InstructionId) {
+    fn anchor(&mut self, id: InstructionId) -> Result<()> {
         let inst = self.inst(id);
         let kind = match inst.opcode {
             Opcode::Reduce => GroupKind::Reduce(id),
@@ -306,7 +307,8 @@ impl<'a> Grower<'a> {
             op if is_call(op) => GroupKind::Call(id),
             Opcode::Sort => GroupKind::Sort(id),
             Opcode::TopK => GroupKind::TopK(id),
-            _ => GroupKind::Pad(id),
+            Opcode::Pad => GroupKind::Pad(id),
+            op => return Err(Error::Internal(format!("fusion: '{op}' makes no kernel of its own"))),
         };
         let mut members = vec![id];
         let folds = matches!(
@@ -332,6 +334,7 @@ impl<'a> Grower<'a> {
             members.extend(self.stored_epilogue(id));
         }
         self.new_group(kind, members);
+        Ok(())
     }
 
     /// The padding, of one value, that alone reads `last`, which has the elements of `dims` in their order: the group stores into the
@@ -425,7 +428,7 @@ impl<'a> Grower<'a> {
 
     /// A group of a reduction of columns and what goes on over all their elements; where nothing does, a reduction that may be
     /// folded in parts.
-    fn columns(&mut self, seed: InstructionId, split: Split) {
+    fn columns(&mut self, seed: InstructionId, split: Split) -> Result<()> {
         match self.grown(seed, Some(split)) {
             Some(Grown { dims, split: Some(split @ Split { first, end }), mut members, full: true }) => {
                 members.extend(self.paddings(&members, &dims, split, &dims[end..]));
@@ -433,6 +436,7 @@ impl<'a> Grower<'a> {
                 if let Some(group) = self.groups.last_mut().filter(|g| g.members.len() == 1) {
                     group.kind = GroupKind::Reduce(seed);
                 }
+                Ok(())
             }
             _ => self.anchor(seed),
         }

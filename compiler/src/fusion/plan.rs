@@ -184,17 +184,10 @@ pub(crate) fn is_splat(literal: &ArrayLiteral) -> bool {
 
 /// How much an operation costs for each element, in simple instructions.
 pub(crate) fn own_cost(inst: &Instruction) -> u32 {
-    use Opcode::*;
     // Most complex functions are several real ones in double precision.
-    let complex = inst.opcode != Convert && inst.shape.as_array().is_some_and(|s| s.ty.is_complex());
-    let functions = if complex { 4 } else { 1 };
-    match inst.opcode {
-        Broadcast | Copy | Iota | Reshape | Reverse | Slice | Transpose | BitcastConvert | Constant => 0,
-        Divide | Remainder | Sqrt | Rsqrt | Cbrt => 5 * functions,
-        Exp | Expm1 | Log | Log1p | Logistic | Tanh | Sin | Cos | Tan | Erf | Power | Atan2 | Acos | Acosh | Asin
-        | Asinh | Atanh | Cosh | Sinh => 12 * functions,
-        _ => 1,
-    }
+    let complex = inst.opcode != Opcode::Convert && inst.shape.as_array().is_some_and(|s| s.ty.is_complex());
+    let cost = inst.opcode.cost();
+    if complex && cost > 1 { 4 * cost } else { cost }
 }
 
 /// Whether elements along a dimension of an operand lie side by side, in rows too long to be written out and computed across.

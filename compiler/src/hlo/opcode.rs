@@ -69,7 +69,7 @@ pub enum Category {
 }
 
 macro_rules! opcodes {
-    ($($variant:ident $text:literal ($arity:ident $($n:literal)+) $category:ident
+    ($($variant:ident $text:literal ($arity:ident $($n:literal)+) $category:ident $cost:literal
        req[$($req:ident)*] opt[$($opt:ident)*];)*) => {
         /// An operation of HLO.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,6 +91,9 @@ macro_rules! opcodes {
                 match self { $(Opcode::$variant => Category::$category,)* }
             }
 
+            /// What an element of it costs, in simple instructions, where it is real.
+            pub const fn cost(self) -> u32 { match self { $(Opcode::$variant => $cost,)* } }
+
             /// Attributes that its text must carry.
             pub const fn required_attrs(self) -> &'static [AttrKey] {
                 match self { $(Opcode::$variant => &[$(AttrKey::$req,)*],)* }
@@ -106,182 +109,182 @@ macro_rules! opcodes {
 
 opcodes! {
     // Structure.
-    Parameter "parameter" (Exactly 0) Structure req[] opt[ParameterReplication];
-    Constant "constant" (Exactly 0) Structure req[] opt[];
-    Tuple "tuple" (AtLeast 0) Structure req[] opt[];
-    GetTupleElement "get-tuple-element" (Exactly 1) Structure req[Index] opt[];
-    OptimizationBarrier "opt-barrier" (AtLeast 1) Structure req[] opt[];
-    AddDependency "add-dependency" (Exactly 2) Structure req[] opt[];
-    AfterAll "after-all" (AtLeast 0) Structure req[] opt[];
-    Domain "domain" (Exactly 1) Structure req[DomainInfo] opt[];
+    Parameter "parameter" (Exactly 0) Structure 1 req[] opt[ParameterReplication];
+    Constant "constant" (Exactly 0) Structure 0 req[] opt[];
+    Tuple "tuple" (AtLeast 0) Structure 1 req[] opt[];
+    GetTupleElement "get-tuple-element" (Exactly 1) Structure 1 req[Index] opt[];
+    OptimizationBarrier "opt-barrier" (AtLeast 1) Structure 1 req[] opt[];
+    AddDependency "add-dependency" (Exactly 2) Structure 1 req[] opt[];
+    AfterAll "after-all" (AtLeast 0) Structure 1 req[] opt[];
+    Domain "domain" (Exactly 1) Structure 1 req[DomainInfo] opt[];
 
     // Elementwise, one operand.
-    Abs "abs" (Exactly 1) Elementwise req[] opt[];
-    Acos "acos" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Acosh "acosh" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Asin "asin" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Asinh "asinh" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Atanh "atanh" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    BitcastConvert "bitcast-convert" (Exactly 1) Movement req[] opt[];
-    Cbrt "cbrt" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Ceil "ceil" (Exactly 1) Elementwise req[] opt[];
-    Clz "count-leading-zeros" (Exactly 1) Elementwise req[] opt[];
-    Convert "convert" (Exactly 1) Elementwise req[] opt[];
-    Cos "cosine" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Cosh "cosh" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Erf "erf" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Exp "exponential" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Expm1 "exponential-minus-one" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Floor "floor" (Exactly 1) Elementwise req[] opt[];
-    Imag "imag" (Exactly 1) Elementwise req[] opt[];
-    IsFinite "is-finite" (Exactly 1) Elementwise req[] opt[];
-    Log "log" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Log1p "log-plus-one" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Logistic "logistic" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Negate "negate" (Exactly 1) Elementwise req[] opt[];
-    Not "not" (Exactly 1) Elementwise req[] opt[];
-    PopulationCount "popcnt" (Exactly 1) Elementwise req[] opt[];
-    Real "real" (Exactly 1) Elementwise req[] opt[];
-    ReducePrecision "reduce-precision" (Exactly 1) Elementwise req[ExponentBits MantissaBits] opt[];
-    RoundNearestAfz "round-nearest-afz" (Exactly 1) Elementwise req[] opt[];
-    RoundNearestEven "round-nearest-even" (Exactly 1) Elementwise req[] opt[];
-    Rsqrt "rsqrt" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Sign "sign" (Exactly 1) Elementwise req[] opt[];
-    Sin "sine" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Sinh "sinh" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Sqrt "sqrt" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Tan "tan" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
-    Tanh "tanh" (Exactly 1) Elementwise req[] opt[ResultAccuracy];
+    Abs "abs" (Exactly 1) Elementwise 1 req[] opt[];
+    Acos "acos" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Acosh "acosh" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Asin "asin" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Asinh "asinh" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Atanh "atanh" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    BitcastConvert "bitcast-convert" (Exactly 1) Movement 0 req[] opt[];
+    Cbrt "cbrt" (Exactly 1) Elementwise 5 req[] opt[ResultAccuracy];
+    Ceil "ceil" (Exactly 1) Elementwise 1 req[] opt[];
+    Clz "count-leading-zeros" (Exactly 1) Elementwise 1 req[] opt[];
+    Convert "convert" (Exactly 1) Elementwise 1 req[] opt[];
+    Cos "cosine" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Cosh "cosh" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Erf "erf" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Exp "exponential" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Expm1 "exponential-minus-one" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Floor "floor" (Exactly 1) Elementwise 1 req[] opt[];
+    Imag "imag" (Exactly 1) Elementwise 1 req[] opt[];
+    IsFinite "is-finite" (Exactly 1) Elementwise 1 req[] opt[];
+    Log "log" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Log1p "log-plus-one" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Logistic "logistic" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Negate "negate" (Exactly 1) Elementwise 1 req[] opt[];
+    Not "not" (Exactly 1) Elementwise 1 req[] opt[];
+    PopulationCount "popcnt" (Exactly 1) Elementwise 1 req[] opt[];
+    Real "real" (Exactly 1) Elementwise 1 req[] opt[];
+    ReducePrecision "reduce-precision" (Exactly 1) Elementwise 1 req[ExponentBits MantissaBits] opt[];
+    RoundNearestAfz "round-nearest-afz" (Exactly 1) Elementwise 1 req[] opt[];
+    RoundNearestEven "round-nearest-even" (Exactly 1) Elementwise 1 req[] opt[];
+    Rsqrt "rsqrt" (Exactly 1) Elementwise 5 req[] opt[ResultAccuracy];
+    Sign "sign" (Exactly 1) Elementwise 1 req[] opt[];
+    Sin "sine" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Sinh "sinh" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Sqrt "sqrt" (Exactly 1) Elementwise 5 req[] opt[ResultAccuracy];
+    Tan "tan" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
+    Tanh "tanh" (Exactly 1) Elementwise 12 req[] opt[ResultAccuracy];
 
     // Elementwise, two and three operands.
-    Add "add" (Exactly 2) Elementwise req[] opt[];
-    And "and" (Exactly 2) Elementwise req[] opt[];
-    Atan2 "atan2" (Exactly 2) Elementwise req[] opt[ResultAccuracy];
-    Compare "compare" (Exactly 2) Elementwise req[Direction] opt[ComparisonType];
-    Complex "complex" (Exactly 2) Elementwise req[] opt[];
-    Divide "divide" (Exactly 2) Elementwise req[] opt[];
-    Maximum "maximum" (Exactly 2) Elementwise req[] opt[];
-    Minimum "minimum" (Exactly 2) Elementwise req[] opt[];
-    Mulhi "mulhi" (Exactly 2) Elementwise req[] opt[];
-    Multiply "multiply" (Exactly 2) Elementwise req[] opt[];
-    Or "or" (Exactly 2) Elementwise req[] opt[];
-    Power "power" (Exactly 2) Elementwise req[] opt[ResultAccuracy];
-    Remainder "remainder" (Exactly 2) Elementwise req[] opt[];
-    ShiftLeft "shift-left" (Exactly 2) Elementwise req[] opt[];
-    ShiftRightArithmetic "shift-right-arithmetic" (Exactly 2) Elementwise req[] opt[];
-    ShiftRightLogical "shift-right-logical" (Exactly 2) Elementwise req[] opt[];
-    StochasticConvert "stochastic-convert" (Exactly 2) Elementwise req[] opt[];
-    Subtract "subtract" (Exactly 2) Elementwise req[] opt[];
-    Xor "xor" (Exactly 2) Elementwise req[] opt[];
-    Clamp "clamp" (Exactly 3) Elementwise req[] opt[];
-    Select "select" (Exactly 3) Elementwise req[] opt[];
+    Add "add" (Exactly 2) Elementwise 1 req[] opt[];
+    And "and" (Exactly 2) Elementwise 1 req[] opt[];
+    Atan2 "atan2" (Exactly 2) Elementwise 12 req[] opt[ResultAccuracy];
+    Compare "compare" (Exactly 2) Elementwise 1 req[Direction] opt[ComparisonType];
+    Complex "complex" (Exactly 2) Elementwise 1 req[] opt[];
+    Divide "divide" (Exactly 2) Elementwise 5 req[] opt[];
+    Maximum "maximum" (Exactly 2) Elementwise 1 req[] opt[];
+    Minimum "minimum" (Exactly 2) Elementwise 1 req[] opt[];
+    Mulhi "mulhi" (Exactly 2) Elementwise 1 req[] opt[];
+    Multiply "multiply" (Exactly 2) Elementwise 1 req[] opt[];
+    Or "or" (Exactly 2) Elementwise 1 req[] opt[];
+    Power "power" (Exactly 2) Elementwise 12 req[] opt[ResultAccuracy];
+    Remainder "remainder" (Exactly 2) Elementwise 5 req[] opt[];
+    ShiftLeft "shift-left" (Exactly 2) Elementwise 1 req[] opt[];
+    ShiftRightArithmetic "shift-right-arithmetic" (Exactly 2) Elementwise 1 req[] opt[];
+    ShiftRightLogical "shift-right-logical" (Exactly 2) Elementwise 1 req[] opt[];
+    StochasticConvert "stochastic-convert" (Exactly 2) Elementwise 1 req[] opt[];
+    Subtract "subtract" (Exactly 2) Elementwise 1 req[] opt[];
+    Xor "xor" (Exactly 2) Elementwise 1 req[] opt[];
+    Clamp "clamp" (Exactly 3) Elementwise 1 req[] opt[];
+    Select "select" (Exactly 3) Elementwise 1 req[] opt[];
 
     // Movement.
-    Bitcast "bitcast" (Exactly 1) Movement req[] opt[ResultLayout SourceLayout];
-    Broadcast "broadcast" (Exactly 1) Movement req[] opt[Dimensions];
-    Concatenate "concatenate" (AtLeast 1) Movement req[Dimensions] opt[];
-    Copy "copy" (Exactly 1) Movement req[] opt[];
-    DynamicReshape "dynamic-reshape" (AtLeast 1) Movement req[] opt[];
-    DynamicSlice "dynamic-slice" (AtLeast 1) Movement req[DynamicSliceSizes] opt[];
-    DynamicUpdateSlice "dynamic-update-slice" (AtLeast 2) Movement req[] opt[];
-    Gather "gather" (Exactly 2) Movement
+    Bitcast "bitcast" (Exactly 1) Movement 1 req[] opt[ResultLayout SourceLayout];
+    Broadcast "broadcast" (Exactly 1) Movement 0 req[] opt[Dimensions];
+    Concatenate "concatenate" (AtLeast 1) Movement 1 req[Dimensions] opt[];
+    Copy "copy" (Exactly 1) Movement 0 req[] opt[];
+    DynamicReshape "dynamic-reshape" (AtLeast 1) Movement 1 req[] opt[];
+    DynamicSlice "dynamic-slice" (AtLeast 1) Movement 1 req[DynamicSliceSizes] opt[];
+    DynamicUpdateSlice "dynamic-update-slice" (AtLeast 2) Movement 1 req[] opt[];
+    Gather "gather" (Exactly 2) Movement 1
         req[OffsetDims CollapsedSliceDims StartIndexMap IndexVectorDim SliceSizes]
         opt[OperandBatchingDims StartIndicesBatchingDims IndicesAreSorted];
-    GetDimensionSize "get-dimension-size" (Exactly 1) Movement req[Dimensions] opt[];
-    Iota "iota" (Exactly 0) Movement req[IotaDimension] opt[];
-    Pad "pad" (Exactly 2) Movement req[Padding] opt[];
-    Reshape "reshape" (Exactly 1) Movement req[] opt[InferredDimension];
-    Reverse "reverse" (Exactly 1) Movement req[Dimensions] opt[];
-    Scatter "scatter" (AtLeast 3) Movement
+    GetDimensionSize "get-dimension-size" (Exactly 1) Movement 1 req[Dimensions] opt[];
+    Iota "iota" (Exactly 0) Movement 0 req[IotaDimension] opt[];
+    Pad "pad" (Exactly 2) Movement 1 req[Padding] opt[];
+    Reshape "reshape" (Exactly 1) Movement 0 req[] opt[InferredDimension];
+    Reverse "reverse" (Exactly 1) Movement 0 req[Dimensions] opt[];
+    Scatter "scatter" (AtLeast 3) Movement 1
         req[UpdateWindowDims InsertedWindowDims ScatterDimsToOperandDims IndexVectorDim ToApply]
         opt[InputBatchingDims ScatterIndicesBatchingDims IndicesAreSorted UniqueIndices];
-    SetDimensionSize "set-dimension-size" (Exactly 2) Movement req[Dimensions] opt[];
-    Slice "slice" (Exactly 1) Movement req[Slice] opt[];
-    Transpose "transpose" (Exactly 1) Movement req[Dimensions] opt[];
+    SetDimensionSize "set-dimension-size" (Exactly 2) Movement 1 req[Dimensions] opt[];
+    Slice "slice" (Exactly 1) Movement 0 req[Slice] opt[];
+    Transpose "transpose" (Exactly 1) Movement 0 req[Dimensions] opt[];
 
     // Reductions, windows and scans.
-    BatchNormGrad "batch-norm-grad" (Exactly 5) Reduction req[Epsilon FeatureIndex] opt[];
-    BatchNormInference "batch-norm-inference" (Exactly 5) Reduction req[Epsilon FeatureIndex] opt[];
-    BatchNormTraining "batch-norm-training" (Exactly 3) Reduction req[Epsilon FeatureIndex] opt[];
-    Map "map" (AtLeast 0) Reduction req[ToApply] opt[Dimensions];
-    Reduce "reduce" (AtLeast 2) Reduction req[Dimensions ToApply] opt[];
-    ReduceWindow "reduce-window" (AtLeast 2) Reduction req[ToApply] opt[Window];
-    Scan "scan" (AtLeast 1) Reduction req[Dimensions ToApply] opt[IsReverse IsAssociative NumCarries];
-    SelectAndScatter "select-and-scatter" (Exactly 3) Reduction req[SelectComputation ScatterComputation] opt[Window];
+    BatchNormGrad "batch-norm-grad" (Exactly 5) Reduction 1 req[Epsilon FeatureIndex] opt[];
+    BatchNormInference "batch-norm-inference" (Exactly 5) Reduction 1 req[Epsilon FeatureIndex] opt[];
+    BatchNormTraining "batch-norm-training" (Exactly 3) Reduction 1 req[Epsilon FeatureIndex] opt[];
+    Map "map" (AtLeast 0) Reduction 1 req[ToApply] opt[Dimensions];
+    Reduce "reduce" (AtLeast 2) Reduction 1 req[Dimensions ToApply] opt[];
+    ReduceWindow "reduce-window" (AtLeast 2) Reduction 1 req[ToApply] opt[Window];
+    Scan "scan" (AtLeast 1) Reduction 1 req[Dimensions ToApply] opt[IsReverse IsAssociative NumCarries];
+    SelectAndScatter "select-and-scatter" (Exactly 3) Reduction 1 req[SelectComputation ScatterComputation] opt[Window];
 
     // Contractions and linear algebra.
-    Convolution "convolution" (Exactly 2) Contraction req[DimLabels]
+    Convolution "convolution" (Exactly 2) Contraction 1 req[DimLabels]
         opt[Window FeatureGroupCount BatchGroupCount OperandPrecision ConvolutionKind SparsityConfig];
-    Dot "dot" (AtLeast 2) Contraction req[]
+    Dot "dot" (AtLeast 2) Contraction 1 req[]
         opt[LhsBatchDims LhsContractingDims RhsBatchDims RhsContractingDims OperandPrecision Algorithm Sparsity];
-    RaggedDot "ragged-dot" (Exactly 3) Contraction req[LhsRaggedDims]
+    RaggedDot "ragged-dot" (Exactly 3) Contraction 1 req[LhsRaggedDims]
         opt[LhsBatchDims LhsContractingDims RhsBatchDims RhsContractingDims RhsGroupDims OperandPrecision];
-    ScaledDot "scaled-dot" (Exactly 4) Contraction req[]
+    ScaledDot "scaled-dot" (Exactly 4) Contraction 1 req[]
         opt[LhsBatchDims LhsContractingDims RhsBatchDims RhsContractingDims OperandPrecision Algorithm];
-    Cholesky "cholesky" (Exactly 1) LinearAlgebra req[] opt[Lower];
-    Fft "fft" (Exactly 1) LinearAlgebra req[FftType FftLength] opt[];
-    TriangularSolve "triangular-solve" (Exactly 2) LinearAlgebra req[]
+    Cholesky "cholesky" (Exactly 1) LinearAlgebra 1 req[] opt[Lower];
+    Fft "fft" (Exactly 1) LinearAlgebra 1 req[FftType FftLength] opt[];
+    TriangularSolve "triangular-solve" (Exactly 2) LinearAlgebra 1 req[]
         opt[LeftSide Lower UnitDiagonal TransposeA];
 
     // Ordering.
-    Sort "sort" (AtLeast 1) Ordering req[ToApply] opt[Dimensions IsStable];
-    TopK "topk" (Exactly 1) Ordering req[K] opt[Largest];
+    Sort "sort" (AtLeast 1) Ordering 1 req[ToApply] opt[Dimensions IsStable];
+    TopK "topk" (Exactly 1) Ordering 1 req[K] opt[Largest];
 
     // Random.
-    Rng "rng" (AtLeast 0) Random req[Distribution] opt[];
-    RngBitGenerator "rng-bit-generator" (Exactly 1) Random req[Algorithm] opt[];
-    RngGetAndUpdateState "rng-get-and-update-state" (Exactly 0) Random req[Delta] opt[];
+    Rng "rng" (AtLeast 0) Random 1 req[Distribution] opt[];
+    RngBitGenerator "rng-bit-generator" (Exactly 1) Random 1 req[Algorithm] opt[];
+    RngGetAndUpdateState "rng-get-and-update-state" (Exactly 0) Random 1 req[Delta] opt[];
 
     // Control.
-    Call "call" (AtLeast 0) Control req[ToApply] opt[IsComposite];
-    Conditional "conditional" (AtLeast 1) Control req[] opt[TrueComputation FalseComputation BranchComputations];
-    Fusion "fusion" (AtLeast 0) Control req[FusionKind Calls] opt[OutputToOperandAliasing];
-    While "while" (Exactly 1) Control req[Condition Body] opt[];
+    Call "call" (AtLeast 0) Control 1 req[ToApply] opt[IsComposite];
+    Conditional "conditional" (AtLeast 1) Control 1 req[] opt[TrueComputation FalseComputation BranchComputations];
+    Fusion "fusion" (AtLeast 0) Control 1 req[FusionKind Calls] opt[OutputToOperandAliasing];
+    While "while" (Exactly 1) Control 1 req[Condition Body] opt[];
 
     // Collectives.
-    AllGather "all-gather" (AtLeast 1) Collective req[Dimensions]
+    AllGather "all-gather" (AtLeast 1) Collective 1 req[Dimensions]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
-    AllReduce "all-reduce" (AtLeast 1) Collective req[ToApply]
+    AllReduce "all-reduce" (AtLeast 1) Collective 1 req[ToApply]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
-    AllToAll "all-to-all" (AtLeast 0) Collective req[] opt[Dimensions ReplicaGroups ChannelId ConstrainLayout
+    AllToAll "all-to-all" (AtLeast 0) Collective 1 req[] opt[Dimensions ReplicaGroups ChannelId ConstrainLayout
         CollectiveMode];
-    CollectiveBroadcast "collective-broadcast" (AtLeast 1) Collective req[] opt[ReplicaGroups ChannelId
+    CollectiveBroadcast "collective-broadcast" (AtLeast 1) Collective 1 req[] opt[ReplicaGroups ChannelId
         CollectiveMode];
-    CollectivePermute "collective-permute" (AtLeast 1) Collective req[SourceTargetPairs]
+    CollectivePermute "collective-permute" (AtLeast 1) Collective 1 req[SourceTargetPairs]
         opt[ChannelId SliceSizesPerDevice Inplace];
-    PartitionId "partition-id" (Exactly 0) Collective req[] opt[];
-    RaggedAllToAll "ragged-all-to-all" (Exactly 6) Collective req[] opt[Dimensions ReplicaGroups ChannelId];
-    ReduceScatter "reduce-scatter" (AtLeast 1) Collective req[ToApply Dimensions]
+    PartitionId "partition-id" (Exactly 0) Collective 1 req[] opt[];
+    RaggedAllToAll "ragged-all-to-all" (Exactly 6) Collective 1 req[] opt[Dimensions ReplicaGroups ChannelId];
+    ReduceScatter "reduce-scatter" (AtLeast 1) Collective 1 req[ToApply Dimensions]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
-    ReplicaId "replica-id" (Exactly 0) Collective req[] opt[];
+    ReplicaId "replica-id" (Exactly 0) Collective 1 req[] opt[];
 
     // Side effects.
-    CustomCall "custom-call" (AtLeast 0) SideEffect req[CustomCallTarget]
+    CustomCall "custom-call" (AtLeast 0) SideEffect 1 req[CustomCallTarget]
         opt[CalledComputations ToApply OperandLayoutConstraints CustomCallHasSideEffect ApiVersion CustomCallSchedule
             OutputToOperandAliasing ResultLayout Window DimLabels FeatureGroupCount BatchGroupCount OperandPrecision PaddingType
             Literal];
-    Infeed "infeed" (Between 0 1) SideEffect req[] opt[InfeedConfig InfeedShape];
-    Outfeed "outfeed" (Between 1 2) SideEffect req[] opt[OutfeedConfig OutfeedShape];
-    Recv "recv" (Exactly 1) SideEffect req[] opt[ChannelId IsHostTransfer SourceTargetPairs];
-    RecvDone "recv-done" (Exactly 1) SideEffect req[] opt[ChannelId IsHostTransfer];
-    Send "send" (Exactly 2) SideEffect req[] opt[ChannelId IsHostTransfer SourceTargetPairs];
-    SendDone "send-done" (Exactly 1) SideEffect req[] opt[ChannelId IsHostTransfer];
+    Infeed "infeed" (Between 0 1) SideEffect 1 req[] opt[InfeedConfig InfeedShape];
+    Outfeed "outfeed" (Between 1 2) SideEffect 1 req[] opt[OutfeedConfig OutfeedShape];
+    Recv "recv" (Exactly 1) SideEffect 1 req[] opt[ChannelId IsHostTransfer SourceTargetPairs];
+    RecvDone "recv-done" (Exactly 1) SideEffect 1 req[] opt[ChannelId IsHostTransfer];
+    Send "send" (Exactly 2) SideEffect 1 req[] opt[ChannelId IsHostTransfer SourceTargetPairs];
+    SendDone "send-done" (Exactly 1) SideEffect 1 req[] opt[ChannelId IsHostTransfer];
 
     // Asynchronous forms.
-    AllGatherDone "all-gather-done" (Exactly 1) Async req[] opt[];
-    AllGatherStart "all-gather-start" (AtLeast 1) Async req[Dimensions]
+    AllGatherDone "all-gather-done" (Exactly 1) Async 1 req[] opt[];
+    AllGatherStart "all-gather-start" (AtLeast 1) Async 1 req[Dimensions]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
-    AllReduceDone "all-reduce-done" (Exactly 1) Async req[] opt[];
-    AllReduceStart "all-reduce-start" (AtLeast 0) Async req[ToApply]
+    AllReduceDone "all-reduce-done" (Exactly 1) Async 1 req[] opt[];
+    AllReduceStart "all-reduce-start" (AtLeast 0) Async 1 req[ToApply]
         opt[ReplicaGroups ChannelId UseGlobalDeviceIds ConstrainLayout CollectiveMode];
-    AsyncDone "async-done" (Exactly 1) Async req[] opt[Calls AsyncExecutionThread];
-    AsyncStart "async-start" (AtLeast 0) Async req[Calls] opt[AsyncExecutionThread OutputToOperandAliasing];
-    AsyncUpdate "async-update" (Exactly 1) Async req[] opt[Calls AsyncExecutionThread];
-    CollectivePermuteDone "collective-permute-done" (Exactly 1) Async req[] opt[];
-    CollectivePermuteStart "collective-permute-start" (AtLeast 1) Async req[SourceTargetPairs]
+    AsyncDone "async-done" (Exactly 1) Async 1 req[] opt[Calls AsyncExecutionThread];
+    AsyncStart "async-start" (AtLeast 0) Async 1 req[Calls] opt[AsyncExecutionThread OutputToOperandAliasing];
+    AsyncUpdate "async-update" (Exactly 1) Async 1 req[] opt[Calls AsyncExecutionThread];
+    CollectivePermuteDone "collective-permute-done" (Exactly 1) Async 1 req[] opt[];
+    CollectivePermuteStart "collective-permute-start" (AtLeast 1) Async 1 req[SourceTargetPairs]
         opt[ChannelId SliceSizesPerDevice Inplace];
-    CopyDone "copy-done" (Exactly 1) Async req[] opt[];
-    CopyStart "copy-start" (Exactly 1) Async req[] opt[CrossProgramPrefetchIndex];
+    CopyDone "copy-done" (Exactly 1) Async 1 req[] opt[];
+    CopyStart "copy-start" (Exactly 1) Async 1 req[] opt[CrossProgramPrefetchIndex];
 }
 
 impl Opcode {

@@ -606,23 +606,24 @@ impl Body {
     }
 
     /// Copies the nodes that `roots` need from `other`, with `args` in place of its [`Op::Arg`] nodes, and returns
-    /// the copies of the roots. What is not said to be for an instruction is for that which nodes are added for now.
-    pub fn inline(&mut self, other: &Body, args: &[NodeId], roots: &[NodeId]) -> Vec<NodeId> {
+    /// the copies of the roots; `None` where there is no such argument. What is not said to be for an instruction is for that which nodes are
+    /// added for now.
+    pub fn inline(&mut self, other: &Body, args: &[NodeId], roots: &[NodeId]) -> Option<Vec<NodeId>> {
         let now = self.now;
         let mut map: Vec<Option<NodeId>> = vec![None; other.nodes.len()];
         let needed = other.needed(roots.iter().copied());
         for (i, node) in other.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
             map[i] = Some(match node.op {
-                Op::Arg(n) => args[n as usize],
+                Op::Arg(n) => *args.get(n as usize)?,
                 _ => {
-                    let mapped: Vec<NodeId> = node.args.iter().map(|a| map[a.0 as usize].unwrap_or(*a)).collect();
+                    let mapped: Option<Args> = node.args.iter().map(|a| *map.get(a.0 as usize)?).collect();
                     self.now = other.source(NodeId(i as u32)).or(now);
-                    self.push(node.op.clone(), &mapped, node.scalar)
+                    self.push(node.op.clone(), &mapped?, node.scalar)
                 }
             });
         }
         self.now = now;
-        roots.iter().map(|r| map[r.0 as usize].unwrap_or(*r)).collect()
+        roots.iter().map(|r| *map.get(r.0 as usize)?).collect()
     }
 }
 
@@ -662,7 +663,8 @@ mod tests {
         let sum = inner.fadd(x, y);
         let mut outer = Body::new();
         let (p, q) = (outer.arg(2, ScalarType::F32), outer.arg(3, ScalarType::F32));
-        let out = outer.inline(&inner, &[p, q], &[sum]);
+        let out = outer.inline(&inner, &[p, q], &[sum]).unwrap();
+        assert_eq!(outer.inline(&inner, &[p], &[sum]), None, "there is no second argument");
         assert_eq!(outer.node(out[0]).args.as_slice(), [p, q]);
     }
 
@@ -777,7 +779,7 @@ mod tests {
         let mut outer = Body::new();
         let p = outer.arg(0, ScalarType::F32);
         outer.set_source(Some(two));
-        let out = outer.inline(&inner, &[p], &[known, unknown]);
+        let out = outer.inline(&inner, &[p], &[known, unknown]).unwrap();
         assert_eq!(outer.source(p), None);
         assert_eq!(out.iter().map(|&n| outer.source(n)).collect::<Vec<_>>(), [Some(one), Some(two)]);
         // An equal node is the first one, and the body goes on where it was.

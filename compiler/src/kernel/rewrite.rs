@@ -4,16 +4,17 @@ use super::body::{Args, Body, NodeId, Op};
 use super::index::{Axis, Ix};
 use super::ir::{Accumulator, Contraction, Nest, Phase, Stage, Store};
 
-/// A copy of `body` with every index map replaced by what `change` makes of it, and where each node went.
-pub fn map_indices(body: &Body, change: &impl Fn(&Ix) -> Ix) -> (Body, Vec<NodeId>) {
+/// A copy of `body` with every index map replaced by what `change` makes of it, and where each node went; `None` where a node uses one that
+/// is not there.
+pub fn map_indices(body: &Body, change: &impl Fn(&Ix) -> Ix) -> Option<(Body, Vec<NodeId>)> {
     map_body(body, &|op| op.map_index(change))
 }
 
-fn map_body(body: &Body, change: &impl Fn(&Op) -> Op) -> (Body, Vec<NodeId>) {
+fn map_body(body: &Body, change: &impl Fn(&Op) -> Op) -> Option<(Body, Vec<NodeId>)> {
     let mut out = Body::sized(body.nodes().len());
     let all = vec![true; body.nodes().len()];
-    let places = copy(&mut out, body, &all, &|op| Copied::Op(change(op)));
-    (out, places.into_iter().flatten().collect())
+    let places = copy(&mut out, body, &all, &|op| Copied::Op(change(op)))?;
+    Some((out, places.into_iter().collect::<Option<_>>()?))
 }
 
 /// What becomes of a node that is copied.
@@ -22,10 +23,17 @@ pub enum Copied {
     Op(Op),
     /// A node that the new body has already.
     Node(NodeId),
+    /// The new body has nothing like it: there is no copy.
+    Missing,
 }
 
-/// Copies the nodes of `body` that are `wanted` to the end of `out`, and says where each went.
-pub fn copy(out: &mut Body, body: &Body, wanted: &[bool], change: &impl Fn(&Op) -> Copied) -> Vec<Option<NodeId>> {
+/// Copies the nodes of `body` that are `wanted` to the end of `out`, and says where each went; `None` where one uses a node that is not wanted.
+pub fn copy(
+    out: &mut Body,
+    body: &Body,
+    wanted: &[bool],
+    change: &impl Fn(&Op) -> Copied,
+) -> Option<Vec<Option<NodeId>>> {
     copy_nodes(out, body, wanted, &|_, op| change(op))
 }
 
@@ -35,7 +43,7 @@ pub fn copy_nodes(
     body: &Body,
     wanted: &[bool],
     change: &impl Fn(NodeId, &Op) -> Copied,
-) -> Vec<Option<NodeId>> {
+) -> Option<Vec<Option<NodeId>>> {
     let mut places: Vec<Option<NodeId>> = Vec::with_capacity(body.nodes().len());
     let now = out.set_source(None);
     for ((id, node), wanted) in (0..).map(NodeId).zip(body.nodes()).zip(wanted) {
@@ -43,26 +51,39 @@ pub fn copy_nodes(
             places.push(None);
             continue;
         }
-        // What a wanted node uses is wanted too, and comes before it.
-        let at = |n: NodeId| place(&places, n).unwrap_or(n);
         let op = match change(id, &node.op) {
             Copied::Node(n) => {
                 places.push(Some(n));
                 continue;
             }
-            Copied::Op(op) if op.index().is_some_and(Ix::has_values) => {
-                op.map_index(|ix| ix.replace_values(&|n, low, high| out.offset(at(n), low, high)))
-            }
             Copied::Op(op) => op,
+            Copied::Missing => return None,
+        };
+        let op = match op.index().filter(|ix| ix.has_values()) {
+            Some(ix) => {
+                let ix = moved_index(ix, out, &places)?;
+                op.map_index(|_| ix.clone())
+            }
+            None => op,
         };
         let mut args = Args::from_slice(&node.args);
-        args.iter_mut().for_each(|a| *a = at(*a));
+        for a in &mut args {
+            *a = place(&places, *a)?;
+        }
         out.set_source(body.source(id).or(now));
         let place = out.push(op, &args, node.scalar);
         places.push(Some(place));
     }
     out.set_source(now);
-    places
+    Some(places)
+}
+
+/// An index whose loaded offsets have been copied to `body`; `None` where one has not.
+fn moved_index(ix: &Ix, body: &Body, places: &[Option<NodeId>]) -> Option<Ix> {
+    let mut known = true;
+    ix.for_each_value(&mut |n| known &= place(places, n).is_some());
+    let moved = |n, low, high| body.offset(place(places, n).unwrap_or(n), low, high);
+    known.then(|| ix.replace_values(&moved))
 }
 
 /// Where a copied node went.
@@ -77,14 +98,13 @@ pub fn copied_store(
     places: &[Option<NodeId>],
     change: impl FnOnce(&Ix) -> Ix,
 ) -> Option<Store> {
-    let at = |n, low, high| body.offset(place(places, n).unwrap_or(n), low, high);
-    let index = change(&store.index).replace_values(&at);
+    let index = moved_index(&change(&store.index), body, places)?;
     Some(Store { index, value: place(places, store.value)?, ..store.clone() })
 }
 
-/// Calls `change` for every buffer number of a phase.
-pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) {
-    let in_body = |body: &mut Body| -> Vec<NodeId> {
+/// Calls `change` for every buffer number of a phase; `None` where its bodies are not whole.
+pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) -> Option<()> {
+    let in_body = |body: &mut Body| -> Option<Vec<NodeId>> {
         let (new, places) = map_body(body, &|op| match op {
             Op::Load(buffer, mem, ix) => {
                 let mut buffer = *buffer;
@@ -92,14 +112,14 @@ pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) {
                 Op::Load(buffer, *mem, ix.clone())
             }
             other => other.clone(),
-        });
+        })?;
         *body = new;
-        places
+        Some(places)
     };
     match phase {
         Phase::Nest(nest) => {
             for stage in &mut nest.stages {
-                let places = in_body(&mut stage.body);
+                let places = in_body(&mut stage.body)?;
                 move_nodes(stage, &places);
                 stage.stores.iter_mut().for_each(|s| change(&mut s.buffer));
             }
@@ -107,14 +127,14 @@ pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) {
         // Its buffers are numbered by position.
         Phase::Registers(_) | Phase::Call(_) | Phase::RandomState { .. } => {}
         Phase::Contraction(c) => {
-            let places = in_body(&mut c.epilogue);
+            let places = in_body(&mut c.epilogue)?;
             move_stores(c, &places);
             c.stores.iter_mut().for_each(|s| change(&mut s.buffer));
             change(&mut c.lhs.buffer);
             change(&mut c.rhs.buffer);
         }
         Phase::Sort(sort) => {
-            let places = in_body(&mut sort.load);
+            let places = in_body(&mut sort.load)?;
             for operand in &mut sort.operands {
                 operand.value = places[operand.value.0 as usize];
                 if let Some((buffer, _)) = &mut operand.store {
@@ -123,6 +143,7 @@ pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) {
             }
         }
     }
+    Some(())
 }
 
 fn move_stores(c: &mut Contraction, places: &[NodeId]) {
@@ -151,10 +172,10 @@ pub fn indices(nest: &Nest) -> impl Iterator<Item = &Ix> {
     })
 }
 
-/// The nest with other indices for axes, in every index map.
-pub fn substitute(nest: &Nest, replace: &impl Fn(Axis) -> Option<Ix>) -> Nest {
+/// The nest with other indices for axes, in every index map; `None` where its bodies are not whole.
+pub fn substitute(nest: &Nest, replace: &impl Fn(Axis) -> Option<Ix>) -> Option<Nest> {
     let of_stage = |stage: &Stage| {
-        let (body, places) = map_indices(&stage.body, &|ix| ix.substitute(replace));
+        let (body, places) = map_indices(&stage.body, &|ix| ix.substitute(replace))?;
         // Before offsets become what the new body says of them, whose axes are replaced already.
         let stores = stage.stores.iter().map(|s| Store { index: s.index.substitute(replace), ..s.clone() }).collect();
         let mut new = Stage {
@@ -166,8 +187,8 @@ pub fn substitute(nest: &Nest, replace: &impl Fn(Axis) -> Option<Ix>) -> Nest {
             ..Stage::new(stage.sequential.clone(), stage.vector, body)
         };
         move_nodes(&mut new, &places);
-        new
+        Some(new)
     };
-    let stages = nest.stages.iter().map(of_stage).collect();
-    Nest { parallel: nest.parallel.clone(), rows: nest.rows.clone(), stages }
+    let stages = nest.stages.iter().map(of_stage).collect::<Option<_>>()?;
+    Some(Nest { parallel: nest.parallel.clone(), rows: nest.rows.clone(), stages })
 }

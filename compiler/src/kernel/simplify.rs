@@ -55,7 +55,10 @@ fn merge_parallel(nest: &mut Nest) {
         let (outer, inner) = (nest.parallel[i], nest.parallel[i + 1]);
         match try_merge(nest, outer, inner) {
             Some((merged, high, low)) => {
-                *nest = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low));
+                let Some(new) = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low)) else {
+                    return;
+                };
+                *nest = new;
                 nest.parallel[i] = merged;
                 nest.parallel.remove(i + 1);
                 i = i.saturating_sub(1);
@@ -72,7 +75,8 @@ fn merge_with_vector(nest: &mut Nest) {
         let (true, Some(&outer)) = (plain, nest.parallel.last()) else { return };
         let inner = stage.vector;
         let Some((merged, high, low)) = try_merge(nest, outer, inner) else { return };
-        *nest = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low));
+        let Some(new) = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low)) else { return };
+        *nest = new;
         nest.parallel.pop();
         nest.stages[0].vector = merged;
     }
@@ -91,7 +95,8 @@ fn merge_sequential(nest: &mut Nest) {
         // A row that a later stage runs over again keeps its own loop.
         let shared = nest.stages[1..].iter().any(|s| s.vector.axis == inner.axis);
         let Some((merged, high, low)) = (if shared { None } else { try_merge(nest, outer, inner) }) else { return };
-        *nest = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low));
+        let Some(new) = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low)) else { return };
+        *nest = new;
         nest.stages[0].sequential.pop();
         nest.stages[0].vector = merged;
     }

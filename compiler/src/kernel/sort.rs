@@ -134,7 +134,7 @@ pub fn key(comparator: &Body, before: NodeId, mems: &[Mem]) -> Option<SortKey> {
     let scalars: Vec<ScalarType> = mems.iter().map(|m| m.scalar()).collect();
     let args: Vec<NodeId> =
         scalars.iter().enumerate().flat_map(|(k, &l)| [body.arg(k as u32, l), body.arg(k as u32, l)]).collect();
-    let side = |body: &mut Body, n| body.inline(comparator, &args, &[n]).first().copied();
+    let side = |body: &mut Body, n| body.inline(comparator, &args, &[n])?.first().copied();
     let (value, other) = (side(&mut body, a)?, side(&mut body, b)?);
     if value != other {
         return None;

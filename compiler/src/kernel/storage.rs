@@ -383,7 +383,7 @@ pub fn scratch_type(scalar: ScalarType) -> ElementType {
         Mem::F32 => ElementType::F32,
         Mem::F64 => ElementType::F64,
         Mem::I64 => ElementType::S64,
-        _ => ElementType::S32,
+        Mem::I32 | Mem::S8 | Mem::U8 | Mem::S16 | Mem::U16 => ElementType::S32,
     }
 }
 

@@ -307,34 +307,34 @@ impl Symbolic {
                 leaves.insert(node.op.clone(), known(&node.op)?);
             }
         }
-        Some(copy(&mut self.body, &stage.body, &wanted, &|op| match leaves.get(op) {
+        copy(&mut self.body, &stage.body, &wanted, &|op| match leaves.get(op) {
             Some(&n) => Copied::Node(n),
             None => Copied::Op(op.map_index(|ix| at_element(ix, stage.vector, e))),
-        }))
+        })
     }
 
     /// What a reduction over the row gives: as [`Place::Lanes`] says, each element in a lane of its own. The identity that a lane starts
     /// from leaves its element as it is.
     fn fold(&mut self, a: &Accumulator, init: Vec<NodeId>, mut values: Vec<Vec<NodeId>>) -> Option<Vec<NodeId>> {
         if !a.in_lanes() {
-            return Some(values.into_iter().fold(init, |state, v| self.combine(a, &state, &v)));
+            return values.into_iter().try_fold(init, |state, v| self.combine(a, &state, &v));
         }
         let mut half = values.len().next_power_of_two() / 2;
         while half >= 1 {
             for i in 0..half {
                 if let Some(right) = values.get(i + half).cloned() {
                     let left = values[i].clone();
-                    values[i] = self.combine(a, &left, &right);
+                    values[i] = self.combine(a, &left, &right)?;
                 }
             }
             values.truncate(half);
             half /= 2;
         }
         let total = values.pop()?;
-        Some(self.combine(a, &init, &total))
+        self.combine(a, &init, &total)
     }
 
-    fn combine(&mut self, a: &Accumulator, old: &[NodeId], new: &[NodeId]) -> Vec<NodeId> {
+    fn combine(&mut self, a: &Accumulator, old: &[NodeId], new: &[NodeId]) -> Option<Vec<NodeId>> {
         let args: Vec<NodeId> = old.iter().chain(new).copied().collect();
         self.body.inline(&a.combine, &args, &a.roots)
     }

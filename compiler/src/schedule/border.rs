@@ -38,18 +38,20 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
         let nest = cut.as_ref().unwrap_or(nest);
         let Some(between) = between(nest, &axes, extent, is_row).filter(|_| axes_cut < MOST_AXES) else { continue };
         let part = |range: Range<i64>| {
-            let mut part = window(nest, &axes, &Ix::constant(range.start), range.end - range.start);
+            let mut part = window(nest, &axes, &Ix::constant(range.start), range.end - range.start)?;
             part.parallel.retain(|l| l.extent != 1);
-            part
+            Some(part)
         };
         let edges = [0..between.start, between.end..extent];
         let few = NARROW * (extent - (between.end - between.start)) <= extent;
         if few && !is_row && between.start == extent - between.end {
-            borders.push(both_edges(nest, &axes, &between));
+            borders.push(both_edges(nest, &axes, &between)?);
         } else {
-            borders.extend(edges.into_iter().filter(|edge| !edge.is_empty()).map(part));
+            for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
+                borders.push(part(edge)?);
+            }
         }
-        cut = Some(part(between));
+        cut = Some(part(between)?);
         axes_cut += 1;
     }
     borders.push(cut?);
@@ -57,14 +59,14 @@ pub fn border(nest: &Nest) -> Option<Vec<Nest>> {
 }
 
 /// The nest over the elements before and behind those between, of which there are as many: one nest to compile instead of two.
-fn both_edges(nest: &Nest, axes: &[Axis], between: &Range<i64>) -> Nest {
+fn both_edges(nest: &Nest, axes: &[Axis], between: &Range<i64>) -> Option<Nest> {
     let edge = Fresh::of(nest).new_loop(2);
-    let mut part = window(nest, axes, &edge.ix().scale(between.end), between.start);
+    let mut part = window(nest, axes, &edge.ix().scale(between.end), between.start)?;
     match part.parallel.iter_mut().find(|l| axes.contains(&l.axis)) {
         Some(l) if l.extent == 1 => *l = edge,
         _ => part.parallel.push(edge),
     }
-    part
+    Some(part)
 }
 
 /// How often a nest loads an element.

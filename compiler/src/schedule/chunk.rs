@@ -25,7 +25,7 @@ const STRIP: i64 = 1 << 17;
 pub fn chunk(nest: &Nest) -> Option<Vec<Nest>> {
     let (vectors, n) = rows(nest)?;
     let size = if runs_again(nest) { of_strips(nest, n)? } else { of_one_row(nest, n)? };
-    let cut = pieces(nest, &vectors, n, size, &mut Fresh::of(nest));
+    let cut = pieces(nest, &vectors, n, size, &mut Fresh::of(nest))?;
     let (mut whole, outer) = cut.whole;
     whole.parallel.push(outer);
     let mut out = vec![whole];

@@ -46,7 +46,7 @@ fn factored(nest: &Nest) -> Option<Nest> {
         let mut divisors = BTreeSet::new();
         indices(nest).for_each(|ix| divisors_of(ix, l, &mut divisors));
         divisors.into_iter().find_map(|d| {
-            let (mut new, outer) = pieces(nest, &[l.axis], l.extent, d, &mut Fresh::of(nest)).whole;
+            let (mut new, outer) = pieces(nest, &[l.axis], l.extent, d, &mut Fresh::of(nest))?.whole;
             new.parallel.insert(number, outer);
             (divisions(&new) < before && fits(d, &new)).then_some(new)
         })

@@ -49,7 +49,7 @@ fn stage_of_iterations(stage: &Stage) -> Option<Stage> {
     for iteration in 0..iterations {
         let at = outer.ix().scale(iterations).offset(iteration);
         let step = |ix: &Ix| ix.at(last.axis, &at);
-        let places = copy(&mut body, &stage.body, &wanted, &|op| Copied::Op(op.map_index(step)));
+        let places = copy(&mut body, &stage.body, &wanted, &|op| Copied::Op(op.map_index(step)))?;
         let place = |n: &NodeId| place(&places, *n);
         for (all, a) in values.iter_mut().zip(&stage.accumulators) {
             all.extend(a.values.iter().map(place).collect::<Option<Vec<_>>>()?);
@@ -63,7 +63,8 @@ fn stage_of_iterations(stage: &Stage) -> Option<Stage> {
         }
     }
     let accumulators = stage.accumulators.iter().zip(values).zip(inits);
-    let accumulators = accumulators.map(|((a, values), init)| of_iterations(a, iterations, init, values)).collect();
+    let accumulators = accumulators.map(|((a, values), init)| of_iterations(a, iterations, init, values));
+    let accumulators = accumulators.collect::<Option<_>>()?;
     let mut sequential = stage.sequential.clone();
     sequential.pop();
     sequential.extend((outer.extent > 1).then_some(outer));
@@ -80,7 +81,7 @@ fn stores_apart(stage: &Stage) -> bool {
 }
 
 /// The accumulator that combines the values of several iterations.
-fn of_iterations(a: &Accumulator, iterations: i64, init: Vec<NodeId>, values: Vec<NodeId>) -> Accumulator {
+fn of_iterations(a: &Accumulator, iterations: i64, init: Vec<NodeId>, values: Vec<NodeId>) -> Option<Accumulator> {
     let (n, each) = (a.init.len() as u32, a.values.len() as u32);
     let mut combine = Body::new();
     let type_of_value = |k: u32| {
@@ -91,8 +92,8 @@ fn of_iterations(a: &Accumulator, iterations: i64, init: Vec<NodeId>, values: Ve
     for iteration in 0..iterations as u32 {
         let new: Vec<NodeId> = (0..each).map(|k| combine.arg(n + iteration * each + k, type_of_value(k))).collect();
         let args: Vec<NodeId> = state.iter().chain(&new).copied().collect();
-        state = combine.inline(&a.combine, &args, &a.roots);
+        state = combine.inline(&a.combine, &args, &a.roots)?;
     }
     // Values are no longer what accumulators are.
-    Accumulator { init, values, combine, roots: state, splits: false, ..a.clone() }
+    Some(Accumulator { init, values, combine, roots: state, splits: false, ..a.clone() })
 }

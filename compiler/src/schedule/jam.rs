@@ -54,7 +54,7 @@ pub fn jam(nest: &Nest) -> Option<Vec<Nest>> {
     {
         return None;
     }
-    let cut = pieces(nest, &[last.axis], last.extent, last.extent / streams, &mut Fresh::of(nest));
+    let cut = pieces(nest, &[last.axis], last.extent, last.extent / streams, &mut Fresh::of(nest))?;
     let (whole, stream) = cut.whole;
     let results = nest.stages.iter().flat_map(|s| &s.accumulators).filter_map(|a| match &a.place {
         Place::Lanes { results } => results.iter().copied().max(),
@@ -97,7 +97,7 @@ fn side_by_side(stage: &Stage, streams: Loop, results: u32) -> Option<Stage> {
                 Op::Result(r) => Op::Result(iteration * results + r),
                 op => op.map_index(moved),
             })
-        });
+        })?;
         let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
         for a in &stage.accumulators {
             let Place::Lanes { results: numbers } = &a.place else { return None };

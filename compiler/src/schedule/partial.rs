@@ -26,13 +26,9 @@ const MOST_ROW: i64 = 1 << 15;
 /// Cuts the reductions of a kernel that have too few points.
 pub fn run(kernel: &mut Kernel) {
     for phase in std::mem::take(&mut kernel.phases) {
-        let cut = match &phase {
-            Phase::Nest(nest) => Cut::of(nest).map(|cut| (cut, nest)),
-            _ => None,
-        };
-        match cut {
-            Some((cut, nest)) => cut.apply(nest, kernel),
-            None => kernel.phases.push(phase),
+        let cut = phase.as_nest().and_then(|nest| Cut::of(nest)?.apply(nest, kernel));
+        if cut.is_none() {
+            kernel.phases.push(phase);
         }
     }
 }
@@ -95,28 +91,30 @@ impl Cut {
         (size < cut.extent).then_some(Cut { axis: cut.axis, extent: cut.extent, size, scalars, kept })
     }
 
-    fn apply(self, nest: &Nest, kernel: &mut Kernel) {
+    fn apply(self, nest: &Nest, kernel: &mut Kernel) -> Option<()> {
         let mut fresh = Fresh::of(nest);
         let points = nest.points();
         let kept = if self.kept { nest.stages[0].vector } else { fresh.new_loop(1) };
-        let pieces = pieces(nest, &[self.axis], self.extent, self.size, &mut fresh);
+        let pieces = pieces(nest, &[self.axis], self.extent, self.size, &mut fresh)?;
         let parts = pieces.whole.1.extent + i64::from(pieces.rest.is_some());
         let part = fresh.new_loop(parts);
         let first = kernel.buffers.len() as u32;
+        let here = nest.parallel.iter().fold(Ix::constant(0), |at, l| at.scale(l.extent).add(&l.ix()));
+        let place = |number: &Ix| here.scale(parts).add(number).scale(kept.extent).add(&kept.ix());
+        let combined = self.combine(nest, part, kept, &place(&part.ix()), first)?;
         let room = usize::try_from(points.saturating_mul(parts).saturating_mul(kept.extent)).unwrap_or(usize::MAX);
         kernel.buffers.extend(self.scalars.iter().map(|&scalar| Buffer {
             ty: storage::scratch_type(scalar),
             elements: room,
             role: Role::Scratch,
         }));
-        let here = nest.parallel.iter().fold(Ix::constant(0), |at, l| at.scale(l.extent).add(&l.ix()));
-        let place = |number: &Ix| here.scale(parts).add(number).scale(kept.extent).add(&kept.ix());
         let (whole, outer) = pieces.whole;
         kernel.phases.push(Phase::Nest(self.part(whole, Some(outer), kept, &place(&outer.ix()), first)));
         if let Some(rest) = pieces.rest {
             kernel.phases.push(Phase::Nest(self.part(rest, None, kept, &place(&Ix::constant(parts - 1)), first)));
         }
-        kernel.phases.push(Phase::Nest(self.combine(nest, part, kept, &place(&part.ix()), first)));
+        kernel.phases.push(Phase::Nest(combined));
+        Some(())
     }
 
     /// The nest that folds one piece, or each of them, into scratch.
@@ -145,16 +143,16 @@ impl Cut {
     }
 
     /// The nest that folds the parts, and then does what the nest did.
-    fn combine(&self, nest: &Nest, part: Loop, kept: Loop, place: &Ix, first: u32) -> Nest {
+    fn combine(&self, nest: &Nest, part: Loop, kept: Loop, place: &Ix, first: u32) -> Option<Nest> {
         let mut nest = nest.clone();
         let stage = &mut nest.stages[0];
         let mut body = Body::new();
         let inits: Vec<NodeId> = stage.accumulators.iter().flat_map(|a| a.init.iter().copied()).collect();
-        let places = copy(&mut body, &stage.body, &stage.body.needed(inits), &|op| Copied::Op(op.clone()));
+        let places = copy(&mut body, &stage.body, &stage.body.needed(inits), &|op| Copied::Op(op.clone()))?;
         let mut number = first;
         for a in &mut stage.accumulators {
             for init in &mut a.init {
-                *init = rewrite::place(&places, *init).unwrap_or(*init);
+                *init = rewrite::place(&places, *init)?;
             }
             let scalars: Vec<ScalarType> = a.types().collect();
             a.values.clear();
@@ -165,6 +163,6 @@ impl Cut {
         }
         stage.body = body;
         (stage.sequential, stage.vector) = if self.kept { (vec![part], kept) } else { (Vec::new(), part) };
-        nest
+        Some(nest)
     }
 }

@@ -104,7 +104,7 @@ impl<'s> Iterations<'s> {
         for (iteration, step) in steps.iter().enumerate() {
             let leaves = leaves.iter().filter_map(|(id, row)| Some((*id, *carried.get(row)?)));
             let known = leaves.chain(running.iter().zip(&sums).map(|(r, sums)| (r.next, sums[iteration]))).collect();
-            let places = self.iteration(self.wanted, step, &known);
+            let places = self.iteration(self.wanted, step, &known)?;
             for s in &stage.stores {
                 self.out.stores.push(copied_store(s, &self.out.body, &places, |ix| ix.at(self.axis, step))?);
             }
@@ -124,7 +124,7 @@ impl<'s> Iterations<'s> {
         let wanted = self.stage.body.needed([r.value]);
         let mut values = Vec::with_capacity(steps.len());
         for step in steps {
-            values.push(place(&self.iteration(&wanted, step, &none), r.value)?);
+            values.push(place(&self.iteration(&wanted, step, &none)?, r.value)?);
         }
         let body = &mut self.out.body;
         let parts = before(body, &r.op, &values);
@@ -133,7 +133,12 @@ impl<'s> Iterations<'s> {
     }
 
     /// Copies nodes as they are at a step; those of `known` are there already.
-    fn iteration(&mut self, wanted: &[bool], step: &Ix, known: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
+    fn iteration(
+        &mut self,
+        wanted: &[bool],
+        step: &Ix,
+        known: &HashMap<NodeId, NodeId>,
+    ) -> Option<Vec<Option<NodeId>>> {
         let (stage, axis) = (self.stage, self.axis);
         copy_nodes(&mut self.out.body, &stage.body, wanted, &|id, op| match known.get(&id) {
             Some(&node) => Copied::Node(node),

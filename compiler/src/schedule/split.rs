@@ -36,9 +36,9 @@ pub fn rows(nest: &Nest) -> Option<(Vec<Axis>, i64)> {
 }
 
 /// The nest over `length` elements from `start` on of the loops of `axes`, wherever they run; `start` may be a new loop's. Row buffers
-/// are as long as their rows.
-pub fn window(nest: &Nest, axes: &[Axis], start: &Ix, length: i64) -> Nest {
-    let mut part = substitute(nest, &|a| axes.contains(&a).then(|| start.add(&Ix::axis(a, length))));
+/// are as long as their rows. `None` where the nest's bodies are not whole.
+pub fn window(nest: &Nest, axes: &[Axis], start: &Ix, length: i64) -> Option<Nest> {
+    let mut part = substitute(nest, &|a| axes.contains(&a).then(|| start.add(&Ix::axis(a, length))))?;
     let of_stage = part.stages.iter_mut().flat_map(|s| s.sequential.iter_mut().chain([&mut s.vector]));
     for l in part.parallel.iter_mut().chain(of_stage).filter(|l| axes.contains(&l.axis)) {
         l.extent = length;
@@ -46,7 +46,7 @@ pub fn window(nest: &Nest, axes: &[Axis], start: &Ix, length: i64) -> Nest {
     if part.stages.iter().all(|s| axes.contains(&s.vector.axis)) {
         part.rows.iter_mut().for_each(|r| r.elements = length);
     }
-    part
+    Some(part)
 }
 
 /// A nest whose loops `axes`, all of `extent` elements, run over pieces of `size`: one with a loop over the whole pieces,
@@ -58,11 +58,14 @@ pub struct Pieces {
     pub rest: Option<Nest>,
 }
 
-/// Cuts loops into pieces; `size` is at most `extent`.
-pub fn pieces(nest: &Nest, axes: &[Axis], extent: i64, size: i64, fresh: &mut Fresh) -> Pieces {
+/// Cuts loops into pieces; `size` is at most `extent`. `None` where the nest's bodies are not whole.
+pub fn pieces(nest: &Nest, axes: &[Axis], extent: i64, size: i64, fresh: &mut Fresh) -> Option<Pieces> {
     let outer = fresh.new_loop(extent / size);
-    let whole = window(nest, axes, &outer.ix().scale(size), size);
+    let whole = window(nest, axes, &outer.ix().scale(size), size)?;
     let left = extent % size;
-    let rest = (left > 0).then(|| window(nest, axes, &Ix::constant(extent - left), left));
-    Pieces { whole: (whole, outer), rest }
+    let rest = match left {
+        0 => None,
+        left => Some(window(nest, axes, &Ix::constant(extent - left), left)?),
+    };
+    Some(Pieces { whole: (whole, outer), rest })
 }

@@ -50,14 +50,14 @@ fn tile(nest: &Nest, scratch: &[u32]) -> Option<Vec<Nest>> {
     let mut fresh = Fresh::of(nest);
     let mut out = Vec::new();
     let most = if pair { 2 * side } else { side };
-    for part in both(pieces(nest, &[other.axis], other.extent, most, &mut fresh)) {
-        let cut = pieces(&part, &[vector.axis], vector.extent, side_of(vector.extent), &mut fresh);
+    for part in both(pieces(nest, &[other.axis], other.extent, most, &mut fresh)?) {
+        let cut = pieces(&part, &[vector.axis], vector.extent, side_of(vector.extent), &mut fresh)?;
         for mut tile in both(cut) {
             let at = tile.parallel.iter().position(|l| l.axis == other.axis)?;
             let mut inner = tile.parallel.remove(at);
             let mut sequential = Vec::new();
             if inner.extent > side && inner.extent % side == 0 {
-                let (one, outer) = pieces(&tile, &[other.axis], inner.extent, side, &mut fresh).whole;
+                let (one, outer) = pieces(&tile, &[other.axis], inner.extent, side, &mut fresh)?.whole;
                 (tile, inner.extent) = (one, side);
                 sequential.push(outer);
             }

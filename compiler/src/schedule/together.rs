@@ -69,7 +69,7 @@ pub fn together(first: &Nest, second: &Nest) -> Option<Nest> {
     }
     let mut body = a.body.clone();
     let wanted = b.body.needed(b.roots());
-    let places = copy(&mut body, &b.body, &wanted, &|op| Copied::Op(op.map_index(renamed)));
+    let places = copy(&mut body, &b.body, &wanted, &|op| Copied::Op(op.map_index(renamed)))?;
     let mut stores = a.stores.clone();
     for s in &b.stores {
         let new = copied_store(s, &body, &places, renamed)?;

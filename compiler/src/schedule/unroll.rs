@@ -83,12 +83,12 @@ impl Iterations {
         let wanted = stage.body.needed(stage.roots());
         let nodes = (stage.body.nodes().len() as i64).saturating_mul(depth(stage) + 1);
         let mut body = Body::sized(nodes.min(MOST as i64) as usize);
-        let places = copy(&mut body, &stage.body, &first, &|op| Copied::Op(op.clone()));
+        let places = copy(&mut body, &stage.body, &first, &|op| Copied::Op(op.clone()))?;
         let init = |a: &Accumulator| a.init.iter().map(|&n| place(&places, n)).collect();
         let inits: Vec<Vec<NodeId>> = stage.accumulators.iter().map(init).collect::<Option<_>>()?;
         let mut states = with_inits.then(|| inits.clone());
         for iteration in iterations(&stage.sequential) {
-            let places = copy(&mut body, &stage.body, &wanted, &moved(&iteration));
+            let places = copy(&mut body, &stage.body, &wanted, &moved(&iteration))?;
             let own = |a: &Accumulator| a.values.iter().map(|&v| place(&places, v)).collect();
             let new: Vec<Vec<NodeId>> = stage.accumulators.iter().map(own).collect::<Option<_>>()?;
             let combined = |(a, (old, new)): (&Accumulator, (&Vec<NodeId>, &Vec<NodeId>))| {
@@ -96,7 +96,9 @@ impl Iterations {
             };
             states = Some(match &states {
                 None => new,
-                Some(old) => stage.accumulators.iter().zip(old.iter().zip(&new)).map(combined).collect(),
+                Some(old) => {
+                    stage.accumulators.iter().zip(old.iter().zip(&new)).map(combined).collect::<Option<_>>()?
+                }
             });
             if body.nodes().len() > MOST {
                 return None;
@@ -199,7 +201,7 @@ fn joined(before: &Stage, stage: &Stage) -> Option<Stage> {
     let places = copy_nodes(&mut out.body, &stage.body, &wanted, &|_, op| match op {
         Op::Row(row) if known.contains_key(row) => Copied::Node(known[row]),
         op => Copied::Op(op.map_index(moved)),
-    });
+    })?;
     let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
     for s in &stage.stores {
         out.stores.push(copied_store(s, &out.body, &places, moved)?);
@@ -241,9 +243,9 @@ fn renumbered(mut stage: Stage, numbers: &BTreeMap<u32, u32>) -> Option<Stage> {
     }
     let mut body = Body::sized(stage.body.nodes().len());
     let places = copy(&mut body, &stage.body, &wanted, &|op| match op {
-        Op::Row(row) => Copied::Op(Op::Row(numbers.get(row).copied().unwrap_or(*row))),
+        Op::Row(row) => numbers.get(row).map_or(Copied::Missing, |&row| Copied::Op(Op::Row(row))),
         op => Copied::Op(op.clone()),
-    });
+    })?;
     let all = |nodes: &[NodeId]| nodes.iter().map(|&n| place(&places, n)).collect::<Option<Vec<_>>>();
     stage.stores = stage.stores.iter().map(|s| copied_store(s, &body, &places, Ix::clone)).collect::<Option<_>>()?;
     for (row, value) in &mut stage.row_stores {

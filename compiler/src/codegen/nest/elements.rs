@@ -1,10 +1,10 @@
-//! The elements of a row loop: a block of them, or one.
+//! The elements of a row loop: a vector of them, or one.
 
 use super::fold::Running;
 use super::{Address, At, Live, NestEmitter, near};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Lanes, Shape, Val};
-use crate::codegen::rows::{Access, BLOCK, RowLoop, Walk};
+use crate::codegen::rows::{Access, RowLoop, VECTOR, Walk};
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::Ix;
@@ -43,13 +43,13 @@ impl<'f, 'b> Leaves for Elements<'_, 'f, 'b, '_, '_> {
                 let (mem, pointer) = (access.mem, self.live.loads.get(&id).copied());
                 if let (Some(pointer), Walk::Contiguous) = (pointer, access.walk) {
                     let place = self.walked(pointer, mem.bytes(), 0);
-                    return Some(if at.block {
-                        self.nest.lanes.load_block(mem, place.base, place.offset)
+                    return Some(if at.vector {
+                        self.nest.lanes.load_vector(mem, place.base, place.offset)
                     } else {
                         Val::One(self.nest.lanes.load_one(mem, place.base, place.offset))
                     });
                 }
-                if at.block
+                if at.vector
                     && let Some(v) = self.load_transposed(id, access)
                 {
                     return Some(v);
@@ -81,7 +81,7 @@ impl<'f, 'b> Leaves for Elements<'_, 'f, 'b, '_, '_> {
 impl Row for Elements<'_, '_, '_, '_, '_> {
     fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Val> {
         match self.live.uniform.get(&id) {
-            Some(&v) if self.at.block => Some(self.nest.lanes.splat(body.scalar(id), v)),
+            Some(&v) if self.at.vector => Some(self.nest.lanes.splat(body.scalar(id), v)),
             Some(&v) => Some(Val::One(v)),
             None => {
                 self.isa().fault(format!("node %{} has no value yet", id.0));
@@ -97,11 +97,11 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
             let place = self.walked(pointer, mem.bytes(), 0);
             match v {
                 Val::One(v) => self.nest.lanes.store_one(mem, v, place.base, place.offset),
-                v => self.nest.lanes.store_block(mem, v, place.base, place.offset),
+                v => self.nest.lanes.store_vector(mem, v, place.base, place.offset),
             }
             return Some(0);
         }
-        if at.block
+        if at.vector
             && let Some(behind) = self.store_transposed(&s, pointer)
         {
             return Some(behind);
@@ -116,11 +116,11 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
 
     fn row(&mut self, number: u32) -> Option<Val> {
         if let Some(only) = self.nest.only(number) {
-            return (!self.at.block).then_some(Val::One(only));
+            return (!self.at.vector).then_some(Val::One(only));
         }
         let (mem, Address { base, offset }) = self.row_place(number);
-        Some(if self.at.block {
-            self.nest.lanes.load_block(mem, base, offset)
+        Some(if self.at.vector {
+            self.nest.lanes.load_vector(mem, base, offset)
         } else {
             Val::One(self.nest.lanes.load_one(mem, base, offset))
         })
@@ -135,14 +135,14 @@ impl Row for Elements<'_, '_, '_, '_, '_> {
         let (mem, Address { base, offset }) = self.row_place(number);
         match *value {
             Val::One(v) => self.nest.lanes.store_one(mem, v, base, offset),
-            v => self.nest.lanes.store_block(mem, v, base, offset),
+            v => self.nest.lanes.store_vector(mem, v, base, offset),
         }
         Some(())
     }
 
     fn steps(&self, reduction: usize) -> Vec<Step> {
         match self.running.get(reduction) {
-            Some(Running::Chain(_)) if self.at.block => (0..BLOCK as u8).map(Step::Element).collect(),
+            Some(Running::Chain(_)) if self.at.vector => (0..VECTOR as u8).map(Step::Element).collect(),
             _ => vec![Step::All],
         }
     }

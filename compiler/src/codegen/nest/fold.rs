@@ -3,7 +3,7 @@
 use super::{At, NestEmitter};
 use crate::codegen::flow::Flow;
 use crate::codegen::lanes::{Shape, Val, clif_type, clif_vector};
-use crate::codegen::rows::{BLOCK, Mode};
+use crate::codegen::rows::{Mode, VECTOR};
 use crate::codegen::vector::{self, Isa, Partial};
 use crate::kernel::body::{Body, Op, ScalarType};
 use crate::kernel::ir::{Accumulator, Loop, Place, Stage};
@@ -13,16 +13,16 @@ use cranelift_frontend::Variable;
 /// The number of the result that fills a row buffer; those of stages are counted from 0.
 const FILL: u32 = u32::MAX;
 
-/// The lanes of an accumulator while a stage runs: component, block, register.
+/// The lanes of an accumulator while a stage runs: component, vector, register.
 type LaneVariables = Vec<Vec<Vec<Variable>>>;
 
 /// A reduction while its stage runs.
 pub(super) enum Running {
     /// In row buffers.
     Row,
-    /// Blocks of lanes.
-    Blocks(LaneVariables),
-    /// The registers of each component's first block, whose first lane all others have been folded into.
+    /// Vectors of lanes.
+    Vectors(LaneVariables),
+    /// The registers of each component's first vector, whose first lane all others have been folded into.
     Folded(Vec<Vec<Variable>>),
     /// One scalar an element, folded by the same tree.
     Few(Vec<Vec<Variable>>),
@@ -33,12 +33,12 @@ pub(super) enum Running {
 impl Running {
     /// Whether there are lanes that are still to be folded.
     pub(super) fn has_lanes(&self) -> bool {
-        matches!(self, Running::Blocks(_) | Running::Few(_))
+        matches!(self, Running::Vectors(_) | Running::Few(_))
     }
 
-    /// Lanes of blocks have been folded into the first one of each component.
+    /// Lanes of vectors have been folded into the first one of each component.
     pub(super) fn set_folded(&mut self) {
-        if let Running::Blocks(all) = self {
+        if let Running::Vectors(all) = self {
             let first = all.iter_mut().map(|component| component.drain(..).next().unwrap_or_default());
             *self = Running::Folded(first.collect());
         }
@@ -79,22 +79,22 @@ impl NestEmitter<'_, '_, '_, '_> {
                 }
                 Running::Few(few)
             }
-            Mode::Blocks(blocks) => {
+            Mode::Vectors(vectors) => {
                 let mut all = Vec::new();
                 for (k, &scalar) in types.iter().enumerate() {
                     let bits = a.identity.as_ref().map_or(0, |i| i[k]);
                     let mut component = Vec::new();
-                    for _ in 0..blocks {
+                    for _ in 0..vectors {
                         component.push(if by_itself {
                             (0..scalar.bits() / 32).map(|_| self.b().declare_var(clif_vector(scalar))).collect()
                         } else {
-                            let v = self.lanes.constant_block(scalar, bits);
-                            block_registers(v).into_iter().map(|r| self.variable(r)).collect()
+                            let v = self.lanes.constant_vector(scalar, bits);
+                            vector_registers(v).into_iter().map(|r| self.variable(r)).collect()
                         });
                     }
                     all.push(component);
                 }
-                Running::Blocks(all)
+                Running::Vectors(all)
             }
         }
     }
@@ -129,15 +129,15 @@ impl NestEmitter<'_, '_, '_, '_> {
                 .iter()
                 .map(|c| Some(Val::One(self.b().use_var(*c.get(at.lane as usize)?))))
                 .collect::<Option<_>>()?,
-            Running::Blocks(all) => {
-                let (round, block, e) = place(a, at);
+            Running::Vectors(all) => {
+                let (round, vector, e) = place(a, at);
                 if at.starts && round == 0 && a.identity.is_none() {
                     return Some(Partial::Starts);
                 }
                 let mut out = Vec::new();
                 for (component, scalar) in all.iter().zip(a.types()) {
-                    let v = self.use_block(component.get(block)?);
-                    out.push(if at.block { v } else { Val::One(self.lanes.extract(scalar, v, e)) });
+                    let v = self.use_vector(component.get(vector)?);
+                    out.push(if at.vector { v } else { Val::One(self.lanes.extract(scalar, v, e)) });
                 }
                 out
             }
@@ -154,18 +154,18 @@ impl NestEmitter<'_, '_, '_, '_> {
                     self.define(*column.get(at.lane as usize)?, v);
                 }
             }
-            Running::Blocks(all) => {
-                let (_, block, e) = place(a, at);
+            Running::Vectors(all) => {
+                let (_, vector, e) = place(a, at);
                 for ((component, scalar), v) in all.iter().zip(a.types()).zip(new) {
-                    let registers = component.get(block)?;
+                    let registers = component.get(vector)?;
                     let v = match v {
                         Val::One(x) => {
-                            let before = self.use_block(registers);
+                            let before = self.use_vector(registers);
                             self.lanes.insert(scalar, before, e, x)
                         }
                         v => v,
                     };
-                    for (&variable, r) in registers.iter().zip(block_registers(v)) {
+                    for (&variable, r) in registers.iter().zip(vector_registers(v)) {
                         self.b().def_var(variable, r);
                     }
                 }
@@ -179,7 +179,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.b().def_var(variable, v);
     }
 
-    /// A combiner on blocks or scalars.
+    /// A combiner on vectors or scalars.
     fn combine(&mut self, a: &Accumulator, args: Vec<Val>, shape: Shape) -> Vec<Val> {
         match vector::combine(&mut self.lanes, shape, a, args) {
             Some(all) => all,
@@ -189,7 +189,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         }
     }
 
-    fn use_block(&mut self, registers: &[Variable]) -> Val {
+    fn use_vector(&mut self, registers: &[Variable]) -> Val {
         match *registers {
             [a, b] => Val::Pair([self.b().use_var(a), self.b().use_var(b)]),
             [a, b, c, d] => Val::Each([a, b, c, d].map(|v| self.b().use_var(v))),
@@ -211,28 +211,28 @@ impl NestEmitter<'_, '_, '_, '_> {
             }
             Running::Folded(all) => {
                 let first = all.iter().zip(&types).map(|(registers, &scalar)| {
-                    let block = self.use_block(registers);
-                    self.lanes.extract(scalar, block, 0)
+                    let vector = self.use_vector(registers);
+                    self.lanes.extract(scalar, vector, 0)
                 });
                 vec![first.collect()]
             }
-            Running::Blocks(all) => {
-                let mut blocks: Vec<Vec<Val>> = (0..all[0].len())
-                    .map(|i| all.iter().map(|component| self.use_block(&component[i])).collect())
+            Running::Vectors(all) => {
+                let mut vectors: Vec<Vec<Val>> = (0..all[0].len())
+                    .map(|i| all.iter().map(|component| self.use_vector(&component[i])).collect())
                     .collect();
-                let mut half = (a.lane_count() / BLOCK / 2) as usize;
+                let mut half = (a.lane_count() / VECTOR / 2) as usize;
                 while half >= 1 {
                     for i in 0..half {
-                        if i + half < blocks.len() {
-                            let args = blocks[i].iter().chain(&blocks[i + half]).copied().collect();
-                            blocks[i] = self.combine(a, args, Shape::Block);
+                        if i + half < vectors.len() {
+                            let args = vectors[i].iter().chain(&vectors[i + half]).copied().collect();
+                            vectors[i] = self.combine(a, args, Shape::Vector);
                         }
                     }
-                    blocks.truncate(half);
+                    vectors.truncate(half);
                     half /= 2;
                 }
-                (0..BLOCK as u8)
-                    .map(|e| blocks[0].iter().zip(&types).map(|(&v, &l)| self.lanes.extract(l, v, e)).collect())
+                (0..VECTOR as u8)
+                    .map(|e| vectors[0].iter().zip(&types).map(|(&v, &l)| self.lanes.extract(l, v, e)).collect())
                     .collect()
             }
         };
@@ -257,14 +257,14 @@ impl NestEmitter<'_, '_, '_, '_> {
     }
 }
 
-/// Where elements enter the lanes of a reduction: which time round, in which block, at which of its elements. One of fewer lanes goes
+/// Where elements enter the lanes of a reduction: which time round, in which vector, at which of its elements. One of fewer lanes goes
 /// round them more than once in an iteration of the loop.
 fn place(a: &Accumulator, at: At) -> (i64, usize, u8) {
     let (round, lane) = (at.lane / a.lane_count(), at.lane % a.lane_count());
-    (round, (lane / BLOCK) as usize, (lane % BLOCK) as u8)
+    (round, (lane / VECTOR) as usize, (lane % VECTOR) as u8)
 }
 
-fn block_registers(v: Val) -> Vec<Value> {
+fn vector_registers(v: Val) -> Vec<Value> {
     match v {
         Val::One(v) | Val::Four(v) => vec![v],
         Val::Pair(p) => p.to_vec(),

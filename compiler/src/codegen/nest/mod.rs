@@ -1,4 +1,4 @@
-//! Nests as CLIF: the parallel loop, the stages, and the row loop that is handed nodes in blocks of four.
+//! Nests as CLIF: the parallel loop, the stages, and the row loop that is handed nodes in vectors of four.
 //!
 //! **Problem.** A stage computes along one axis, in vectors, from values of which some are the same along the whole axis,
 //! some lie in memory with a stride, and some are found through loaded offsets; and it may fold what it computes.
@@ -7,7 +7,7 @@
 //! the same however the loop is unrolled or cut.
 //!
 //! **Algorithm.** A stage's plan ([`RowLoop`]) says what varies along the axis. What does not is computed before the row loop,
-//! with the pointers of all accesses that walk. The row then goes by in the plan's segments, in blocks and in single
+//! with the pointers of all accesses that walk. The row then goes by in the plan's segments, in vectors and in single
 //! elements ([`elements`]); accumulators are variables for each lane, and folded by halves at the end ([`fold`]).
 
 mod elements;
@@ -23,7 +23,7 @@ use super::address::Point;
 use super::effort::Executed;
 use super::flow::Flow;
 use super::lanes::{Lanes, Shape, Val, clif_type};
-use super::rows::{Access, BLOCK, Form, RowLoop, Segment, Width, passes};
+use super::rows::{Access, Form, RowLoop, Segment, VECTOR, Width, passes};
 use super::vector::{self, Isa};
 use super::wide::row_function;
 use crate::kernel::body::{Mem, NodeId, Op, ScalarType};
@@ -304,8 +304,8 @@ impl NestEmitter<'_, '_, '_, '_> {
             for segment in row.segments(wide.map(WideRow::width)) {
                 let work = row.work_in(&segment);
                 match segment.form {
-                    Form::Wide(width) => self.executed.add_called(times, work / width.block()),
-                    Form::Blocks => self.executed.add_own(times, work / BLOCK),
+                    Form::Wide(width) => self.executed.add_called(times, work / width.vector()),
+                    Form::Vectors => self.executed.add_own(times, work / VECTOR),
                     Form::Singles => self.executed.add_own(times, work),
                 }
                 match wide {
@@ -330,15 +330,15 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.lanes.store_one(s.mem, v, at.base, at.offset);
     }
 
-    /// A segment of the row, in blocks or in single elements.
+    /// A segment of the row, in vectors or in single elements.
     fn segment(&mut self, row: &RowLoop<'_>, live: &Live, running: &[Running], segment: &Segment) {
-        let block = segment.form != Form::Singles;
-        let step = if block { BLOCK } else { 1 };
+        let vector = segment.form != Form::Singles;
+        let step = if vector { VECTOR } else { 1 };
         self.count_constant(segment.begin, segment.end, segment.iteration, &mut |this, i| {
             let mut iteration = HashMap::new();
             for offset in (0..segment.iteration).step_by(step as usize) {
                 let lane = segment.begin + offset;
-                let at = At { i, offset, block, lane, starts: segment.starts };
+                let at = At { i, offset, vector, lane, starts: segment.starts };
                 let columns = HashMap::new();
                 let mut elements = Elements { nest: this, row, live, running, at, iteration: &mut iteration, columns };
                 if vector::elements(&mut elements, row).is_none() {
@@ -459,8 +459,8 @@ struct At {
     i: Value,
     /// How far behind it these lie.
     offset: i64,
-    /// A block of them, or one.
-    block: bool,
+    /// A vector of them, or one.
+    vector: bool,
     /// The number of the first, as far as it tells the lanes that they fold into.
     lane: i64,
     /// Whether they start lanes that have no identity.
@@ -469,10 +469,10 @@ struct At {
 
 impl At {
     fn count(self) -> i64 {
-        if self.block { BLOCK } else { 1 }
+        if self.vector { VECTOR } else { 1 }
     }
 
     fn shape(self) -> Shape {
-        if self.block { Shape::Block } else { Shape::One }
+        if self.vector { Shape::Vector } else { Shape::One }
     }
 }

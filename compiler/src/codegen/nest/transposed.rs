@@ -11,7 +11,7 @@ use crate::kernel::body::{Mem, NodeId};
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 impl Elements<'_, '_, '_, '_, '_> {
-    /// A block of an element of each row; `None` where that has too few neighbours, or the machine no vectors.
+    /// A vector of an element of each row; `None` where that has too few neighbours, or the machine no vectors.
     pub(super) fn load_transposed(&mut self, id: NodeId, access: &Access) -> Option<Val> {
         let (Part { leader, begin, column }, stride) = (self.row.part(id)?, access.walk.stride()?);
         if !self.nest.lanes.has_vectors() {
@@ -33,7 +33,7 @@ impl Elements<'_, '_, '_, '_, '_> {
         self.columns.get(&key)?.get(column).copied()
     }
 
-    /// Stores blocks side by side: an element of each, then the next one of each. How many stores behind that is; `None` where they are not
+    /// Stores vectors side by side: an element of each, then the next one of each. How many stores behind that is; `None` where they are not
     /// so many, or the machine has no vectors.
     pub(super) fn store_transposed(&mut self, s: &Storing<'_, Val>, start: Option<Address>) -> Option<usize> {
         let (mem, count) = (s.access.mem, self.row.woven(s.number));
@@ -58,7 +58,7 @@ impl Elements<'_, '_, '_, '_, '_> {
         Some(Address { offset: near(i64::from(start.offset) + bytes)?, ..start })
     }
 
-    /// Parts of four rows, as a block of each of their columns.
+    /// Parts of four rows, as a vector of each of their columns.
     fn transposed(&mut self, mem: Mem, rows: [Value; 4]) -> Vec<Val> {
         let lanes = &mut self.nest.lanes;
         if mem.bytes() == 4 {
@@ -69,7 +69,7 @@ impl Elements<'_, '_, '_, '_, '_> {
         vec![Val::Pair([low[0], high[0]]), Val::Pair([low[1], high[1]])]
     }
 
-    /// As many blocks as a part of 128 bits has elements, as the part of each row.
+    /// As many vectors as a part of 128 bits has elements, as the part of each row.
     fn rows_of(&mut self, columns: &[Val]) -> Option<[Value; 4]> {
         let lanes = &mut self.nest.lanes;
         match *columns {

@@ -149,7 +149,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         let past = if stage.streams { self.tile(&row, true) } else { None };
         let times = around.iter().map(|l| l.extent).fold(self.nest.points(), i64::saturating_mul);
         self.executed.add_own(times, AROUND);
-        self.executed.add_called(times, work / plain.width().block());
+        self.executed.add_called(times, work / plain.width().vector());
         self.nested(around, &mut |this| {
             let mut live = Live::default();
             this.uniform_nodes(&row, &mut live);
@@ -296,7 +296,7 @@ struct Lanes {
     bytes: u32,
 }
 
-/// The variables of accumulators in the order of a frame: accumulator, component, block, register. Each block has one register of the
+/// The variables of accumulators in the order of a frame: accumulator, component, vector, register. Each vector has one register of the
 /// frame, or two, and each of these several of CLIF.
 fn lane_variables(stage: &Stage, running: &[Running], width: Width) -> Vec<Lanes> {
     let mut all: Vec<Lanes> = Vec::new();
@@ -307,7 +307,7 @@ fn lane_variables(stage: &Stage, running: &[Running], width: Width) -> Vec<Lanes
     };
     for (a, running) in stage.accumulators.iter().zip(running) {
         match running {
-            Running::Blocks(components) => {
+            Running::Vectors(components) => {
                 for (component, scalar) in components.iter().zip(a.types()) {
                     for (k, &variable) in component.iter().flatten().enumerate() {
                         push(variable, scalar, false, k == 0);

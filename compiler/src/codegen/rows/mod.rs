@@ -11,7 +11,7 @@
 //!
 //! **Algorithm.** What varies along the axis is found from loads and indices downwards. An access walks where its loaded
 //! offsets do not vary and its index is linear in the axis. Reductions without a split are chains; short rows keep a scalar an
-//! element. Where reductions have lanes, an iteration is all of them; else as many blocks as hide the loop's own work.
+//! element. Where reductions have lanes, an iteration is all of them; else as many vectors as hide the loop's own work.
 
 mod near;
 #[cfg(test)]
@@ -30,8 +30,8 @@ use hashbrown::HashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Elements of a block: a 128-bit register of 32-bit lanes, two of 64-bit lanes.
-pub const BLOCK: i64 = 4;
+/// Elements of a vector: a 128-bit register of 32-bit lanes, two of 64-bit lanes.
+pub const VECTOR: i64 = 4;
 
 /// So few elements from one to the next, 32-bit elements are taken out of whole registers of 512 bits.
 pub const NEAR: u64 = 6;
@@ -40,7 +40,7 @@ const SHORT_ROW: i64 = 8;
 /// So many operations for each element that is put together or taken apart are worth a wider register.
 const COMPUTED: i64 = 20;
 /// So many operations are worth registers of many elements, which are folded one after another.
-const WORTH_BLOCKS: i64 = 12;
+const WORTH_VECTORS: i64 = 12;
 /// One load in so many operations keeps an iteration waiting for loads, not for what it computes.
 const LOADED: i64 = 5;
 /// So few operations for each element wait for memory where that is beyond the caches, and the widest registers are no faster.
@@ -67,15 +67,15 @@ impl Width {
         }
     }
 
-    /// Elements of a block: a register of 32-bit lanes, two of 64-bit lanes.
-    pub const fn block(self) -> i64 {
+    /// Elements of a vector: a register of 32-bit lanes, two of 64-bit lanes.
+    pub const fn vector(self) -> i64 {
         (self.bits() / 32) as i64
     }
 
     /// What a last iteration has a multiple of: whole registers, or any elements where those of a register can be left out.
     pub const fn least(self) -> i64 {
         match self {
-            Width::W256 => self.block(),
+            Width::W256 => self.vector(),
             Width::W512 => 1,
         }
     }
@@ -96,14 +96,14 @@ const NARROW_ACCUMULATORS: i64 = 8;
 /// row on its own. A stage that does more than fold, or in which two groups need a result of the same operation, is not taken apart.
 pub fn passes(stage: &Stage, width: Option<Width>) -> Vec<Range<usize>> {
     let all = 0..stage.accumulators.len();
-    let lanes = |a: &Accumulator| matches!(Mode::of(stage, a), Mode::Blocks(_));
+    let lanes = |a: &Accumulator| matches!(Mode::of(stage, a), Mode::Vectors(_));
     let only_folds = stage.stores.is_empty() && stage.row_stores.is_empty() && stage.accumulators.iter().all(lanes);
     if !only_folds {
         return vec![all];
     }
-    let (block, most) = width.map_or((BLOCK, NARROW_ACCUMULATORS), |w| (w.block(), w.accumulators()));
+    let (vector, most) = width.map_or((VECTOR, NARROW_ACCUMULATORS), |w| (w.vector(), w.accumulators()));
     let registers = |a: &Accumulator| {
-        let of_type = |scalar: ScalarType| a.lane_count() / block * i64::from(scalar.bits() / 32).max(1);
+        let of_type = |scalar: ScalarType| a.lane_count() / vector * i64::from(scalar.bits() / 32).max(1);
         a.types().map(of_type).sum::<i64>()
     };
     let mut out = Vec::new();
@@ -201,9 +201,9 @@ pub fn words(mem: Mem, stride: i64) -> Option<i64> {
 pub enum Mode {
     /// One for each element, in row buffers.
     Row,
-    /// So many blocks of lanes.
-    Blocks(i64),
-    /// Fewer than two blocks of elements: a scalar each, folded by the same tree.
+    /// So many vectors of lanes.
+    Vectors(i64),
+    /// Fewer than two vectors of elements: a scalar each, folded by the same tree.
     Few,
     /// One after another, from the initial value.
     Chain,
@@ -219,8 +219,8 @@ impl Mode {
         let whole = a.identity.is_some() || (stage.sequential.is_empty() && n >= a.lane_count());
         match () {
             () if !a.splits || !whole => Mode::Chain,
-            () if n < 2 * BLOCK => Mode::Few,
-            () => Mode::Blocks((n.min(a.lane_count()) as usize).div_ceil(BLOCK as usize) as i64),
+            () if n < 2 * VECTOR => Mode::Few,
+            () => Mode::Vectors((n.min(a.lane_count()) as usize).div_ceil(VECTOR as usize) as i64),
         }
     }
 }
@@ -230,8 +230,8 @@ impl Mode {
 pub enum Form {
     /// Registers of more than 128 bits, where a function for them is called. The last iteration may be cut [short](Width::least).
     Wide(Width),
-    /// Blocks of [`BLOCK`] elements.
-    Blocks,
+    /// Vectors of [`VECTOR`] elements.
+    Vectors,
     /// Single elements.
     Singles,
 }
@@ -381,7 +381,7 @@ impl<'k> RowLoop<'k> {
     }
 
     fn in_lanes(&self) -> bool {
-        self.modes.iter().any(|m| matches!(m, Mode::Blocks(_)))
+        self.modes.iter().any(|m| matches!(m, Mode::Vectors(_)))
     }
 
     /// Whether some reduction takes one element after another.
@@ -395,8 +395,8 @@ impl<'k> RowLoop<'k> {
     }
 
     /// Whether elements are computed together that then are folded one by one: what each costs is more than taking it out of them.
-    fn worth_blocks(&self) -> bool {
-        self.work() >= WORTH_BLOCKS
+    fn worth_vectors(&self) -> bool {
+        self.work() >= WORTH_VECTORS
     }
 
     /// Whether elements are folded one after another by a division of integers, which wide registers do for every lane.
@@ -407,17 +407,17 @@ impl<'k> RowLoop<'k> {
         self.stage.accumulators.iter().zip(&self.modes).any(|(a, mode)| *mode == Mode::Chain && divides(a))
     }
 
-    /// Elements of an iteration of wide code: all lanes of a reduction once, or as many blocks as hide the loop's own work.
+    /// Elements of an iteration of wide code: all lanes of a reduction once, or as many vectors as hide the loop's own work.
     pub fn wide_iteration(&self, width: Width) -> i64 {
-        if self.in_lanes() { self.stage.lane_count() } else { self.unrolled() * width.block() }
+        if self.in_lanes() { self.stage.lane_count() } else { self.unrolled() * width.vector() }
     }
 
     /// The widths that the row may go by in, up to that given, the one that promises most first.
     pub fn widths(&self, widest: Width) -> &'static [Width] {
-        let blocks = |width: Width| {
+        let vectors = |width: Width| {
             let n = self.stage.vector.extent;
             let wide = n / width.least() * width.least();
-            wide / width.block() + i64::from(wide % width.block() != 0) + (n - wide) / BLOCK + (n - wide) % BLOCK
+            wide / width.vector() + i64::from(wide % width.vector() != 0) + (n - wide) / VECTOR + (n - wide) % VECTOR
         };
         match widest {
             Width::W512
@@ -426,7 +426,7 @@ impl<'k> RowLoop<'k> {
                 &[Width::W256, Width::W512]
             }
             Width::W512 if self.waits_for_memory() => &[Width::W256, Width::W512],
-            Width::W512 if blocks(Width::W512) < blocks(Width::W256) => &[Width::W512, Width::W256],
+            Width::W512 if vectors(Width::W512) < vectors(Width::W256) => &[Width::W512, Width::W256],
             Width::W512 | Width::W256 => &[Width::W256],
         }
     }
@@ -507,13 +507,13 @@ impl<'k> RowLoop<'k> {
         }
     }
 
-    /// Elements of an iteration of 128-bit code. A block of 64-bit lanes is two registers.
+    /// Elements of an iteration of 128-bit code. A vector of 64-bit lanes is two registers.
     fn iteration(&self) -> i64 {
         if self.in_lanes() {
             return self.stage.lane_count();
         }
         let double = self.stage.body.nodes().iter().any(|n| n.scalar.bits() == 64);
-        self.unrolled().min(if double { 2 } else { 4 }) * BLOCK
+        self.unrolled().min(if double { 2 } else { 4 }) * VECTOR
     }
 
     /// The segment that is given to code of a width, if there is one.
@@ -545,16 +545,16 @@ impl<'k> RowLoop<'k> {
             row.push(n, n, Form::Singles);
             return row.list;
         }
-        // Where blocks are computed, for reductions with lanes or because that is much, chains take their elements one by one.
-        if self.chained() && !in_lanes && !self.worth_blocks() {
+        // Where vectors are computed, for reductions with lanes or because that is much, chains take their elements one by one.
+        if self.chained() && !in_lanes && !self.worth_vectors() {
             row.push(n, 1, Form::Singles);
             return row.list;
         }
         let iteration = self.iteration();
         let starts = in_lanes && self.stage.accumulators.iter().any(|a| a.identity.is_none());
         if starts {
-            // Where the row is shorter than an iteration, its blocks start the lanes that it has.
-            row.push(n, iteration.min(n / BLOCK * BLOCK), Form::Blocks);
+            // Where the row is shorter than an iteration, its vectors start the lanes that it has.
+            row.push(n, iteration.min(n / VECTOR * VECTOR), Form::Vectors);
             row.list.truncate(1);
             row.list.iter_mut().for_each(|s| (s.end, s.starts) = (s.begin + s.iteration, true));
         }
@@ -567,12 +567,12 @@ impl<'k> RowLoop<'k> {
             }
         }
         if row.list.is_empty() || in_lanes {
-            row.push(n, iteration, Form::Blocks);
+            row.push(n, iteration, Form::Vectors);
         }
         // What is left of lanes is written out, each element in the lane that its number says.
         let left = n - row.done();
-        let blocks = if in_lanes { left / BLOCK * BLOCK } else { BLOCK };
-        row.push(n, blocks, Form::Blocks);
+        let vectors = if in_lanes { left / VECTOR * VECTOR } else { VECTOR };
+        row.push(n, vectors, Form::Vectors);
         let singles = if in_lanes { n - row.done() } else { 1 };
         row.push(n, singles, Form::Singles);
         row.list

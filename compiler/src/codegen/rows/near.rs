@@ -1,7 +1,7 @@
 //! Which loads of a row lie near each other, so that one pointer serves them: rows of one array, some elements behind each other, and
 //! what lies between each other's elements, as the components of points and the colours of pixels do, and comes out of the same registers.
 
-use super::{BLOCK, RowLoop};
+use super::{RowLoop, VECTOR};
 use crate::kernel::body::{Mem, NodeId};
 use crate::kernel::index::Ix;
 use hashbrown::HashMap;
@@ -39,7 +39,7 @@ pub fn parts(mem: Mem, elements: i64) -> impl Iterator<Item = i64> {
 
 /// Whether four narrow elements of a stride, and what lies up to `span` elements behind each, fit into 128 bits.
 pub fn lies_in_part(mem: Mem, stride: i64, span: i64) -> bool {
-    let elements = stride.checked_mul(BLOCK - 1).and_then(|n| n.checked_add(span + 1));
+    let elements = stride.checked_mul(VECTOR - 1).and_then(|n| n.checked_add(span + 1));
     mem.is_extended() && stride > 1 && elements.is_some_and(|n| n <= mem.per_part())
 }
 

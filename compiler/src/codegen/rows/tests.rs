@@ -47,7 +47,7 @@ fn a_plan_is_printed() {
         let text = RowLoop::new(stage).to_string();
         assert!(text.contains("  load %1: f32 of buffer 0, reversed from 99\n"), "{text}");
         assert!(text.contains("  store 2: f32 of buffer 3, by 2 from 1\n"), "{text}");
-        assert!(text.ends_with("  0 to 96 by 32 in 256 bits\n  96 to 100 by 4 in blocks\n"), "{text}");
+        assert!(text.ends_with("  0 to 96 by 32 in 256 bits\n  96 to 100 by 4 in vectors\n"), "{text}");
     });
 }
 
@@ -76,20 +76,20 @@ fn segment(begin: i64, end: i64, iteration: i64, form: Form, starts: bool) -> Se
 fn lanes_are_iterations_and_tails_are_written_out() {
     with_stage(&sum(103, ", identity -0.0"), |stage| {
         let row = RowLoop::new(stage);
-        assert_eq!(row.modes, [Mode::Blocks(8)]);
-        let tail = [segment(96, 100, 4, Form::Blocks, false), segment(100, 103, 3, Form::Singles, false)];
+        assert_eq!(row.modes, [Mode::Vectors(8)]);
+        let tail = [segment(96, 100, 4, Form::Vectors, false), segment(100, 103, 3, Form::Singles, false)];
         assert_eq!(
             row.segments(Some(Width::W256)),
             [&[segment(0, 96, 32, Form::Wide(Width::W256), false)], &tail[..]].concat()
         );
-        assert_eq!(row.segments(None), [&[segment(0, 96, 32, Form::Blocks, false)], &tail[..]].concat());
+        assert_eq!(row.segments(None), [&[segment(0, 96, 32, Form::Vectors, false)], &tail[..]].concat());
         assert_eq!(row.verify(), Ok(()));
     });
     with_stage(&sum(103, ""), |stage| {
         let row = RowLoop::new(stage);
         assert_eq!(
             row.segments(Some(Width::W256))[0],
-            segment(0, 32, 32, Form::Blocks, true),
+            segment(0, 32, 32, Form::Vectors, true),
             "the first elements start lanes"
         );
         assert_eq!(row.segments(Some(Width::W256))[1], segment(32, 96, 32, Form::Wide(Width::W256), false));
@@ -117,7 +117,7 @@ fn masked_rows_have_no_tails() {
     });
     with_stage(&sum(103, ""), |stage| {
         let row = RowLoop::new(stage);
-        let starts = segment(0, 32, 32, Form::Blocks, true);
+        let starts = segment(0, 32, 32, Form::Vectors, true);
         assert_eq!(row.segments(Some(Width::W512)), [starts, segment(32, 103, 32, Form::Wide(Width::W512), false)]);
         assert_eq!(row.verify(), Ok(()));
     });

@@ -79,7 +79,7 @@ impl Display for Mode {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Mode::Row => f.write_str("one for each element"),
-            Mode::Blocks(blocks) => write!(f, "{blocks} blocks of lanes"),
+            Mode::Vectors(vectors) => write!(f, "{vectors} vectors of lanes"),
             Mode::Few => f.write_str("a scalar for each element, folded at the end"),
             Mode::Chain => f.write_str("one element after another"),
         }
@@ -91,7 +91,7 @@ impl Display for Segment {
         write!(f, "{} to {} by {} in ", self.begin, self.end, self.iteration)?;
         match self.form {
             Form::Wide(width) => write!(f, "{} bits", width.bits())?,
-            Form::Blocks => f.write_str("blocks")?,
+            Form::Vectors => f.write_str("vectors")?,
             Form::Singles => f.write_str("singles")?,
         }
         f.write_str(if self.starts { ", lanes start" } else { "" })

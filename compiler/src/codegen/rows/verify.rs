@@ -1,6 +1,6 @@
 //! What must be so of every plan, found again without how it was made.
 
-use super::{BLOCK, Form, Mode, RowLoop, Segment, Width};
+use super::{Form, Mode, RowLoop, Segment, VECTOR, Width};
 use crate::kernel::body::Op;
 use crate::kernel::index::Ix;
 
@@ -56,7 +56,7 @@ impl RowLoop<'_> {
     /// Segments are the row, and lanes stay what they are.
     pub(super) fn check_segments(&self, segments: &[Segment], wide: Option<Width>) -> Result<(), String> {
         let (n, lanes) = (self.stage.vector.extent, self.stage.lane_count());
-        let in_lanes = self.modes.iter().any(|m| matches!(m, Mode::Blocks(_)));
+        let in_lanes = self.modes.iter().any(|m| matches!(m, Mode::Vectors(_)));
         let mut done = 0;
         for s in segments {
             let fault = |what: &str| Err(format!("the segment {s:?} of a row of {n} {what}"));
@@ -65,21 +65,21 @@ impl RowLoop<'_> {
             }
             let whole = |left: i64| match s.form {
                 Form::Wide(width) => left % width.least() == 0,
-                Form::Blocks | Form::Singles => left == 0,
+                Form::Vectors | Form::Singles => left == 0,
             };
             if s.iteration <= 0 || !whole((s.end - s.begin) % s.iteration) {
                 return fault("is not made of whole iterations");
             }
             let register = match s.form {
-                Form::Wide(width) => width.block(),
-                Form::Blocks => BLOCK,
+                Form::Wide(width) => width.vector(),
+                Form::Vectors => VECTOR,
                 Form::Singles => 1,
             };
             if s.iteration % register != 0 {
                 return fault("cuts a register");
             }
             let several = s.end - s.begin > s.iteration;
-            if in_lanes && (s.begin % BLOCK != 0 || (several && (s.iteration % lanes != 0 || s.begin % lanes != 0))) {
+            if in_lanes && (s.begin % VECTOR != 0 || (several && (s.iteration % lanes != 0 || s.begin % lanes != 0))) {
                 return fault("puts elements into other lanes");
             }
             if let Form::Wide(width) = s.form
@@ -98,7 +98,7 @@ impl RowLoop<'_> {
         let started: i64 =
             segments.iter().take_while(|s| s.starts && s.end - s.begin == s.iteration).map(|s| s.iteration).sum();
         for (a, mode) in self.stage.accumulators.iter().zip(&self.modes) {
-            if matches!(mode, Mode::Blocks(_)) && a.identity.is_none() && started < a.lane_count() {
+            if matches!(mode, Mode::Vectors(_)) && a.identity.is_none() && started < a.lane_count() {
                 return Err(format!("{started} elements start {} lanes", a.lane_count()));
             }
         }

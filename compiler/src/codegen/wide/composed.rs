@@ -1,7 +1,7 @@
 //! What takes several instructions of AVX2: counts of bits, high halves of 64-bit products, 64-bit integers from floats and back.
 
 use super::Reg;
-use super::select::{Block, Selector};
+use super::select::{Selector, Vector};
 use super::table::{ORDERED, float_predicate, unary};
 use crate::kernel::body::{FloatCond, Op, ScalarType};
 use iced_x86::Code;
@@ -150,7 +150,7 @@ impl Selector<'_> {
     /// Doubles as unsigned 32-bit integers toward zero, as near as there are any; zero for what is no number.
     pub(super) fn doubles_to_unsigned(&mut self, v: &[Reg]) -> Option<Reg> {
         let [least, most, unit] = [0.0, WORD - 1.0, UNIT].map(|x: f64| self.constant(ScalarType::F64, x.to_bits()));
-        let parts: Block = v
+        let parts: Vector = v
             .iter()
             .map(|&x| {
                 let x = self.each(&Op::FMaxPseudo, true, x, least)?;

@@ -1,7 +1,7 @@
-//! The elements of a block in the traversal of [`vector`](crate::codegen::vector): which instructions are selected for what it asks.
+//! The elements of a vector in the traversal of [`vector`](crate::codegen::vector): which instructions are selected for what it asks.
 
 use super::Reg;
-use super::select::{Block, Definition, Division, Inst, Pointer, Selector, Uniform, count};
+use super::select::{Definition, Division, Inst, Pointer, Selector, Uniform, Vector, count};
 use crate::codegen::rows::Mode;
 use crate::codegen::vector::{Isa, Leaves, Partial, Row, Step, Storing, Values};
 use crate::hlo::InstructionId;
@@ -11,23 +11,23 @@ use iced_x86::Code;
 use smallvec::smallvec;
 
 impl Isa for Selector<'_> {
-    type Value = Block;
+    type Value = Vector;
     type Shape = ();
 
     fn mark(&mut self, source: Option<InstructionId>) {
         self.iteration.mark(source);
     }
 
-    fn constant(&mut self, (): (), scalar: ScalarType, bits: u64) -> Block {
+    fn constant(&mut self, (): (), scalar: ScalarType, bits: u64) -> Vector {
         let r = Selector::constant(self, scalar, bits);
         smallvec![self.as_operand(scalar, r); count(scalar)]
     }
 
-    fn operation(&mut self, op: &Op, args: &[Block], from: &[ScalarType], to: ScalarType) -> Option<Block> {
+    fn operation(&mut self, op: &Op, args: &[Vector], from: &[ScalarType], to: ScalarType) -> Option<Vector> {
         self.node(op, args, from, to)
     }
 
-    fn by_elements(&mut self, op: &Op, args: &[Block], from: &[ScalarType], _: ScalarType) -> Option<Block> {
+    fn by_elements(&mut self, op: &Op, args: &[Vector], from: &[ScalarType], _: ScalarType) -> Option<Vector> {
         let (signed, remainder) = match op {
             Op::SDiv => (true, false),
             Op::UDiv => (false, false),
@@ -59,7 +59,7 @@ impl Leaves for Selector<'_> {
 
     fn shape(&self) {}
 
-    fn leaf(&mut self, body: &Body, id: NodeId, values: &Values<Block>) -> Option<Block> {
+    fn leaf(&mut self, body: &Body, id: NodeId, values: &Values<Vector>) -> Option<Vector> {
         let node = body.node(id);
         match &node.op {
             Op::Load(_, mem, ix) => match self.row.loads.get(&id)?.walk.stride() {
@@ -81,18 +81,18 @@ impl Leaves for Selector<'_> {
 }
 
 impl Row for Selector<'_> {
-    fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Block> {
+    fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Vector> {
         Some(self.same(body.scalar(id), Uniform::Node(id)))
     }
 
-    fn store(&mut self, s: Storing<'_, Block>, values: &Values<Block>) -> Option<usize> {
+    fn store(&mut self, s: Storing<'_, Vector>, values: &Values<Vector>) -> Option<usize> {
         let (p, mem) = (Pointer::Store(s.number), s.access.mem);
         let woven = self.row.woven(s.number);
         match s.access.walk.stride() {
-            Some(1) => self.store_block(p, mem, self.first(), s.value)?,
+            Some(1) => self.store_vector(p, mem, self.first(), s.value)?,
             Some(stride) => {
                 let behind = s.behind.get(..woven - 1)?.iter().flatten();
-                let all: Vec<&[Reg]> = [s.value].into_iter().chain(behind).map(Block::as_slice).collect();
+                let all: Vec<&[Reg]> = [s.value].into_iter().chain(behind).map(Vector::as_slice).collect();
                 if woven > 1 && all.len() == woven && self.store_beside(p, (mem, s.scalar), self.now, &all)? {
                     return Some(woven - 1);
                 }
@@ -103,13 +103,13 @@ impl Row for Selector<'_> {
         Some(0)
     }
 
-    fn row(&mut self, number: u32) -> Option<Block> {
+    fn row(&mut self, number: u32) -> Option<Vector> {
         self.load(Pointer::Row(number), Mem::of(self.nest.rows.get(number as usize)?.scalar), self.first())
     }
 
-    fn set_row(&mut self, number: u32, value: &Block) -> Option<()> {
+    fn set_row(&mut self, number: u32, value: &Vector) -> Option<()> {
         let mem = Mem::of(self.nest.rows.get(number as usize)?.scalar);
-        self.store_block(Pointer::Row(number), mem, self.first(), value)
+        self.store_vector(Pointer::Row(number), mem, self.first(), value)
     }
 
     fn steps(&self, reduction: usize) -> Vec<Step> {
@@ -119,11 +119,11 @@ impl Row for Selector<'_> {
         }
     }
 
-    fn taken(&mut self, step: Step, scalar: ScalarType, value: &Block) -> Option<Block> {
+    fn taken(&mut self, step: Step, scalar: ScalarType, value: &Vector) -> Option<Vector> {
         match step {
             Step::All => Some(value.clone()),
             Step::Element(e) => {
-                let each = (self.block / count(scalar) as i64) as u8;
+                let each = (self.vector / count(scalar) as i64) as u8;
                 let r = *value.get(usize::from(e / each))?;
                 // What the other lanes hold is computed with and never read.
                 Some(smallvec![self.element_in_front(scalar, r, e % each); count(scalar)])
@@ -131,7 +131,7 @@ impl Row for Selector<'_> {
         }
     }
 
-    fn partial(&mut self, reduction: usize, step: Step) -> Option<Partial<Block>> {
+    fn partial(&mut self, reduction: usize, step: Step) -> Option<Partial<Vector>> {
         let a = self.row.stage.accumulators.get(reduction)?;
         if let Step::Element(_) = step {
             let types: Vec<ScalarType> = a.types().collect();
@@ -139,20 +139,20 @@ impl Row for Selector<'_> {
             let now = held.into_iter().zip(types).map(|(r, scalar)| smallvec![self.as_mask(scalar, r); count(scalar)]);
             return Some(Partial::Running(now.collect()));
         }
-        let at = self.own_block(a);
-        let now: Vec<Block> =
+        let at = self.own_vector(a);
+        let now: Vec<Vector> =
             self.accumulators.get(reduction)?.iter().map(|c| c.get(at).cloned()).collect::<Option<_>>()?;
         let now =
             now.into_iter().zip(a.types()).map(|(v, scalar)| v.iter().map(|&r| self.as_mask(scalar, r)).collect());
         Some(Partial::Running(now.collect()))
     }
 
-    fn set_partial(&mut self, reduction: usize, step: Step, new: Vec<Block>) -> Option<()> {
+    fn set_partial(&mut self, reduction: usize, step: Step, new: Vec<Vector>) -> Option<()> {
         let a = self.row.stage.accumulators.get(reduction)?;
         if let Step::Element(e) = step {
             // Truth values stay masks from element to element.
             let last = i64::from(e) + 1 == self.live;
-            let kept = |(v, scalar): (&Block, ScalarType)| {
+            let kept = |(v, scalar): (&Vector, ScalarType)| {
                 let r = *v.first()?;
                 Some(if last { self.as_register(scalar, r) } else { r })
             };
@@ -160,9 +160,9 @@ impl Row for Selector<'_> {
             self.chain(reduction)?.zip(new).for_each(|(held, r)| *held = r);
             return Some(());
         }
-        let at = self.own_block(a);
+        let at = self.own_vector(a);
         for (k, (v, scalar)) in new.into_iter().zip(a.types()).enumerate() {
-            let mut v: Block = v.iter().map(|&r| self.as_register(scalar, r)).collect();
+            let mut v: Vector = v.iter().map(|&r| self.as_register(scalar, r)).collect();
             if !self.is_whole() {
                 // What is no element changes no lane.
                 let before = self.accumulators.get(reduction)?.get(k)?.get(at)?.clone();
@@ -215,9 +215,9 @@ impl Selector<'_> {
         front
     }
 
-    /// Which block of an accumulator's own lanes the block at hand enters: one of fewer lanes than the iteration has elements goes round
+    /// Which vector of an accumulator's own lanes the vector at hand enters: one of fewer lanes than the iteration has elements goes round
     /// them more than once.
-    fn own_block(&self, a: &Accumulator) -> usize {
-        (self.now % (a.lane_count() / self.block)) as usize
+    fn own_vector(&self, a: &Accumulator) -> usize {
+        (self.now % (a.lane_count() / self.vector)) as usize
     }
 }

@@ -5,7 +5,7 @@
 //! read in one iteration, share a register as soon as half of its lanes would be idle: each ends in a part of 128 bits.
 
 use super::Reg;
-use super::select::{Block, Iteration, Selector, count};
+use super::select::{Iteration, Selector, Vector, count};
 use crate::codegen::rows::Width;
 use crate::codegen::vector::combine;
 use crate::kernel::body::{Op, ScalarType};
@@ -50,7 +50,7 @@ impl Selector<'_> {
         if self.start_iteration().is_none() {
             return Ok(None);
         }
-        (self.now, self.live) = (0, self.block);
+        (self.now, self.live) = (0, self.vector);
         let folded = self.fold_all();
         match (self.fault.take(), folded) {
             (Some(fault), _) => Err(fault),
@@ -75,14 +75,14 @@ impl Selector<'_> {
             for of in number..number + together {
                 for component in &self.accumulators[of] {
                     places.extend((of == number).then_some(register));
-                    register += component.iter().map(|block| block.len() as u32).sum::<u32>();
+                    register += component.iter().map(|vector| vector.len() as u32).sum::<u32>();
                 }
             }
             let mut items = Vec::new();
             for of in number..number + together {
-                items.extend(self.one_block(of, a)?);
+                items.extend(self.one_vector(of, a)?);
             }
-            let (mut half, alone) = (self.block / 2, together == 1);
+            let (mut half, alone) = (self.vector / 2, together == 1);
             while half >= 1 {
                 items = if alone { self.each_halved(a, items, half) } else { self.all_halved(a, items, half) }?;
                 half /= 2;
@@ -98,30 +98,30 @@ impl Selector<'_> {
         Some(ends)
     }
 
-    /// What the blocks of an accumulator are together, a block for each component; nothing where it has no lanes.
-    fn one_block(&mut self, number: usize, a: &Accumulator) -> Option<Option<Vec<Block>>> {
-        let mut blocks: Vec<Vec<Block>> = Vec::new();
+    /// What the vectors of an accumulator are together, a vector for each component; nothing where it has no lanes.
+    fn one_vector(&mut self, number: usize, a: &Accumulator) -> Option<Option<Vec<Vector>>> {
+        let mut vectors: Vec<Vec<Vector>> = Vec::new();
         for (component, scalar) in self.accumulators[number].clone().iter().zip(a.types()) {
-            blocks.resize(component.len(), Vec::new());
-            for (all, block) in blocks.iter_mut().zip(component) {
-                all.push(block.iter().map(|&r| self.as_mask(scalar, r)).collect());
+            vectors.resize(component.len(), Vec::new());
+            for (all, vector) in vectors.iter_mut().zip(component) {
+                all.push(vector.iter().map(|&r| self.as_mask(scalar, r)).collect());
             }
         }
-        while blocks.len() > 1 {
-            let upper = blocks.split_off(blocks.len() / 2);
-            for (lower, upper) in blocks.iter_mut().zip(upper) {
+        while vectors.len() > 1 {
+            let upper = vectors.split_off(vectors.len() / 2);
+            for (lower, upper) in vectors.iter_mut().zip(upper) {
                 *lower = combine(self, (), a, lower.iter().cloned().chain(upper).collect())?;
             }
         }
-        Some(blocks.pop())
+        Some(vectors.pop())
     }
 
     /// The lower half of the lanes of each item, combined with the upper one.
-    fn each_halved(&mut self, a: &Accumulator, items: Vec<Vec<Block>>, half: i64) -> Option<Vec<Vec<Block>>> {
+    fn each_halved(&mut self, a: &Accumulator, items: Vec<Vec<Vector>>, half: i64) -> Option<Vec<Vec<Vector>>> {
         let mut out = Vec::new();
         for folded in items {
             let upper = folded.iter().zip(a.types()).map(|(v, scalar)| self.lanes_from(scalar, v, half));
-            let upper = upper.collect::<Option<Vec<Block>>>()?;
+            let upper = upper.collect::<Option<Vec<Vector>>>()?;
             out.push(combine(self, (), a, folded.into_iter().chain(upper).collect())?);
         }
         Some(out)
@@ -129,7 +129,7 @@ impl Selector<'_> {
 
     /// The same, where the halves of two items, or of one twice, that are whole parts of a register become one: the first keeps the parts
     /// before those of the second.
-    fn all_halved(&mut self, a: &Accumulator, items: Vec<Vec<Block>>, half: i64) -> Option<Vec<Vec<Block>>> {
+    fn all_halved(&mut self, a: &Accumulator, items: Vec<Vec<Vector>>, half: i64) -> Option<Vec<Vec<Vector>>> {
         let bytes = a.types().next().map_or(0, |scalar| half as u32 * scalar.bits() / 8);
         if bytes < PART || bytes >= self.width.bytes() {
             return self.each_halved(a, items, half);
@@ -151,9 +151,9 @@ impl Selector<'_> {
         Some(out)
     }
 
-    /// A block whose lanes begin with lane `first` of another, the half of it, the quarter and so on.
-    fn lanes_from(&mut self, scalar: ScalarType, v: &[Reg], first: i64) -> Option<Block> {
-        let each = self.block / count(scalar) as i64;
+    /// A vector whose lanes begin with lane `first` of another, the half of it, the quarter and so on.
+    fn lanes_from(&mut self, scalar: ScalarType, v: &[Reg], first: i64) -> Option<Vector> {
+        let each = self.vector / count(scalar) as i64;
         let r = if first >= each { *v.get((first / each) as usize)? } else { self.moved(scalar, *v.first()?, first) };
         Some(smallvec![r; count(scalar)])
     }

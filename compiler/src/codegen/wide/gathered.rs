@@ -1,6 +1,6 @@
 //! Elements that each have an index: indices that are no line along the row, loads and stores by them.
 
-use super::select::{Access, Block, Selector, Uniform};
+use super::select::{Access, Selector, Uniform, Vector};
 use super::single::Places;
 use super::{Anchor, Reg};
 use crate::codegen::rows;
@@ -13,9 +13,9 @@ use smallvec::smallvec;
 /// What an index is divided by a positive number.
 struct Floor {
     /// The index, made non-negative by adding a multiple of the divisor.
-    index: Block,
+    index: Vector,
     /// Its quotients.
-    quotients: Block,
+    quotients: Vector,
     /// The largest of them.
     most: i64,
     /// What the quotients of the index itself have more.
@@ -29,7 +29,7 @@ fn term((atom, c): &(Atom, i64)) -> Ix {
 
 impl Selector<'_> {
     /// An index in 64-bit lanes, which may hang on what differs along the row in any way.
-    pub(super) fn indices(&mut self, ix: &Ix, values: &Values<Block>) -> Option<Block> {
+    pub(super) fn indices(&mut self, ix: &Ix, values: &Values<Vector>) -> Option<Vector> {
         let axis = self.row.stage.vector.axis;
         if let Some(stride) = self.row.stride(ix, axis) {
             return if stride == 0 {
@@ -76,12 +76,12 @@ impl Selector<'_> {
         sum
     }
 
-    fn pairwise(&mut self, op: &Op, a: &[Reg], b: &[Reg]) -> Option<Block> {
+    fn pairwise(&mut self, op: &Op, a: &[Reg], b: &[Reg]) -> Option<Vector> {
         a.iter().zip(b).map(|(&a, &b)| self.each(op, true, a, b)).collect()
     }
 
-    /// A block of 64-bit lanes in a range, times a constant.
-    fn times(&mut self, v: Block, (low, high): (i64, i64), by: i64) -> Option<Block> {
+    /// A vector of 64-bit lanes in a range, times a constant.
+    fn times(&mut self, v: Vector, (low, high): (i64, i64), by: i64) -> Option<Vector> {
         if by == 1 {
             return Some(v);
         }
@@ -94,7 +94,7 @@ impl Selector<'_> {
     }
 
     /// An index divided by a positive number, toward minus infinity.
-    fn floor(&mut self, x: &Ix, n: i64, values: &Values<Block>) -> Option<Floor> {
+    fn floor(&mut self, x: &Ix, n: i64, values: &Values<Vector>) -> Option<Floor> {
         let (low, high) = x.range();
         let shift = if low < 0 { low.div_euclid(n) } else { 0 };
         let added = shift.checked_mul(n)?.checked_neg()?;
@@ -122,7 +122,7 @@ impl Selector<'_> {
 
     /// Where the elements of an access lie: what is the same along the row goes into a pointer, the rest into lanes of 32 bits; `None`
     /// where it does not fit.
-    fn places(&mut self, access: &rows::Access, ix: &Ix, values: &Values<Block>) -> Option<Places> {
+    fn places(&mut self, access: &rows::Access, ix: &Ix, values: &Values<Vector>) -> Option<Places> {
         let axis = self.row.stage.vector.axis;
         let same = |t: &&(Atom, i64)| self.row.stride(&term(t), axis) == Some(0);
         let (fixed, varying): (Vec<_>, Vec<_>) = ix.terms.iter().partition(same);
@@ -140,14 +140,14 @@ impl Selector<'_> {
         Some(Places::Found { base, indices })
     }
 
-    /// A block of elements, each at an index of its own.
-    pub(super) fn gather(&mut self, access: &rows::Access, ix: &Ix, values: &Values<Block>) -> Option<Block> {
+    /// A vector of elements, each at an index of its own.
+    pub(super) fn gather(&mut self, access: &rows::Access, ix: &Ix, values: &Values<Vector>) -> Option<Vector> {
         let places = self.places(access, ix, values)?;
         self.load_single(access.mem, &places)
     }
 
-    /// Stores a block, each element at an index of its own.
-    pub(super) fn scatter(&mut self, access: &rows::Access, v: &Block, values: &Values<Block>) -> Option<()> {
+    /// Stores a vector, each element at an index of its own.
+    pub(super) fn scatter(&mut self, access: &rows::Access, v: &Vector, values: &Values<Vector>) -> Option<()> {
         let places = self.places(access, &access.start, values)?;
         self.store_single(access.mem, &places, v)
     }

@@ -4,7 +4,7 @@
 //! A mask has a bit for each element of a register, those of 64-bit lanes eight; bits beyond are anything, and chosen by nobody.
 
 use super::Reg;
-use super::select::{Block, Definition, Inst, Selector};
+use super::select::{Definition, Inst, Selector, Vector};
 use super::table::{ORDERED, float_predicate};
 use crate::codegen::rows::Width;
 use crate::kernel::body::{FloatCond, IntCond, Op, ScalarType};
@@ -91,7 +91,7 @@ impl Selector<'_> {
     }
 
     /// A mask beside lanes of the other width: two of eight bits for one of sixteen, or the other way.
-    pub(super) fn mask_cast(&mut self, v: &[Reg], to: ScalarType) -> Block {
+    pub(super) fn mask_cast(&mut self, v: &[Reg], to: ScalarType) -> Vector {
         match *v {
             [low, high] if to == ScalarType::M32 => {
                 smallvec![self.mask(Code::VEX_Kunpckbw_kr_kr_kr, &[high, low], None)]
@@ -132,7 +132,7 @@ impl Selector<'_> {
     }
 
     /// A conversion that has a form of its own here; `None` where that of AVX2 only becomes wider.
-    pub(super) fn masked_conversion(&mut self, op: &Op, v: &[Reg], from: ScalarType, to: ScalarType) -> Option<Block> {
+    pub(super) fn masked_conversion(&mut self, op: &Op, v: &[Reg], from: ScalarType, to: ScalarType) -> Option<Vector> {
         use Code::*;
         use ScalarType::{F32, F64, I32, I64};
         Some(match (op, from, to) {
@@ -160,7 +160,7 @@ impl Selector<'_> {
             }
             (Op::FToU, F64, I32 | I64) => {
                 let zero = self.constant(F64, 0);
-                let parts: Block =
+                let parts: Vector =
                     v.iter().map(|&x| self.each(&Op::FMaxPseudo, true, x, zero)).collect::<Option<_>>()?;
                 match to {
                     I32 => smallvec![self.joined_halves(EVEX_Vcvttpd2udq_ymm_k1z_zmmm512b64_sae, &parts)],
@@ -186,7 +186,7 @@ impl Selector<'_> {
                 let (least, most) =
                     (self.constant(F64, (-2_147_483_648f64).to_bits()), self.constant(F64, 2_147_483_647f64.to_bits()));
                 let zero = self.constant(F64, 0);
-                let parts: Block = v
+                let parts: Vector = v
                     .iter()
                     .map(|&x| {
                         let number = self.float_mask(true, [x, x], ORDERED);
@@ -202,7 +202,7 @@ impl Selector<'_> {
     }
 
     /// Doubles as 64-bit integers: what lies above becomes the minimum in the conversion, as what lies below and what is no number.
-    fn signed_words(&mut self, v: &[Reg]) -> Block {
+    fn signed_words(&mut self, v: &[Reg]) -> Vector {
         let limit = self.constant(ScalarType::F64, 9_223_372_036_854_775_808f64.to_bits());
         let (most, zero) = (self.constant(ScalarType::I64, i64::MAX as u64), self.constant(ScalarType::I64, 0));
         v.iter()

@@ -7,7 +7,7 @@
 //! roundings, each element of a reduction in the same lane. What has no form of 512 bits here is tried in 256, and what has none
 //! there leaves the whole row to CLIF; the division of 64-bit integers, which no register does, goes element by element.
 //!
-//! **Algorithm.** [`select`] writes an iteration of the loop (blocks of eight or sixteen elements) in instructions over virtual
+//! **Algorithm.** [`select`] writes an iteration of the loop (vectors of eight or sixteen elements) in instructions over virtual
 //! registers, asked by the traversal that CLIF follows too ([`elements`]), operation by operation ([`operations`], and [`composed`] where
 //! one takes several instructions); [`strided`] knows elements which do not lie side by side, [`transposed`] rows of a few of
 //! them, [`words`] how narrow elements lie in wider ones, [`gathered`] elements that each have an index, [`single`] how such go one

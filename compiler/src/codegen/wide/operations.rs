@@ -1,8 +1,8 @@
-//! One operation of a body on a block, in the instructions of AVX2; those that AVX-512 has otherwise are in
+//! One operation of a body on a vector, in the instructions of AVX2; those that AVX-512 has otherwise are in
 //! [`masked`](super::masked).
 
 use super::Reg;
-use super::select::{Block, Definition, Selector};
+use super::select::{Definition, Selector, Vector};
 use super::table::{ORDERED, binary, commutes, float_predicate, unary};
 use crate::codegen::rows::Width;
 use crate::kernel::body::{FloatCond, IntCond, Op, ScalarType};
@@ -14,8 +14,8 @@ impl Selector<'_> {
         Some(self.plain(binary(op, wide)?, &[a, b]))
     }
 
-    /// One operation on a block.
-    pub(super) fn node(&mut self, op: &Op, args: &[Block], from: &[ScalarType], to: ScalarType) -> Option<Block> {
+    /// One operation on a vector.
+    pub(super) fn node(&mut self, op: &Op, args: &[Vector], from: &[ScalarType], to: ScalarType) -> Option<Vector> {
         let scalar = *from.first()?;
         match op {
             Op::Bitcast => return Some(args[0].clone()),
@@ -137,14 +137,14 @@ impl Selector<'_> {
         let convert = if signed { Op::SToF } else { Op::UToF };
         let above = self.conversion(&convert, &[a], ScalarType::I32, ScalarType::F64)?;
         let below = self.conversion(&convert, &[b], ScalarType::I32, ScalarType::F64)?;
-        let quotients: Block =
+        let quotients: Vector =
             above.iter().zip(&below).map(|(&x, &y)| self.each(&Op::FDiv, true, x, y)).collect::<Option<_>>()?;
         if signed {
             return Some(self.joined_halves(VEX_Vcvttpd2dq_xmm_ymmm256, &quotients));
         }
         // The low bits of a number whose last bit is worth 1.
         let magic = self.constant(ScalarType::F64, 4_503_599_627_370_496f64.to_bits());
-        let whole: Block = quotients
+        let whole: Vector = quotients
             .iter()
             .map(|&q| {
                 let (code, imm) = unary(&Op::Trunc, true)?;
@@ -232,7 +232,7 @@ impl Selector<'_> {
         }
     }
 
-    /// The even 32-bit lanes of two registers: the low halves of a block's 64-bit lanes.
+    /// The even 32-bit lanes of two registers: the low halves of a vector's 64-bit lanes.
     pub(super) fn narrow(&mut self, v: &[Reg]) -> Reg {
         if let &[low, high] = v
             && let Some(&before) = self.narrow.get(&[low, high])
@@ -246,7 +246,7 @@ impl Selector<'_> {
         self.with_imm(Code::VEX_Vpermq_ymm_ymmm256_imm8, &[both], 0b1101_1000)
     }
 
-    fn widen(&mut self, v: Reg, signed: bool) -> Block {
+    fn widen(&mut self, v: Reg, signed: bool) -> Vector {
         let code = if signed { Code::VEX_Vpmovsxdq_ymm_xmmm128 } else { Code::VEX_Vpmovzxdq_ymm_xmmm128 };
         let halves = self.split_halves(code, v);
         if let &[low, high] = halves.as_slice() {
@@ -256,7 +256,7 @@ impl Selector<'_> {
     }
 
     /// An instruction that makes a register of each half of one.
-    pub(super) fn split_halves(&mut self, code: Code, v: Reg) -> Block {
+    pub(super) fn split_halves(&mut self, code: Code, v: Reg) -> Vector {
         let upper = self.upper(v);
         [v, upper].map(|half| self.halves(code, &[half], 0b10, None)).into()
     }
@@ -267,7 +267,7 @@ impl Selector<'_> {
         self.halves(Code::VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, &[low, high], 0b100, Some(1))
     }
 
-    pub(super) fn conversion(&mut self, op: &Op, v: &[Reg], from: ScalarType, to: ScalarType) -> Option<Block> {
+    pub(super) fn conversion(&mut self, op: &Op, v: &[Reg], from: ScalarType, to: ScalarType) -> Option<Vector> {
         use Code::*;
         use ScalarType::{F32, F64, I32, I64};
         // The short form is one for 32 bits.
@@ -319,7 +319,7 @@ impl Selector<'_> {
             (Op::FToS, F64, I32) => {
                 let (least, most) =
                     (self.constant(F64, (-2_147_483_648f64).to_bits()), self.constant(F64, 2_147_483_647f64.to_bits()));
-                let parts: Block = v
+                let parts: Vector = v
                     .iter()
                     .map(|&x| {
                         let number = self.compare(true, x, x, ORDERED);
@@ -335,7 +335,7 @@ impl Selector<'_> {
             }
             (Op::SToF | Op::UToF, I64, F32) => {
                 let signed = *op == Op::SToF;
-                let parts: Block = v
+                let parts: Vector = v
                     .iter()
                     .map(|&x| {
                         let x = self.odd_words(signed, x)?;

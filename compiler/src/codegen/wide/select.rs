@@ -288,25 +288,25 @@ pub(super) fn select(
     Ok(s.finish(whole, last, end))
 }
 
-/// The registers of a node's block: one of 32-bit lanes, two of 64-bit lanes.
-pub(super) type Block = SmallVec<[Reg; 2]>;
+/// The registers of a node's vector: one of 32-bit lanes, two of 64-bit lanes.
+pub(super) type Vector = SmallVec<[Reg; 2]>;
 
 pub(super) struct Selector<'k> {
     pub(super) nest: &'k Nest,
     pub(super) row: &'k RowLoop<'k>,
     pub(super) width: Width,
-    /// Elements of a block.
-    pub(super) block: i64,
+    /// Elements of a vector.
+    pub(super) vector: i64,
     pub(super) fma: bool,
     pub(super) iteration: Iteration,
     /// How many elements the iteration at hand has, ...
     pub(super) length: i64,
-    /// ... the number of the block at hand, and how many of its elements there are.
+    /// ... the number of the vector at hand, and how many of its elements there are.
     pub(super) now: i64,
     pub(super) live: i64,
     pub(super) frame: Frame,
-    /// Accumulators as they are now: accumulator, component, block of its own lanes, register.
-    pub(super) accumulators: Vec<Vec<Vec<Block>>>,
+    /// Accumulators as they are now: accumulator, component, vector of its own lanes, register.
+    pub(super) accumulators: Vec<Vec<Vec<Vector>>>,
     /// What the traversal missed.
     pub(super) fault: Option<String>,
     constants: HashMap<Vec<u8>, Reg>,
@@ -330,7 +330,7 @@ pub(super) struct Selector<'k> {
     pub(super) starts: HashMap<(Ix, ScalarType), Reg>,
     /// Masks that say of a register that it is NaN.
     pub(super) nan_tests: HashMap<Reg, Reg>,
-    /// What the halves of 64-bit lanes of a block were widened from.
+    /// What the halves of 64-bit lanes of a vector were widened from.
     pub(super) narrow: HashMap<[Reg; 2], Reg>,
     /// Parts of 128 bits that were brought to the front of a register, by number.
     pub(super) fronts: HashMap<(Reg, u8), Reg>,
@@ -359,12 +359,12 @@ impl<'k> Selector<'k> {
             nest,
             row,
             width,
-            block: width.block(),
+            vector: width.vector(),
             fma,
             iteration: Iteration::new(width),
             length: 0,
             now: 0,
-            live: width.block(),
+            live: width.vector(),
             accumulators: Vec::new(),
             fault: None,
             frame: Frame::new(width),
@@ -408,8 +408,8 @@ impl<'k> Selector<'k> {
             return Ok(None);
         }
         self.length = iteration;
-        for block in 0..(iteration + self.block - 1) / self.block {
-            (self.now, self.live) = (block, self.block.min(iteration - block * self.block));
+        for vector in 0..(iteration + self.vector - 1) / self.vector {
+            (self.now, self.live) = (vector, self.vector.min(iteration - vector * self.vector));
             let row = self.row;
             let done = elements(self, row);
             if let Some(fault) = self.fault.take() {
@@ -544,9 +544,9 @@ impl<'k> Selector<'k> {
         for (a, mode) in self.row.stage.accumulators.iter().zip(&self.row.modes) {
             let mut components = Vec::new();
             // A chain has one lane.
-            let (blocks, registers): (i64, fn(ScalarType) -> usize) = match mode {
+            let (vectors, registers): (i64, fn(ScalarType) -> usize) = match mode {
                 Mode::Chain => (1, |_| 1),
-                Mode::Blocks(_) | Mode::Few | Mode::Row => (a.lane_count() / self.block, count),
+                Mode::Vectors(_) | Mode::Few | Mode::Row => (a.lane_count() / self.vector, count),
             };
             if let Place::Lanes { .. } = a.place {
                 for (component, scalar) in a.types().enumerate() {
@@ -554,8 +554,8 @@ impl<'k> Selector<'k> {
                     let identity = a.identity.as_ref().and_then(|all| all.get(component)).copied();
                     let identity = identity.filter(|_| self.frame.identities).map(|bits| self.constant(scalar, bits));
                     let start = identity.and_then(|r| self.number(r));
-                    for _ in 0..blocks {
-                        let registers: Block = (0..registers(scalar))
+                    for _ in 0..vectors {
+                        let registers: Vector = (0..registers(scalar))
                             .map(|_| {
                                 let k = self.iteration.accumulators.len() as u32;
                                 let r = self.register(Definition::Accumulator(k));
@@ -576,7 +576,7 @@ impl<'k> Selector<'k> {
     }
 
     /// What is the same along the row, as operations take it.
-    pub(super) fn same(&mut self, scalar: ScalarType, what: Uniform) -> Block {
+    pub(super) fn same(&mut self, scalar: ScalarType, what: Uniform) -> Vector {
         let r = match self.uniforms.get(&what) {
             Some(&r) => r,
             None => {
@@ -603,20 +603,20 @@ impl<'k> Selector<'k> {
         Some(Access { pointer, scale: mem.bytes() as u32, displacement: i32::try_from(bytes).ok()? })
     }
 
-    /// How many elements of register `k` of the block at hand there are.
+    /// How many elements of register `k` of the vector at hand there are.
     pub(super) fn live_in(&self, scalar: ScalarType, k: i64) -> i64 {
-        let each = self.block / count(scalar) as i64;
+        let each = self.vector / count(scalar) as i64;
         (self.live - k * each).clamp(0, each)
     }
 
-    /// Whether the block at hand has all its elements.
+    /// Whether the vector at hand has all its elements.
     pub(super) fn is_whole(&self) -> bool {
-        self.live == self.block
+        self.live == self.vector
     }
 
     /// The mask of the elements of register `k` that there are; none where it has all.
     pub(super) fn mask_of(&mut self, scalar: ScalarType, k: i64) -> Option<Reg> {
-        if self.is_whole() || self.live_in(scalar, k) == self.block / count(scalar) as i64 {
+        if self.is_whole() || self.live_in(scalar, k) == self.vector / count(scalar) as i64 {
             return None;
         }
         Some(self.first_elements(scalar, self.live_in(scalar, k)))
@@ -632,8 +632,8 @@ impl<'k> Selector<'k> {
         self.as_operand(scalar.mask(), r)
     }
 
-    /// A block whose elements lie side by side, from `first` on.
-    pub(super) fn load(&mut self, p: Pointer, mem: Mem, first: i64) -> Option<Block> {
+    /// A vector whose elements lie side by side, from `first` on.
+    pub(super) fn load(&mut self, p: Pointer, mem: Mem, first: i64) -> Option<Vector> {
         let (code, scalar) = (load_code(mem), mem.scalar());
         (0..count(scalar) as i64)
             .map(|k| {
@@ -648,11 +648,11 @@ impl<'k> Selector<'k> {
             .collect()
     }
 
-    /// Stores a block to elements side by side, from `first` on.
-    pub(super) fn store_block(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
+    /// Stores a vector to elements side by side, from `first` on.
+    pub(super) fn store_vector(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
         // Values of narrow memory forms are in range, so that what a pack or a cut does beyond it never shows.
-        let (code, v, half): (Code, Block, bool) = match (mem, self.width) {
+        let (code, v, half): (Code, Vector, bool) = match (mem, self.width) {
             (Mem::S8 | Mem::U8, Width::W512) => (EVEX_Vpmovdb_xmmm128_k1z_zmm, v.into(), false),
             (Mem::S16 | Mem::U16, Width::W512) => (EVEX_Vpmovdw_ymmm256_k1z_zmm, v.into(), false),
             _ if mem.is_extended() => {
@@ -676,7 +676,7 @@ impl<'k> Selector<'k> {
         self.store_registers((p, mem), first, &v, (code, half))
     }
 
-    /// Stores the registers of a block with one instruction each, of `half` a register or all of it.
+    /// Stores the registers of a vector with one instruction each, of `half` a register or all of it.
     pub(super) fn store_registers(
         &mut self,
         (p, mem): (Pointer, Mem),
@@ -694,7 +694,7 @@ impl<'k> Selector<'k> {
     }
 
     /// An index that is linear along the row: its value at element 0, and `stride` from each element to the next.
-    pub(super) fn linear(&mut self, ix: &Ix, scalar: ScalarType, stride: i64) -> Option<Block> {
+    pub(super) fn linear(&mut self, ix: &Ix, scalar: ScalarType, stride: i64) -> Option<Vector> {
         let wide = scalar == ScalarType::I64;
         let key = (ix.clone(), scalar);
         let start = match self.starts.get(&key) {
@@ -710,7 +710,7 @@ impl<'k> Selector<'k> {
                 start
             }
         };
-        let (first, each) = (self.first(), self.block / count(scalar) as i64);
+        let (first, each) = (self.first(), self.vector / count(scalar) as i64);
         (0..count(scalar) as i64)
             .map(|half| {
                 let at = |e: u64| stride.wrapping_mul(first + half * each + e as i64) as u64;
@@ -724,8 +724,8 @@ impl<'k> Selector<'k> {
             .collect()
     }
 
-    /// The first element of the block at hand, from the iteration's.
+    /// The first element of the vector at hand, from the iteration's.
     pub(super) fn first(&self) -> i64 {
-        self.now * self.block
+        self.now * self.vector
     }
 }

@@ -8,14 +8,14 @@
 //! microcode, and take one and a half times as long.
 
 use super::Reg;
-use super::select::{Access, Block, Definition, Element, Index, Inst, Pointer, Selector, count, load_code};
+use super::select::{Access, Definition, Element, Index, Inst, Pointer, Selector, Vector, count, load_code};
 use crate::codegen::rows::Width;
 use crate::kernel::body::{Mem, PART, ScalarType};
 use iced_x86::Code;
 
-/// Where the elements of a block lie.
+/// Where the elements of a vector lie.
 pub(super) enum Places {
-    /// A stride from one to the next, from a pointer that walks; the block begins with element `first` of the iteration.
+    /// A stride from one to the next, from a pointer that walks; the vector begins with element `first` of the iteration.
     Walk { pointer: Pointer, stride: i64, first: i64 },
     /// Each as many elements behind `base` as its index says, one of 32 bits.
     Found { base: Access, indices: Reg },
@@ -25,7 +25,7 @@ pub(super) enum Places {
 type Taken = Option<(i64, Reg)>;
 
 impl Selector<'_> {
-    /// Memory at element `e` of the iteration's block, from a pointer that walks.
+    /// Memory at element `e` of the iteration's vector, from a pointer that walks.
     pub(super) fn walking(&mut self, p: Pointer, mem: Mem, stride: i64, e: i64) -> Option<Access> {
         let step = i32::try_from(stride.checked_mul(mem.bytes())?).ok()?;
         let pointer = self.pointer(p);
@@ -34,15 +34,15 @@ impl Selector<'_> {
         Some(Access { pointer, scale: 0, displacement })
     }
 
-    /// Loads a block.
-    pub(super) fn load_single(&mut self, mem: Mem, places: &Places) -> Option<Block> {
+    /// Loads a vector.
+    pub(super) fn load_single(&mut self, mem: Mem, places: &Places) -> Option<Vector> {
         (0..count(mem.scalar()) as i64).map(|k| self.load_register(mem, places, k)).collect()
     }
 
-    /// Loads register `k` of a block.
+    /// Loads register `k` of a vector.
     fn load_register(&mut self, mem: Mem, places: &Places, k: i64) -> Option<Reg> {
         let (scalar, live) = (mem.scalar(), self.live_in(mem.scalar(), k));
-        let elements = self.block / count(scalar) as i64;
+        let elements = self.vector / count(scalar) as i64;
         let each = (PART / mem.bytes()).min(elements);
         let (mut all, mut taken) = (None, None);
         for (part, e) in (0..).zip((0..live).step_by(each as usize)) {
@@ -57,7 +57,7 @@ impl Selector<'_> {
         Some(if mem.is_extended() { self.halves(load_code(mem), &[all], 0b10, None) } else { all })
     }
 
-    /// Loads elements of a block to the low 128 bits of a register, in their form in memory.
+    /// Loads elements of a vector to the low 128 bits of a register, in their form in memory.
     fn load_part(
         &mut self,
         mem: Mem,
@@ -89,7 +89,7 @@ impl Selector<'_> {
         v
     }
 
-    /// Stores a block.
+    /// Stores a vector.
     pub(super) fn store_single(&mut self, mem: Mem, places: &Places, v: &[Reg]) -> Option<()> {
         for (k, &r) in (0..).zip(v) {
             self.store_register(mem, places, k, r)?;
@@ -97,10 +97,10 @@ impl Selector<'_> {
         Some(())
     }
 
-    /// Stores register `k` of a block.
+    /// Stores register `k` of a vector.
     pub(super) fn store_register(&mut self, mem: Mem, places: &Places, k: i64, r: Reg) -> Option<()> {
         let (scalar, live) = (mem.scalar(), self.live_in(mem.scalar(), k));
-        let begin = k * (self.block / count(scalar) as i64);
+        let begin = k * (self.vector / count(scalar) as i64);
         let each = PART * 8 / i64::from(scalar.bits());
         let (mut part, mut taken): (Taken, Taken) = (None, None);
         for e in (0..live).step_by(2) {
@@ -123,7 +123,7 @@ impl Selector<'_> {
         Some(())
     }
 
-    /// The index of element `e` of a block, and of the one behind it.
+    /// The index of element `e` of a vector, and of the one behind it.
     fn index(&mut self, indices: Reg, e: i64, taken: &mut Taken) -> Index {
         let each = PART / 4;
         Index { of: self.part_at_hand(indices, e / each, taken), first: (e % each) as u8 }

@@ -3,7 +3,7 @@
 //! Nothing is read that the row does not have, and nothing is written.
 
 use super::Reg;
-use super::select::{Access, Block, Definition, Inst, Pointer, Selector, count, load_code};
+use super::select::{Access, Definition, Inst, Pointer, Selector, Vector, count, load_code};
 use super::single::Places;
 use crate::codegen::rows::{NEAR, Near, Width};
 use crate::kernel::body::{Mem, NodeId, ScalarType};
@@ -28,15 +28,15 @@ pub(super) struct Apart {
 type Scattered = (Reg, Vec<Option<u64>>);
 
 impl Selector<'_> {
-    /// A block of a row with a stride other than 1.
-    pub(super) fn load_strided(&mut self, id: NodeId, mem: Mem, block: i64, stride: i64) -> Option<Block> {
+    /// A vector of a row with a stride other than 1.
+    pub(super) fn load_strided(&mut self, id: NodeId, mem: Mem, vector: i64, stride: i64) -> Option<Vector> {
         use Code::*;
         let p = Pointer::Load(id);
-        let first = block * self.block;
+        let first = vector * self.vector;
         let whole = !mem.is_extended();
-        let each = self.block * 32 / i64::from(mem.scalar().bits());
+        let each = self.vector * 32 / i64::from(mem.scalar().bits());
         match stride {
-            -1 if self.is_whole() => (0..self.block / each)
+            -1 if self.is_whole() => (0..self.vector / each)
                 .map(|k| {
                     let from = self.walking(p, mem, stride, first + (k + 1) * each - 1)?;
                     let code = if mem.scalar().bits() == 32 { load_code(mem) } else { VEX_Vmovups_ymm_ymmm256 };
@@ -45,9 +45,9 @@ impl Selector<'_> {
                 })
                 .collect(),
             2 if whole && self.is_whole() => {
-                (0..self.block / each).map(|k| self.every_second(id, mem, first + k * each, each)).collect()
+                (0..self.vector / each).map(|k| self.every_second(id, mem, first + k * each, each)).collect()
             }
-            2 if whole && self.width == Width::W512 => (0..self.block / each)
+            2 if whole && self.width == Width::W512 => (0..self.vector / each)
                 .map(|k| self.some_of_every_second((p, mem), first + k * each, each, self.live_in(mem.scalar(), k)))
                 .collect(),
             _ if self.is_whole() && self.lies_in_words(id, mem, stride) => {
@@ -141,10 +141,10 @@ impl Selector<'_> {
         self.load_apart(&Apart { leader, mem, stride, behind, span }, first)
     }
 
-    /// A block of 32-bit elements, from `first` of the iteration on.
+    /// A vector of 32-bit elements, from `first` of the iteration on.
     pub(super) fn load_apart(&mut self, of: &Apart, first: i64) -> Option<Reg> {
         let &Apart { leader, mem, stride, behind, span } = of;
-        let (each, apart) = (self.block, stride.abs());
+        let (each, apart) = (self.vector, stride.abs());
         let lowest = if stride < 0 { first + each - 1 } else { first };
         let start = self.walking(Pointer::Load(leader), mem, stride, lowest)?;
         let begins: Vec<i64> = (0..apart).map(|k| (k * each).min((each - 1) * (apart - 1) + span)).collect();
@@ -172,7 +172,7 @@ impl Selector<'_> {
     fn picked(&mut self, mem: Mem, parts: impl Iterator<Item = (Reg, impl Fn(u64) -> Option<u64>)>) -> Option<Reg> {
         let mut all: Option<Scattered> = None;
         for (r, place) in parts {
-            let places = (0..self.block as u64).map(place).collect();
+            let places = (0..self.vector as u64).map(place).collect();
             all = Some(match all {
                 None => (r, places),
                 Some(before) => self.of_both(mem, before, (r, places)),
@@ -216,33 +216,33 @@ impl Selector<'_> {
         self.plain(Code::VEX_Vpermd_ymm_ymm_ymmm256, &[order, r])
     }
 
-    /// Stores blocks side by side: an element of each, then the next one of each. Whether there is a form for that.
+    /// Stores vectors side by side: an element of each, then the next one of each. Whether there is a form for that.
     pub(super) fn store_beside(
         &mut self,
         p: Pointer,
         (mem, scalar): (Mem, ScalarType),
-        block: i64,
+        vector: i64,
         v: &[&[Reg]],
     ) -> Option<bool> {
         let (whole, own, apart) = (self.is_whole(), mem == Mem::of(scalar), v.len() as i64);
         let repeated = v.iter().enumerate().any(|(k, r)| v.iter().take(k).any(|before| before == r));
         match v {
-            _ if whole && !own && self.are_words_near(mem, apart) => self.store_in_words(p, mem, block, v)?,
-            &[a, b] if whole && own => self.store_interleaved(p, mem, block, [a, b])?,
+            _ if whole && !own && self.are_words_near(mem, apart) => self.store_in_words(p, mem, vector, v)?,
+            &[a, b] if whole && own => self.store_interleaved(p, mem, vector, [a, b])?,
             // What is stored several times is put in its places at once.
-            _ if mem.fills_part(apart) && !(repeated && whole) => self.store_transposed(p, mem, block, v)?,
+            _ if mem.fills_part(apart) && !(repeated && whole) => self.store_transposed(p, mem, vector, v)?,
             _ if whole && own && (1..=nearest(mem, self.width)).contains(&apart) => {
-                self.store_woven(p, mem, block, v)?;
+                self.store_woven(p, mem, vector, v)?;
             }
             _ => return Some(false),
         }
         Some(true)
     }
 
-    /// Stores blocks of 32-bit elements side by side: an element of each, then the next one of each.
-    fn store_woven(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
-        let (apart, each) = (v.len() as i64, self.block);
-        let first = self.walking(p, mem, apart, block * each)?;
+    /// Stores vectors of 32-bit elements side by side: an element of each, then the next one of each.
+    fn store_woven(&mut self, p: Pointer, mem: Mem, vector: i64, v: &[&[Reg]]) -> Option<()> {
+        let (apart, each) = (v.len() as i64, self.vector);
+        let first = self.walking(p, mem, apart, vector * each)?;
         let registers: Vec<Reg> = v.iter().map(|v| v.first().copied()).collect::<Option<_>>()?;
         for k in 0..apart {
             // A register that is stored several times is asked once.
@@ -285,13 +285,13 @@ impl Selector<'_> {
         self.iteration.insts.push(Inst::Store { code, to, from, half, imm, mask: None });
     }
 
-    /// Stores a block to a row with a stride other than 1.
-    pub(super) fn store_strided(&mut self, p: Pointer, mem: Mem, block: i64, stride: i64, v: &[Reg]) -> Option<()> {
+    /// Stores a vector to a row with a stride other than 1.
+    pub(super) fn store_strided(&mut self, p: Pointer, mem: Mem, vector: i64, stride: i64, v: &[Reg]) -> Option<()> {
         use Code::*;
-        let first = block * self.block;
+        let first = vector * self.vector;
         let whole = !mem.is_extended();
         for (k, &r) in (0..).zip(v) {
-            let each = self.block / v.len() as i64;
+            let each = self.vector / v.len() as i64;
             let begin = first + k * each;
             match stride {
                 -1 if whole && self.is_whole() => {
@@ -305,10 +305,10 @@ impl Selector<'_> {
         Some(())
     }
 
-    /// Stores two blocks, the elements of the first at the even places of a row, those of the second behind each.
-    fn store_interleaved(&mut self, p: Pointer, mem: Mem, block: i64, v: [&[Reg]; 2]) -> Option<()> {
+    /// Stores two vectors, the elements of the first at the even places of a row, those of the second behind each.
+    fn store_interleaved(&mut self, p: Pointer, mem: Mem, vector: i64, v: [&[Reg]; 2]) -> Option<()> {
         use Code::*;
-        let first = self.walking(p, mem, 2, block * self.block)?;
+        let first = self.walking(p, mem, 2, vector * self.vector)?;
         let each = i64::from(self.width.bytes()) / mem.bytes();
         let (low_code, high_code) = match mem.scalar().bits() {
             32 => (VEX_Vunpcklps_ymm_ymm_ymmm256, VEX_Vunpckhps_ymm_ymm_ymmm256),

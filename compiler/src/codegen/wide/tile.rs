@@ -1,11 +1,11 @@
 //! Tiles of two axes: elements that lie side by side along one axis and are wanted along the other change places in registers.
 //!
 //! A tile is a stage whose last sequential loop is short. That loop and the row are written out: for each group of a register's elements
-//! along the sequential axis, and each block along the vector axis, what is contiguous along the former is loaded as rows of a square
+//! along the sequential axis, and each vector along the vector axis, what is contiguous along the former is loaded as rows of a square
 //! and transposed.
 
 use super::Reg;
-use super::select::{Access, Block, Pointer, Selected, Selector, count, load_code};
+use super::select::{Access, Pointer, Selected, Selector, Vector, count, load_code};
 use crate::codegen::rows::{RowLoop, Width};
 use crate::codegen::vector::{Leaves, Partial, Row, Step, Storing, Values, elements};
 use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
@@ -40,23 +40,23 @@ pub(super) fn select(
     let stage = row.stage;
     let Some((_, inner)) = tile_of(stage) else { return Ok(None) };
     let Some(group) = group_of(row, inner, width) else { return Ok(None) };
-    if inner.extent % group != 0 || stage.vector.extent % width.block() != 0 {
+    if inner.extent % group != 0 || stage.vector.extent % width.vector() != 0 {
         return Ok(None);
     }
     let selector = Selector::new(nest, row, width, fma);
     let (loaded, turned) = (HashMap::new(), HashMap::new());
-    let mut square = Square { selector, inner, group, past, first: 0, block: 0, at: 0, loaded, turned };
-    let blocks = stage.vector.extent / width.block();
+    let mut square = Square { selector, inner, group, past, first: 0, vector: 0, at: 0, loaded, turned };
+    let vectors = stage.vector.extent / width.vector();
     // Past the caches, what lies in one line is stored together.
     let order: Vec<(i64, i64)> = if past {
-        (0..group).flat_map(|at| (0..blocks).map(move |block| (block, at))).collect()
+        (0..group).flat_map(|at| (0..vectors).map(move |vector| (vector, at))).collect()
     } else {
-        (0..blocks).flat_map(|block| (0..group).map(move |at| (block, at))).collect()
+        (0..vectors).flat_map(|vector| (0..group).map(move |at| (vector, at))).collect()
     };
     for first in (0..inner.extent).step_by(group as usize) {
         square.turned.clear();
-        for &(block, at) in &order {
-            (square.first, square.block, square.at) = (first, block, at);
+        for &(vector, at) in &order {
+            (square.first, square.vector, square.at) = (first, vector, at);
             if elements(&mut square, row).is_none() {
                 return square.selector.fault.map_or(Ok(None), Err);
             }
@@ -83,13 +83,13 @@ fn group_of(row: &RowLoop<'_>, inner: Loop, width: Width) -> Option<i64> {
         .filter(|(_, strides)| strides.is_some_and(|(along, across)| along == 1 && across != 1))
         .map(|(mem, _)| mem)
         .collect();
-    let of = |mem: &Mem| width.block() / count(mem.scalar()) as i64;
+    let of = |mem: &Mem| width.vector() / count(mem.scalar()) as i64;
     let group = of(crossing.first()?);
     let alike = |mem: &Mem| !mem.is_extended() && of(mem) == group;
     crossing.iter().all(alike).then_some(group)
 }
 
-/// A block along the vector axis, for one of a group of elements along the other.
+/// A vector along the vector axis, for one of a group of elements along the other.
 struct Square<'k> {
     selector: Selector<'k>,
     inner: Loop,
@@ -97,14 +97,14 @@ struct Square<'k> {
     group: i64,
     first: i64,
     at: i64,
-    /// The number of the block.
-    block: i64,
+    /// The number of the vector.
+    vector: i64,
     /// Whether stores go past the caches.
     past: bool,
-    /// Rows of a later group, by their load, its first element and the block.
+    /// Rows of a later group, by their load, its first element and the vector.
     loaded: HashMap<(NodeId, i64, i64), Vec<Reg>>,
-    /// Of what changes places, by its load and the block, registers for each element of the group.
-    turned: HashMap<(NodeId, i64), Vec<Block>>,
+    /// Of what changes places, by its load and the vector, registers for each element of the group.
+    turned: HashMap<(NodeId, i64), Vec<Vector>>,
 }
 
 impl<'k> Leaves for Square<'k> {
@@ -116,14 +116,14 @@ impl<'k> Leaves for Square<'k> {
 
     fn shape(&self) {}
 
-    fn leaf(&mut self, body: &Body, id: NodeId, _: &Values<Block>) -> Option<Block> {
+    fn leaf(&mut self, body: &Body, id: NodeId, _: &Values<Vector>) -> Option<Vector> {
         let Op::Load(_, mem, ix) = &body.node(id).op else { return None };
-        let (element, begin) = (self.first + self.at, self.block * self.selector.block);
+        let (element, begin) = (self.first + self.at, self.vector * self.selector.vector);
         match strides(self.selector.row, self.inner, ix)? {
             (along, 1) => self.selector.load(Pointer::Load(id), *mem, element * along + begin),
             (along, 0) => self.selector.broadcast(Pointer::Load(id), *mem, element * along),
             (1, across) => {
-                let key = (id, self.block);
+                let key = (id, self.vector);
                 if !self.turned.contains_key(&key) {
                     let turned = self.iteration(id, *mem, across)?;
                     self.turned.insert(key, turned);
@@ -136,30 +136,30 @@ impl<'k> Leaves for Square<'k> {
 }
 
 impl Row for Square<'_> {
-    fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Block> {
+    fn uniform(&mut self, body: &Body, id: NodeId) -> Option<Vector> {
         self.selector.uniform(body, id)
     }
 
-    fn store(&mut self, s: Storing<'_, Block>, _: &Values<Block>) -> Option<usize> {
+    fn store(&mut self, s: Storing<'_, Vector>, _: &Values<Vector>) -> Option<usize> {
         let store = self.selector.row.stage.stores.get(s.number)?;
         let (along, 1) = strides(self.selector.row, self.inner, &store.index)? else { return None };
-        let element = (self.first + self.at) * along + self.block * self.selector.block;
+        let element = (self.first + self.at) * along + self.vector * self.selector.vector;
         let to = Pointer::Store(s.number);
         if self.past {
             self.selector.store_past(to, store.mem, element, s.value)?;
         } else {
-            self.selector.store_block(to, store.mem, element, s.value)?;
+            self.selector.store_vector(to, store.mem, element, s.value)?;
         }
         Some(0)
     }
 
     // A tile has no row buffers and folds nothing.
 
-    fn row(&mut self, _: u32) -> Option<Block> {
+    fn row(&mut self, _: u32) -> Option<Vector> {
         None
     }
 
-    fn set_row(&mut self, _: u32, _: &Block) -> Option<()> {
+    fn set_row(&mut self, _: u32, _: &Vector) -> Option<()> {
         None
     }
 
@@ -167,15 +167,15 @@ impl Row for Square<'_> {
         Vec::new()
     }
 
-    fn taken(&mut self, _: Step, _: ScalarType, _: &Block) -> Option<Block> {
+    fn taken(&mut self, _: Step, _: ScalarType, _: &Vector) -> Option<Vector> {
         None
     }
 
-    fn partial(&mut self, _: usize, _: Step) -> Option<Partial<Block>> {
+    fn partial(&mut self, _: usize, _: Step) -> Option<Partial<Vector>> {
         None
     }
 
-    fn set_partial(&mut self, _: usize, _: Step, _: Vec<Block>) -> Option<()> {
+    fn set_partial(&mut self, _: usize, _: Step, _: Vec<Vector>) -> Option<()> {
         None
     }
 
@@ -183,35 +183,35 @@ impl Row for Square<'_> {
 }
 
 impl Square<'_> {
-    /// What a load gives for the block and the group at hand, turned to lie along the vector axis.
-    fn iteration(&mut self, id: NodeId, mem: Mem, across: i64) -> Option<Vec<Block>> {
-        let (group, block) = (self.group, self.selector.block);
+    /// What a load gives for the vector and the group at hand, turned to lie along the vector axis.
+    fn iteration(&mut self, id: NodeId, mem: Mem, across: i64) -> Option<Vec<Vector>> {
+        let (group, vector) = (self.group, self.selector.vector);
         // Rows so far apart leave the first cache again: a line of theirs is read at once, for later groups too.
         let ahead = self.past && across.checked_mul(mem.bytes())? % PAGE == 0;
         let groups = if ahead { (self.inner.extent - self.first) / group } else { 1 };
-        if !self.loaded.contains_key(&(id, self.first, self.block)) {
-            for row in 0..block {
+        if !self.loaded.contains_key(&(id, self.first, self.vector)) {
+            for row in 0..vector {
                 for first in (0..groups).map(|k| self.first + k * group) {
-                    let element = (self.block * block + row).checked_mul(across)?.checked_add(first)?;
+                    let element = (self.vector * vector + row).checked_mul(across)?.checked_add(first)?;
                     let from: Access = self.selector.access(Pointer::Load(id), mem, element, 0)?;
                     let r = self.selector.load_at(load_code(mem), from, false);
-                    self.loaded.entry((id, first, self.block)).or_default().push(r);
+                    self.loaded.entry((id, first, self.vector)).or_default().push(r);
                 }
             }
         }
-        let rows = self.loaded.remove(&(id, self.first, self.block))?;
-        let mut out = vec![Block::new(); group as usize];
+        let rows = self.loaded.remove(&(id, self.first, self.vector))?;
+        let mut out = vec![Vector::new(); group as usize];
         for square in rows.chunks(group as usize) {
             let columns = self.selector.transposed(mem, square)?;
-            out.iter_mut().zip(columns).for_each(|(block, r)| block.push(r));
+            out.iter_mut().zip(columns).for_each(|(vector, r)| vector.push(r));
         }
         Some(out)
     }
 }
 
 impl Selector<'_> {
-    /// An element in every place of a block.
-    fn broadcast(&mut self, p: Pointer, mem: Mem, element: i64) -> Option<Block> {
+    /// An element in every place of a vector.
+    fn broadcast(&mut self, p: Pointer, mem: Mem, element: i64) -> Option<Vector> {
         let code = match mem {
             Mem::I32 | Mem::F32 => Code::VEX_Vbroadcastss_ymm_m32,
             Mem::I64 | Mem::F64 => Code::VEX_Vbroadcastsd_ymm_m64,
@@ -222,7 +222,7 @@ impl Selector<'_> {
         Some(smallvec![r; count(mem.scalar())])
     }
 
-    /// Stores a block past the caches, from `first` on; its registers lie on multiples of their size.
+    /// Stores a vector past the caches, from `first` on; its registers lie on multiples of their size.
     fn store_past(&mut self, p: Pointer, mem: Mem, first: i64, v: &[Reg]) -> Option<()> {
         if mem.is_extended() {
             return None;

@@ -14,10 +14,10 @@ use crate::kernel::body::{Mem, NodeId, PART, ScalarType};
 use iced_x86::Code;
 
 impl Selector<'_> {
-    /// Register `k` of a block of an element of each row, from `first` of the iteration on.
+    /// Register `k` of a vector of an element of each row, from `first` of the iteration on.
     pub(super) fn load_transposed(&mut self, id: NodeId, mem: Mem, (first, k): (i64, i64), stride: i64) -> Option<Reg> {
         let Part { leader, begin, column } = self.row.part(id)?;
-        let first = first + k * (self.block / count(mem.scalar()) as i64);
+        let first = first + k * (self.vector / count(mem.scalar()) as i64);
         if let Some(columns) = self.columns.get(&(leader, first, begin)) {
             return columns.get(column).copied();
         }
@@ -39,12 +39,12 @@ impl Selector<'_> {
         columns.get(column).copied()
     }
 
-    /// Stores blocks side by side: an element of each, then the next one of each.
-    pub(super) fn store_transposed(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
+    /// Stores vectors side by side: an element of each, then the next one of each.
+    pub(super) fn store_transposed(&mut self, p: Pointer, mem: Mem, vector: i64, v: &[&[Reg]]) -> Option<()> {
         let (stride, each) = (v.len() as i64, mem.per_part());
         for begin in parts(mem, stride) {
             for k in 0..count(mem.scalar()) {
-                let first = block * self.block + k as i64 * (self.block / count(mem.scalar()) as i64);
+                let first = vector * self.vector + k as i64 * (self.vector / count(mem.scalar()) as i64);
                 let columns = v.get(begin as usize..(begin + each) as usize)?;
                 let columns: Vec<Reg> = columns.iter().map(|v| v.get(k).copied()).collect::<Option<_>>()?;
                 let rows = self.transpose(mem.scalar(), &columns)?;

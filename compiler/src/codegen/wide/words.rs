@@ -6,7 +6,7 @@
 //! Nothing is read that the rows do not have together, and nothing is written.
 
 use super::Reg;
-use super::select::{Block, Pointer, Selector};
+use super::select::{Pointer, Selector, Vector};
 use super::strided::{Apart, nearest};
 use crate::codegen::rows::{Near, words};
 use crate::kernel::body::{Mem, NodeId, Op, ScalarType};
@@ -32,7 +32,7 @@ impl Selector<'_> {
         words(mem, stride).is_some_and(|apart| apart <= nearest(Mem::I32, self.width))
     }
 
-    /// A block of such elements.
+    /// A vector of such elements.
     pub(super) fn load_of_words(&mut self, id: NodeId, mem: Mem, first: i64, stride: i64) -> Option<Reg> {
         let apart = words(mem, stride)?;
         let near = self.row.near.get(&id)?;
@@ -57,10 +57,10 @@ impl Selector<'_> {
         if above == 0 { Some(down) } else { self.narrowest(mem, down) }
     }
 
-    /// Blocks of narrow elements stored side by side: an element of each, then the next one of each.
-    pub(super) fn store_in_words(&mut self, p: Pointer, mem: Mem, block: i64, v: &[&[Reg]]) -> Option<()> {
+    /// Vectors of narrow elements stored side by side: an element of each, then the next one of each.
+    pub(super) fn store_in_words(&mut self, p: Pointer, mem: Mem, vector: i64, v: &[&[Reg]]) -> Option<()> {
         let each = (WORD / mem.bytes()) as usize;
-        let mut all: Vec<Block> = Vec::new();
+        let mut all: Vec<Vector> = Vec::new();
         for part in v.chunks(each) {
             let mut word = None;
             for (k, v) in (0..).zip(part) {
@@ -76,10 +76,10 @@ impl Selector<'_> {
                     Some(lower) => self.each(&Op::Or, false, lower, r)?,
                 });
             }
-            all.push(Block::from_slice(&[word?]));
+            all.push(Vector::from_slice(&[word?]));
         }
-        let all: Vec<&[Reg]> = all.iter().map(Block::as_slice).collect();
-        self.store_beside(p, (Mem::I32, ScalarType::I32), block, &all)?.then_some(())
+        let all: Vec<&[Reg]> = all.iter().map(Vector::as_slice).collect();
+        self.store_beside(p, (Mem::I32, ScalarType::I32), vector, &all)?.then_some(())
     }
 
     /// The bits that a narrow element has, of each word.

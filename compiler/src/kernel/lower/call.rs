@@ -187,7 +187,8 @@ fn transfer(module: &Module, c: &Computation, inst: &Instruction) -> Result<Vec<
     let (phase, said) = match inst.opcode {
         Opcode::Send => (TransferPhase::Send, inst),
         Opcode::Recv => (TransferPhase::Recv, inst),
-        _ => (TransferPhase::RecvDone, &c.instructions[received(c, inst)?]),
+        Opcode::RecvDone => (TransferPhase::RecvDone, &c.instructions[received(c, inst)?]),
+        _ => return Err(internal(inst, "it transfers nothing")),
     };
     let (channel, pairs) = devices::transfer(said, Grid::of(&module.config))?;
     let count = pairs.as_ref().map_or(-1, |pairs| pairs.len() as i64);

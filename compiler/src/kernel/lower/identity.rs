@@ -58,7 +58,9 @@ fn is_plain(c: &Computation) -> bool {
 fn float(ty: ElementType, v: f64) -> u64 {
     match storage::compute_type(ty) {
         ScalarType::F64 => v.to_bits(),
-        _ => u64::from((v as f32).to_bits()),
+        ScalarType::F32 | ScalarType::I32 | ScalarType::I64 | ScalarType::M32 | ScalarType::M64 => {
+            u64::from((v as f32).to_bits())
+        }
     }
 }
 

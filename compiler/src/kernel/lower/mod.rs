@@ -482,7 +482,7 @@ impl<'a> Lowerer<'a> {
             _ => *b += inputs,
         };
         for phase in &mut phases {
-            super::rewrite::for_each_buffer(phase, &renumber);
+            super::rewrite::for_each_buffer(phase, &renumber).ok_or_else(not_whole)?;
         }
         let mut buffers = Vec::new();
         for (_, shape) in &self.inputs {
@@ -614,6 +614,11 @@ fn elementwise_parts(
         Parts::Real(x) => vec![x],
         Parts::Complex(re, im) => vec![re, im],
     })
+}
+
+/// A body that speaks of nodes or arguments that it does not have.
+fn not_whole() -> Error {
+    Error::Internal("a body uses what it does not have".to_owned())
 }
 
 /// A part of one element of a constant, in the compute type of its type; 0 where there is none.

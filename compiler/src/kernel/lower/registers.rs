@@ -220,7 +220,7 @@ impl<'a> Unroller<'a> {
             for v in &values {
                 args.push(*v.get(k)?);
             }
-            let next = self.body.inline(&combiner.body, &args, &combiner.roots);
+            let next = self.body.inline(&combiner.body, &args, &combiner.roots)?;
             sums.iter_mut().zip(next).for_each(|(s, v)| s[at] = v);
         }
         for (k, s) in sums.into_iter().enumerate() {

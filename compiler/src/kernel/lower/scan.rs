@@ -11,7 +11,7 @@
 //! there is one, the vector axis, all others are parallel. The first stage sets the carries, the second takes a step for
 //! each slice, the third stores what a scan carries out.
 
-use super::{Known, Lowerer, Stage, from_row, internal, region_over, type_in_row};
+use super::{Known, Lowerer, Stage, from_row, internal, not_whole, region_over, type_in_row};
 use crate::error::Result;
 use crate::fusion::CumulativeWindow;
 use crate::hlo::{AttrKey, InstructionId, resolve};
@@ -107,7 +107,7 @@ impl Lowerer<'_> {
         let next = if sum {
             vec![step.body.fadd(args[0], args[1])]
         } else {
-            step.body.inline(&combiner.body, &args, &combiner.roots)
+            step.body.inline(&combiner.body, &args, &combiner.roots).ok_or_else(not_whole)?
         };
         let offset = linearize(&l.index, &dims);
         let mut known = Known::default();
@@ -193,7 +193,7 @@ impl Lowerer<'_> {
         for (k, &scalar) in scalars.iter().enumerate() {
             args.push(read_carry(&mut step.body, k, scalar));
         }
-        let results = step.body.inline(&step_code.body, &args, &step_code.roots);
+        let results = step.body.inline(&step_code.body, &args, &step_code.roots).ok_or_else(not_whole)?;
         let (mut slices, next) = results.split_at(given);
         let mut stores = Vec::new();
         for (k, &parts) in sliced.iter().enumerate() {

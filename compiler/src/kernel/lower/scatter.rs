@@ -4,7 +4,7 @@
 //! what stood there. Updates run in row-major order of the scatter dimensions; inside a window no element repeats, so
 //! the last window dimension is the vector axis.
 
-use super::{Known, Lowerer, Stage, mem_of, part_offset};
+use super::{Known, Lowerer, Stage, mem_of, not_whole, part_offset};
 use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId, resolve};
 use crate::kernel::body::{Body, IntCond, NodeId, Op, ScalarType};
@@ -82,7 +82,7 @@ impl Lowerer<'_> {
             args.push(self.part(&mut stage, &known, ((inst.operands[n + 1 + k], 0), part), &index)?);
         }
         let combiner = self.combiner(id, components.len())?;
-        let mut new = stage.body.inline(&combiner.body, &args, &combiner.roots);
+        let mut new = stage.body.inline(&combiner.body, &args, &combiner.roots).ok_or_else(not_whole)?;
         if let Some(valid) = valid {
             for (new, &old) in new.iter_mut().zip(&old) {
                 *new = stage.body.select(valid, *new, old);

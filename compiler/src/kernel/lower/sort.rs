@@ -98,8 +98,8 @@ impl Lowerer<'_> {
             }
             before += parts;
         }
-        match body.inline(&combiner.body, &args, &combiner.roots).as_slice() {
-            &[before] => Ok((body, before)),
+        match body.inline(&combiner.body, &args, &combiner.roots).as_deref() {
+            Some(&[before]) => Ok((body, before)),
             _ => Err(internal(inst, "a comparator that yields no truth value")),
         }
     }
