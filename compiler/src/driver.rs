@@ -446,13 +446,12 @@ fn emit(
     descriptor.workspace_per_worker = code.per_worker;
     (descriptor.parameters, descriptor.results) = interface.leaves;
     // Callers count leaves, the schedule counts the sizes of a dynamic leaf as one more.
-    let leaf = |places: &[LeafPlace], n: u32| places.get(n as usize).map_or(n, |place| place.leaf);
-    let alias = |&(parameter, result, must): &(u32, u32, bool)| Alias {
-        parameter: leaf(&schedule.parameter_places, parameter),
-        result: leaf(&schedule.result_places, result),
-        must,
+    let alias = |&(parameter, result, must): &(u32, u32, bool)| {
+        let parameter = LeafPlace::of(&schedule.parameter_places, parameter)?.leaf;
+        let result = LeafPlace::of(&schedule.result_places, result)?.leaf;
+        Ok(Alias { parameter, result, must })
     };
-    descriptor.aliases = schedule.donated.iter().map(alias).collect();
+    descriptor.aliases = schedule.donated.iter().map(alias).collect::<Result<_>>()?;
     descriptor.optional_services = code.services;
     descriptor.needed_services = code.needed;
     descriptor.custom_calls = code.custom_calls;

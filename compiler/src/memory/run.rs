@@ -18,7 +18,7 @@ pub fn run(schedule: &Schedule, machine: interp::Machine, parameters: &[&[u8]]) 
     for (v, value) in schedule.values.iter() {
         let bytes = match value.definition {
             Definition::Parameter(n) => {
-                let place = place(&schedule.parameter_places, n);
+                let place = LeafPlace::of(&schedule.parameter_places, n)?;
                 let start = place.offset as usize;
                 let leaf = parameters.get(place.leaf as usize);
                 let range = leaf.and_then(|leaf| leaf.get(start..start.checked_add(value.shape.byte_size())?));
@@ -33,7 +33,7 @@ pub fn run(schedule: &Schedule, machine: interp::Machine, parameters: &[&[u8]]) 
     runner.block(entry)?;
     let mut results: Vec<Vec<u8>> = Vec::new();
     for (n, &v) in (0..).zip(&schedule.results) {
-        let place = place(&schedule.result_places, n);
+        let place = LeafPlace::of(&schedule.result_places, n)?;
         let (leaf, start) = (place.leaf as usize, place.offset as usize);
         let bytes = runner.get(v)?;
         if results.len() <= leaf {
@@ -46,10 +46,6 @@ pub fn run(schedule: &Schedule, machine: interp::Machine, parameters: &[&[u8]]) 
         results[leaf][start..end].copy_from_slice(&bytes);
     }
     Ok(results)
-}
-
-fn place(places: &[LeafPlace], n: u32) -> LeafPlace {
-    places.get(n as usize).copied().unwrap_or(LeafPlace { leaf: n, offset: 0 })
 }
 
 fn wrong(what: String) -> Error {

@@ -3,6 +3,7 @@
 //! A value is a leaf array (tuples are gone); it is defined once, by a parameter, a constant or a step. Blocks hold
 //! steps in order; control flow steps own blocks.
 
+use crate::error::{Error, Result};
 use crate::hlo::{ComputationId, InstructionId};
 use crate::kernel::ir::{Kernel, Role};
 use brolga_runtime::{ArrayLiteral, ArrayShape};
@@ -115,6 +116,17 @@ pub struct LeafPlace {
     pub offset: u64,
 }
 
+impl LeafPlace {
+    /// Where a parameter or a result lies, by its number.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where it has no place.
+    pub fn of(places: &[LeafPlace], n: u32) -> Result<LeafPlace> {
+        let found = places.get(n as usize).copied();
+        found.ok_or_else(|| Error::Internal(format!("leaf {n} of {} has no place", places.len())))
+    }
+}
+
 /// A whole program, ready for buffer assignment.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
@@ -130,9 +142,9 @@ pub struct Schedule {
     pub parameters: Vec<ValueId>,
     /// The value of each result leaf; entries may repeat, or be parameters or constants.
     pub results: Vec<ValueId>,
-    /// Where each parameter lies; the buffer of its own number where there is none.
+    /// Where each parameter lies.
     pub parameter_places: Vec<LeafPlace>,
-    /// Where each result lies, likewise.
+    /// Where each result lies.
     pub result_places: Vec<LeafPlace>,
     /// Pairs (parameter leaf, result leaf) that the caller lets share memory, and whether they must.
     pub donated: Vec<(u32, u32, bool)>,
@@ -160,6 +172,9 @@ impl Schedule {
                 Role::Scratch => {}
             }
         }
+        let places = |n: usize| (0..n as u32).map(|leaf| LeafPlace { leaf, offset: 0 }).collect();
+        schedule.parameter_places = places(schedule.parameters.len());
+        schedule.result_places = places(schedule.results.len());
         let kernel = schedule.kernels.push(kernel.clone());
         let steps = vec![Step::Kernel { kernel, buffers }];
         schedule.entry = Some(schedule.blocks.push(Block { steps }));

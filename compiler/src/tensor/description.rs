@@ -121,8 +121,9 @@ fn seen(artifact: &Artifact) -> HashMap<(ComputationId, InstructionId, usize), A
     let (parameters, results) = (arrays(&parameters), arrays(&[result]));
     let mut out = HashMap::new();
     let mut note = |id: ValueId, places: &[LeafPlace], number: usize, shapes: &[ArrayShape], certain: bool| {
-        let place = places.get(number).copied().unwrap_or(LeafPlace { leaf: number as u32, offset: 0 });
-        let shape = shapes.get(place.leaf as usize).filter(|_| place.offset == 0);
+        // The sizes of a dynamic leaf lie behind its elements.
+        let place = places.get(number).filter(|place| place.offset == 0);
+        let shape = place.and_then(|place| shapes.get(place.leaf as usize));
         let value = &schedule.values[id];
         if let (Some(leaf), Some(shape)) = (value.leaf, shape) {
             let key = (value.source.0, value.source.1, leaf);

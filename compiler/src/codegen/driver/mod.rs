@@ -100,26 +100,25 @@ fn instructions_of_copy(bytes: u64) -> i64 {
 const MOST_LOADED: usize = 64;
 
 impl<'a> Pointers<'a> {
-    fn new(b: &mut FunctionBuilder<'_>, base: Value, places: &'a [LeafPlace], load: usize) -> Self {
+    fn new(b: &mut FunctionBuilder<'_>, base: Value, places: &'a [LeafPlace], load: usize) -> Result<Self> {
         let mut pointers = Pointers { base, places, loaded: Vec::new() };
-        let loaded = (0..load as u32).map(|n| pointers.load(b, n)).collect();
-        pointers.loaded = loaded;
-        pointers
+        pointers.loaded = (0..load as u32).map(|n| pointers.load(b, n)).collect::<Result<_>>()?;
+        Ok(pointers)
     }
 
     /// Where number `n` lies: in which of the caller's buffers, and how far in.
-    pub(super) fn place(&self, n: u32) -> LeafPlace {
-        self.places.get(n as usize).copied().unwrap_or(LeafPlace { leaf: n, offset: 0 })
+    pub(super) fn place(&self, n: u32) -> Result<LeafPlace> {
+        LeafPlace::of(self.places, n)
     }
 
-    fn load(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
-        let place = self.place(n);
+    fn load(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Result<Value> {
+        let place = self.place(n)?;
         let start = b.ins().load(types::I64, flags(), self.base, 8 * place.leaf as i32);
-        b.behind(start, place.offset as i64)
+        Ok(b.behind(start, place.offset as i64))
     }
 
-    fn get(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Value {
-        self.loaded.get(n as usize).copied().unwrap_or_else(|| self.load(b, n))
+    fn get(&self, b: &mut FunctionBuilder<'_>, n: u32) -> Result<Value> {
+        self.loaded.get(n as usize).map_or_else(|| self.load(b, n), |&loaded| Ok(loaded))
     }
 }
 
@@ -170,8 +169,8 @@ impl<'a> Driver<'a, '_, '_> {
         let schedule = around.schedule;
         let at_start = |n: usize| if is_part || n > MOST_LOADED { 0 } else { n };
         let (p, r) = (at_start(schedule.parameters.len()), at_start(schedule.results.len()));
-        let parameters = Pointers::new(&mut b, parameters, &schedule.parameter_places, p);
-        let results = Pointers::new(&mut b, results, &schedule.result_places, r);
+        let parameters = Pointers::new(&mut b, parameters, &schedule.parameter_places, p)?;
+        let results = Pointers::new(&mut b, results, &schedule.result_places, r)?;
         let counter = values.get(PARAMETERS - 1).filter(|_| around.shared.calls.random).map(|&at| Counter::Pointer(at));
         let functions = HashMap::new();
         let executed = Executed::default();
@@ -211,13 +210,13 @@ impl Driver<'_, '_, '_> {
         self.around.assignment.locations[v].ok_or_else(|| Error::Internal(format!("{v} has no location")))
     }
 
-    fn address(&mut self, location: Location) -> Value {
-        match location {
-            Location::Parameter(n) => self.parameters.get(&mut self.b, n),
-            Location::Result(n) => self.results.get(&mut self.b, n),
+    fn address(&mut self, location: Location) -> Result<Value> {
+        Ok(match location {
+            Location::Parameter(n) => self.parameters.get(&mut self.b, n)?,
+            Location::Result(n) => self.results.get(&mut self.b, n)?,
             Location::Workspace(offset) => self.b.behind(self.workspace, offset as i64),
             Location::Constant(c) => self.data(self.around.shared.constants[c]),
-        }
+        })
     }
 
     /// The address of a data object.
@@ -225,11 +224,11 @@ impl Driver<'_, '_, '_> {
         data_address(&mut self.b, id)
     }
 
-    pub(super) fn copy(&mut self, c: &Copy) {
-        let (from, to) = (self.address(c.from), self.address(c.to));
+    pub(super) fn copy(&mut self, c: &Copy) -> Result<()> {
+        let (from, to) = (self.address(c.from)?, self.address(c.to)?);
         if !self.may_be_one(c) {
             self.copy_bytes(from, to, c.bytes);
-            return;
+            return Ok(());
         }
         let (distinct, after) = (self.b.create_block(), self.b.create_block());
         let same = self.b.ins().icmp(IntCC::Equal, from, to);
@@ -240,6 +239,7 @@ impl Driver<'_, '_, '_> {
         self.b.ins().jump(after, &[]);
         self.b.switch_to_block(after);
         self.b.seal_block(after);
+        Ok(())
     }
 
     /// Copies so many bytes between buffers that are apart.
@@ -278,7 +278,7 @@ impl Driver<'_, '_, '_> {
                 self.block(*condition)?;
                 self.mark(own);
                 let at = self.location(*condition_result)?;
-                let at = self.address(at);
+                let at = self.address(at)?;
                 let more = self.b.ins().load(types::I8, flags(), at, 0);
                 self.b.ins().brif(more, inner, &[], after, &[]);
                 self.b.switch_to_block(inner);
@@ -293,7 +293,7 @@ impl Driver<'_, '_, '_> {
             }
             Step::Conditional { index, is_pred, branches, .. } => {
                 let at = self.location(*index)?;
-                let at = self.address(at);
+                let at = self.address(at)?;
                 let ty = if *is_pred { types::I8 } else { types::I32 };
                 let index = self.b.ins().load(ty, flags(), at, 0);
                 let after = self.b.create_block();
@@ -330,7 +330,7 @@ impl Driver<'_, '_, '_> {
         let mut bases = Vec::new();
         for &v in buffers {
             let at = self.location(v)?;
-            bases.push(self.address(at));
+            bases.push(self.address(at)?);
         }
         // Row buffers lie behind the values.
         let fixed = self.around.assignment.workspace.next_multiple_of(WORKSPACE_ALIGNMENT as u64);

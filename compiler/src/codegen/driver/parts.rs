@@ -189,7 +189,7 @@ impl Driver<'_, '_, '_> {
         self.mark(Attribution::of_entry(self.around.sources));
         match item {
             Item::Copy(c) => {
-                self.copy(c);
+                self.copy(c)?;
                 Ok(())
             }
             Item::Copies(list) => self.copy_all(list),
@@ -228,8 +228,8 @@ impl Driver<'_, '_, '_> {
     /// Copies by way of a table.
     fn copy_all(&mut self, copies: &[Copy]) -> Result<()> {
         let side = |location: Location| match location {
-            Location::Parameter(n) => Ok((Bases::PARAMETERS, self.parameters.place(n))),
-            Location::Result(n) => Ok((Bases::RESULTS, self.results.place(n))),
+            Location::Parameter(n) => Ok((Bases::PARAMETERS, self.parameters.place(n)?)),
+            Location::Result(n) => Ok((Bases::RESULTS, self.results.place(n)?)),
             Location::Workspace(offset) => Ok((Bases::WORKSPACE, LeafPlace { leaf: 0, offset })),
             Location::Constant(c) => Err(Error::Internal(format!("{c} in a table of copies"))),
         };
