@@ -238,3 +238,62 @@ fn linkers_of_other_systems_take_the_objects() {
         }
     }
 }
+
+/// The instructions of each function of an assembly, by its name.
+fn functions(asm: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in asm.lines() {
+        if let Some(name) = line.strip_suffix(':') {
+            all.push((name, Vec::new()));
+        } else if let Some((_, comment)) = line.split_once("/* ")
+            && let Some((_, instruction)) = comment.trim_end_matches(" */").split_once(": ")
+            && let Some((_, all)) = all.last_mut()
+        {
+            all.push(instruction);
+        }
+    }
+    all
+}
+
+/// Of `xmm6` to `xmm15`, those that a function may leave changed: it writes them, or calls a function that may, and has not put them aside
+/// before and taken them back at every end.
+fn left_changed(instructions: &[&str]) -> Vec<usize> {
+    let calls = instructions.iter().any(|i| i.starts_with("call"));
+    let ends = instructions.iter().filter(|i| i.starts_with("ret")).count();
+    let touched = |n: usize| {
+        let names = ["xmm", "ymm", "zmm"].map(|kind| format!("{kind}{n}"));
+        let is = |operand: &str| names.iter().any(|name| name == operand);
+        calls || instructions.iter().any(|i| i.split([' ', ',', '{']).any(is))
+    };
+    let kept = |n: usize| {
+        let (aside, back) = (format!("],xmm{n}"), format!(" xmm{n},[rsp"));
+        let first = instructions.iter().position(|i| i.starts_with("call")).unwrap_or(instructions.len());
+        let saves = instructions[..first].iter().filter(|i| i.ends_with(&aside)).count();
+        saves == 1 && instructions.iter().filter(|i| i.contains(&back)).count() == ends
+    };
+    (6..16).filter(|&n| touched(n) && !kept(n)).collect()
+}
+
+/// Functions that hosts of Windows call leave the registers as they were that their callers own there, whatever the functions of the System V
+/// convention do that they call.
+#[test]
+fn callers_on_windows_find_their_registers_unchanged() {
+    let triple = Some("x86_64-pc-windows-msvc".into());
+    for cpu in ["x86-64-v3", "x86-64-v4", "x86-64-v3,x86-64-v4"] {
+        let target = TargetOptions { triple: triple.clone(), cpu: Some(cpu.into()), ..TargetOptions::default() };
+        let module = text::parse(PROGRAM).unwrap();
+        let options =
+            CompileOptions { target, parallel_grain: Some(64), keep_texts: true, ..CompileOptions::default() };
+        let artifact = compile(&module, &options).unwrap();
+        let all = functions(&artifact.asm);
+        let own =
+            |name: &str| name == "sample" || ["sample.v3", "sample.v4"].contains(&name) || name.ends_with(".task");
+        let (called, inside): (Vec<_>, Vec<_>) = all.iter().partition(|(name, _)| own(name));
+        assert_eq!(called.len(), if cpu.contains(',') { 5 } else { 3 }, "{cpu}: {:?}", all.iter().map(|f| f.0));
+        for (name, instructions) in called {
+            assert_eq!(left_changed(instructions), [0; 0], "{cpu}: {name}");
+        }
+        // What is called inside does change them: the check can see it.
+        assert!(inside.iter().any(|(_, instructions)| left_changed(instructions).len() == 10), "{cpu}");
+    }
+}

@@ -270,8 +270,17 @@ mod tests {
         let target = TargetOptions { cpu: Some("x86-64".into()), ..TargetOptions::default() };
         let target = Target::levels(&target).unwrap().remove(0);
         let program = Program::from_object(&object::write(&input, &target.isa).unwrap()).unwrap();
+        // Nothing is read but the processor: there are no buffers, no workspace and no context.
+        let bare = || {
+            let entry = program.entry();
+            // SAFETY: the program has no parameters, no results and no workspace, and needs no context.
+            unsafe { entry(std::ptr::null(), std::ptr::null(), std::ptr::null_mut(), std::ptr::null()) }
+        };
         [(); 2].map(|()| match program.run(&[]) {
-            Err(RunError::Status { code }) => code,
+            Err(RunError::Status { code }) => {
+                assert_eq!(bare(), code, "with and without a context");
+                code
+            }
             other => panic!("{other:?}"),
         })
     }
@@ -285,6 +294,18 @@ mod tests {
         assert_eq!(sse3, Needs([1, 0, 0, 0, 0, 0]));
         let want = if is_x86_feature_detected!("sse3") { 102 } else { 101 };
         assert_eq!(statuses(&[baseline, sse3]), [want; 2]);
+    }
+
+    /// `xgetbv` traps where the operating system does not offer it: it is behind a branch on the bit that says so.
+    #[test]
+    fn the_operating_system_is_asked_where_it_answers() {
+        let code = assembled(&[Needs::of(&["avx512f"])]).unwrap().code;
+        let all: Vec<Instruction> = iced_x86::Decoder::new(64, &code, iced_x86::DecoderOptions::NONE).iter().collect();
+        let asks = all.iter().position(|i| i.code() == Code::Xgetbv).unwrap();
+        let tests = |i: &Instruction| i.code() == Code::Test_rm32_imm32 && i.immediate32() == 1 << OSXSAVE;
+        let test = all[..asks].iter().rposition(tests).unwrap();
+        assert_eq!((all[test].op0_register(), all[test + 1].code()), (WORDS[FIRST], Code::Je_rel32_64));
+        assert!(all[test + 1].near_branch_target() > all[asks].ip(), "the branch leads past the question");
     }
 
     #[test]
