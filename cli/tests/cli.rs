@@ -236,6 +236,19 @@ fn the_same_module_gives_the_same_object() {
 }
 
 #[test]
+fn a_level_without_fused_multiply_add_is_said_to_decide_for_all() {
+    let said = |cpu: &str| stderr(&brolga(&["compile", "-", "-o", "-", "--target-cpu", cpu], DOUBLE));
+    assert!(
+        said("x86-64,x86-64-v4").contains("note: a level of 'double' has no fused multiply-add"),
+        "{}",
+        said("x86-64,x86-64-v4")
+    );
+    for cpu in ["x86-64-v3,x86-64-v4", "x86-64", "x86-64-v4"] {
+        assert_eq!(said(cpu), "", "{cpu}");
+    }
+}
+
+#[test]
 fn every_kind_of_output_is_written() {
     let dir = folder("emit");
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();

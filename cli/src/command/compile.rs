@@ -11,7 +11,7 @@ use brolga_compiler::object::{c_header, rust_bindings, static_library};
 use brolga_compiler::{
     Artifact, CompileOptions, compile_sizes_with, compile_with, stablehlo, suggestion, symbol_name, text,
 };
-use brolga_runtime::abi::DescriptorInfo;
+use brolga_runtime::abi::{DescriptorInfo, IsaFeatures, NumericVariant};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -169,6 +169,14 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
         dump.text("clif", "clif", &compiled.text(|a| a.clif.clone()));
         dump.text("asm", "s", &compiled.text(|a| a.asm.clone()));
         dump.failure.map_or(Ok(()), Err)?;
+    }
+    let fuses = |d: &DescriptorInfo| d.levels.iter().any(|level| level.contains(IsaFeatures::FMA));
+    let of_plain = |d: &&DescriptorInfo| d.variant == NumericVariant::Plain && fuses(d);
+    if let Some(descriptor) = compiled.descriptors().iter().find(of_plain) {
+        eprintln!(
+            "note: a level of '{}' has no fused multiply-add: all of them multiply and add in two steps, to the same bits",
+            descriptor.entry
+        );
     }
     if args.time_passes {
         for artifact in &compiled.sizes {
