@@ -293,9 +293,9 @@ fn a_transpose_that_no_cache_holds_goes_past_them() {
         verify::verify(&kernel).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
         kernel.to_string()
     };
-    // Rows of whole pages meet in the first cache: two lines of each are read before the next rows are.
+    // Rows of whole pages meet in the first cache: a page of each is read before the next rows are.
     let (pages, others, small) = (tiles(1024, 1024), tiles(1024, 1040), tiles(1008, 1024));
-    assert!(pages.contains("stage sequential i4 in 2, i0 in 16 vector i1 in 16 past the caches"), "{pages}");
+    assert!(pages.contains("stage sequential i4 in 64, i0 in 16 vector i1 in 16 past the caches"), "{pages}");
     assert!(others.contains("stage sequential i0 in 16 vector i1 in 16 past the caches"), "{others}");
     assert!(!small.contains("past the caches") && small.contains("stage sequential i0 in 16"), "{small}");
 }

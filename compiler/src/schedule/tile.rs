@@ -10,8 +10,8 @@
 //! either axis is a nest of its own.
 //!
 //! A result that no cache holds is written past them, line by line, so that none is read before it is written. Of what it is made of,
-//! rows a multiple of [`PAGE`] bytes apart push each other out of a cache: then two tiles along a row, whose lines the memory brings in
-//! pairs, follow each other before the next rows are met.
+//! rows a multiple of [`PAGE`] bytes apart push each other out of a cache, and a memory finds each of them in the same place: then a page
+//! of each row is read, tile by tile, before the next rows are met.
 
 use super::cost::{BEYOND_CACHES, TASK, elements_of_nest, reads_what_it_writes};
 use super::each_nest;
@@ -46,11 +46,12 @@ fn tile(nest: &Nest, scratch: &[u32]) -> Option<Vec<Nest>> {
     let past = goes_past_caches(nest, scratch);
     let side_of = |extent: i64| if extent < LEAST { line.min(extent) } else { line.max(LEAST).min(extent) };
     let side = side_of(other.extent);
-    let pair = past && apart % PAGE == 0 && other.extent >= 2 * side;
+    let conflicts = past && apart % PAGE == 0;
+    // A page of each row.
+    let run = if conflicts { (PAGE / LINE * line).min(other.extent) / side * side } else { side };
     let mut fresh = Fresh::of(nest);
     let mut out = Vec::new();
-    let most = if pair { 2 * side } else { side };
-    for part in both(pieces(nest, &[other.axis], other.extent, most, &mut fresh)?) {
+    for part in strips(nest, other, (run, side), &mut fresh)? {
         let cut = pieces(&part, &[vector.axis], vector.extent, side_of(vector.extent), &mut fresh)?;
         for mut tile in both(cut) {
             let at = tile.parallel.iter().position(|l| l.axis == other.axis)?;
@@ -68,6 +69,18 @@ fn tile(nest: &Nest, scratch: &[u32]) -> Option<Vec<Nest>> {
         }
     }
     Some(out)
+}
+
+/// The nest in strips of `run` elements along an axis, and what is left, in strips of `side`, which `run` is a multiple of.
+fn strips(nest: &Nest, along: Loop, (run, side): (i64, i64), fresh: &mut Fresh) -> Option<Vec<Nest>> {
+    let cut = pieces(nest, &[along.axis], along.extent, run, fresh)?;
+    let left = along.extent % run;
+    let rest = match &cut.rest {
+        Some(rest) if left > side => Some(pieces(rest, &[along.axis], left, side, fresh)?),
+        _ => None,
+    };
+    let whole = Pieces { rest: cut.rest.filter(|_| rest.is_none()), ..cut };
+    Some(both(whole).chain(rest.into_iter().flat_map(both)).collect())
 }
 
 /// The nest over whole pieces, its new loop parallel and last, and the nest over what is left.
