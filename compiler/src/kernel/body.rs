@@ -663,7 +663,7 @@ mod tests {
         let sum = inner.fadd(x, y);
         let mut outer = Body::new();
         let (p, q) = (outer.arg(2, ScalarType::F32), outer.arg(3, ScalarType::F32));
-        let out = outer.inline(&inner, &[p, q], &[sum]).unwrap();
+        let out = outer.inline(&inner, &[p, q], &[sum]).expect("both arguments are there");
         assert_eq!(outer.inline(&inner, &[p], &[sum]), None, "there is no second argument");
         assert_eq!(outer.node(out[0]).args.as_slice(), [p, q]);
     }
@@ -779,7 +779,7 @@ mod tests {
         let mut outer = Body::new();
         let p = outer.arg(0, ScalarType::F32);
         outer.set_source(Some(two));
-        let out = outer.inline(&inner, &[p], &[known, unknown]).unwrap();
+        let out = outer.inline(&inner, &[p], &[known, unknown]).expect("its argument is there");
         assert_eq!(outer.source(p), None);
         assert_eq!(out.iter().map(|&n| outer.source(n)).collect::<Vec<_>>(), [Some(one), Some(two)]);
         // An equal node is the first one, and the body goes on where it was.
