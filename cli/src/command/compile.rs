@@ -172,7 +172,7 @@ pub fn compile(args: &CompileArgs) -> Result<(), Failure> {
     }
     let fuses = |d: &DescriptorInfo| d.levels.iter().any(|level| level.contains(IsaFeatures::FMA));
     let of_plain = |d: &&DescriptorInfo| d.variant == NumericVariant::Plain && fuses(d);
-    if let Some(descriptor) = compiled.descriptors().iter().find(of_plain) {
+    if let Some(descriptor) = compiled.sizes.iter().map(|a| &a.descriptor).find(of_plain) {
         eprintln!(
             "note: a level of '{}' has no fused multiply-add: all of them multiply and add in two steps, to the same bits",
             descriptor.entry

@@ -194,7 +194,7 @@ impl<'a> Functions<'a> {
             let id = self.declare(&format!("tile.{product}"), &tile::signature())?;
             let source = match self.tile_form(product) {
                 Some(form) => Source::Machine(x86::tile::function(form, &blocks)?),
-                None => Source::clif(tile::function(id, product, self.target), None),
+                None => Source::clif(tile::function(id, product, self.target)?, None),
             };
             self.push(id, source);
             self.tiles.insert(product, id);

@@ -14,6 +14,7 @@
 use super::flow::{Flow, enter};
 use super::lanes::flags;
 use super::target::Target;
+use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
 use crate::kernel::ir::{Elements, Product};
 use crate::object::Numbered;
@@ -62,7 +63,10 @@ struct Tile<'t> {
 }
 
 /// The tile function of a product.
-pub fn function(id: FuncId, product: Product, target: &Target) -> Function {
+///
+/// # Errors
+/// [`Error::Internal`] where CLIF has no vectors of its elements.
+pub fn function(id: FuncId, product: Product, target: &Target) -> Result<Function> {
     let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature());
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
@@ -73,14 +77,15 @@ pub fn function(id: FuncId, product: Product, target: &Target) -> Function {
     let [a_row, a_k, b_k, c_row, from_row] = [2, 3, 5, 7, 11].map(|i| scale(p[i]));
     let t = Tile { target, product, ty, k: p[0], a_k, b_k, a_row, c_row, from_row, accumulate: p[10] };
     let (m, n) = (p[8], p[9]);
-    let width = if target.has_vectors() { 16 / bytes } else { 1 };
+    let vector = if target.has_vectors() { ty.by((16 / bytes) as u32) } else { Some(ty) };
+    let vector = vector.ok_or_else(|| Error::Internal(format!("{ty} has no vectors")))?;
     let mut column = b.ins().iconst(types::I64, 0);
-    let mut shapes = vec![(2, width), (1, width)];
-    if width > 1 {
-        shapes.push((1, 1));
+    let mut shapes = vec![(2, vector), (1, vector)];
+    if vector != ty {
+        shapes.push((1, ty));
     }
-    for (vectors, width) in shapes {
-        column = rounds(&mut b, (column, n), vectors * width, &mut |b, j| {
+    for (vectors, vector) in shapes {
+        column = rounds(&mut b, (column, n), vectors * i64::from(vector.lane_count()), &mut |b, j| {
             let offset = b.ins().imul_imm_s(j, bytes);
             let [at_b, at_c, at_from] = [4, 6, 10].map(|i| b.ins().iadd(p[i], offset));
             let mut row = b.ins().iconst(types::I64, 0);
@@ -91,14 +96,14 @@ pub fn function(id: FuncId, product: Product, target: &Target) -> Function {
                             let down = b.ins().imul(i, row);
                             b.ins().iadd(at, down)
                         });
-                    t.micro(b, rows as usize, vectors as usize, width, [at_a, at_b, at_c, at_from]);
+                    t.micro(b, rows as usize, (vectors as usize, vector), [at_a, at_b, at_c, at_from]);
                 });
             }
         });
     }
     b.ins().return_(&[]);
     b.finalize(target.isa.frontend_config());
-    function
+    Ok(function)
 }
 
 /// Runs `body` for `from, from + step, ..` while a whole step fits below `to`; returns where it stopped.
@@ -147,11 +152,10 @@ impl Tile<'_> {
         &self,
         b: &mut FunctionBuilder<'_>,
         rows: usize,
-        vectors: usize,
-        width: i64,
+        (vectors, ty): (usize, Type),
         [a, bb, c, from]: [Value; 4],
     ) {
-        let ty = if width == 1 { self.ty } else { self.ty.by(width as u32).unwrap_or(self.ty) };
+        let single = ty == self.ty;
         let bytes = ty.bytes() as i32;
         // Never written while this function runs.
         let operand = MemFlagsData::new().with_notrap().with_readonly().with_can_move();
@@ -180,7 +184,7 @@ impl Tile<'_> {
             Product::F64 => b.ins().f64const(0.0),
             Product::U8S8 | Product::S8U8 | Product::S16 => b.ins().iconst(types::I32, 0),
         };
-        let zero = if width == 1 { zero } else { b.ins().splat(ty, zero) };
+        let zero = if single { zero } else { b.ins().splat(ty, zero) };
         for &sum in sums.iter().flatten() {
             b.def_var(sum, zero);
         }
@@ -196,7 +200,7 @@ impl Tile<'_> {
         for (row, &offset) in sums.iter().zip(&a_rows) {
             let base = at(b, now_a, offset);
             let x = b.ins().load(self.ty, operand, base, 0);
-            let x = if width == 1 { x } else { b.ins().splat(ty, x) };
+            let x = if single { x } else { b.ins().splat(ty, x) };
             for (&sum, &y) in row.iter().zip(&right) {
                 let s = b.use_var(sum);
                 let s = self.step(b, [x, y, s]);

@@ -25,9 +25,9 @@ fn drop_single(nest: &mut Nest) {
     }
 }
 
-/// The index map that stands for `outer` and `inner` when one loop runs over both, where no map is left with a
-/// division or remainder that was not there before.
-fn try_merge(nest: &Nest, outer: Loop, inner: Loop) -> Option<(Loop, Ix, Ix)> {
+/// One loop instead of `outer` and `inner`, and the nest whose index maps have it, where no map is left with a division or remainder that
+/// was not there before.
+fn try_merge(nest: &Nest, outer: Loop, inner: Loop) -> Option<(Loop, Nest)> {
     let extent = outer.extent.checked_mul(inner.extent)?;
     let merged = Loop { axis: inner.axis, extent };
     let whole = merged.ix();
@@ -36,7 +36,7 @@ fn try_merge(nest: &Nest, outer: Loop, inner: Loop) -> Option<(Loop, Ix, Ix)> {
     let fits = indices(nest)
         .filter(|ix| ix.mentions(outer.axis) || ix.mentions(inner.axis))
         .all(|ix| ix.substitute(&replace).stride(merged.axis).is_some());
-    fits.then_some((merged, high, low))
+    if fits { Some((merged, substitute(nest, &replace)?)) } else { None }
 }
 
 fn replacement(a: Axis, outer: Axis, inner: Axis, high: &Ix, low: &Ix) -> Option<Ix> {
@@ -54,10 +54,7 @@ fn merge_parallel(nest: &mut Nest) {
     while i + 1 < nest.parallel.len() {
         let (outer, inner) = (nest.parallel[i], nest.parallel[i + 1]);
         match try_merge(nest, outer, inner) {
-            Some((merged, high, low)) => {
-                let Some(new) = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low)) else {
-                    return;
-                };
+            Some((merged, new)) => {
                 *nest = new;
                 nest.parallel[i] = merged;
                 nest.parallel.remove(i + 1);
@@ -74,8 +71,7 @@ fn merge_with_vector(nest: &mut Nest) {
         let plain = stage.accumulators.is_empty() && stage.row_stores.is_empty() && stage.sequential.is_empty();
         let (true, Some(&outer)) = (plain, nest.parallel.last()) else { return };
         let inner = stage.vector;
-        let Some((merged, high, low)) = try_merge(nest, outer, inner) else { return };
-        let Some(new) = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low)) else { return };
+        let Some((merged, new)) = try_merge(nest, outer, inner) else { return };
         *nest = new;
         nest.parallel.pop();
         nest.stages[0].vector = merged;
@@ -94,8 +90,7 @@ fn merge_sequential(nest: &mut Nest) {
         let inner = nest.stages[0].vector;
         // A row that a later stage runs over again keeps its own loop.
         let shared = nest.stages[1..].iter().any(|s| s.vector.axis == inner.axis);
-        let Some((merged, high, low)) = (if shared { None } else { try_merge(nest, outer, inner) }) else { return };
-        let Some(new) = substitute(nest, &|a| replacement(a, outer.axis, inner.axis, &high, &low)) else { return };
+        let Some((merged, new)) = (if shared { None } else { try_merge(nest, outer, inner) }) else { return };
         *nest = new;
         nest.stages[0].sequential.pop();
         nest.stages[0].vector = merged;

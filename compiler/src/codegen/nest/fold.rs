@@ -36,12 +36,13 @@ impl Running {
         matches!(self, Running::Vectors(_) | Running::Few(_))
     }
 
-    /// Lanes of vectors have been folded into the first one of each component.
-    pub(super) fn set_folded(&mut self) {
+    /// Lanes of vectors have been folded into the first one of each component; `None` where one has no vector.
+    pub(super) fn set_folded(&mut self) -> Option<()> {
         if let Running::Vectors(all) = self {
-            let first = all.iter_mut().map(|component| component.drain(..).next().unwrap_or_default());
-            *self = Running::Folded(first.collect());
+            let first = all.iter_mut().map(|component| component.drain(..).next()).collect::<Option<_>>()?;
+            *self = Running::Folded(first);
         }
+        Some(())
     }
 }
 

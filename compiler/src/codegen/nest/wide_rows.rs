@@ -129,7 +129,10 @@ impl NestEmitter<'_, '_, '_, '_> {
             self.b().def_var(lanes.variable, v);
         }
         if !frame.ends.is_empty() {
-            running.iter_mut().for_each(Running::set_folded);
+            let folded: Option<()> = running.iter_mut().map(Running::set_folded).collect();
+            if folded.is_none() {
+                self.lanes.faults.report("an accumulator without a vector");
+            }
         }
     }
 

@@ -237,8 +237,9 @@ impl Assembler {
         // Behind the last instruction lies what nobody runs.
         code.resize(pool as usize, 0xcc);
         code.extend_from_slice(&self.pool);
-        let placed = self.changes.into_iter().filter_map(|(line, how)| Some((*places.get(line)? as u32, how)));
-        let unwind = Unwind::Changes(placed.collect());
+        let missing = || internal("what changes for unwinders is behind no instruction".to_owned());
+        let placed = |(line, how)| Ok((*places.get(line).ok_or_else(missing)? as u32, how));
+        let unwind = Unwind::Changes(self.changes.into_iter().map(placed).collect::<Result<_>>()?);
         let marked = self.sources.iter().filter_map(|&(line, source)| Some((*places.get(line)? as u32, source)));
         let sources = marked.filter(|(at, _)| u64::from(*at) < end).collect();
         Ok(Assembled { code, relocs, unwind, sources })

@@ -34,6 +34,11 @@ pub(super) fn checked_offset(body: &mut Body, node: NodeId, high: i64) -> (Ix, N
     (body.offset(offset, 0, high), inside)
 }
 
+/// The index along dimension `b` of an array of indices, whose vectors lie along `vector_dim`, of those along all its other dimensions.
+pub(super) fn of_batch(batch: &[Ix], b: usize, vector_dim: usize) -> Option<&Ix> {
+    batch.get(if b < vector_dim { b } else { b.checked_sub(1)? })
+}
+
 impl Lowerer<'_> {
     /// The starts of a dynamic-slice or dynamic-update-slice: scalar operands from number `first` on, or the older form
     /// of one vector.
@@ -101,8 +106,8 @@ impl Lowerer<'_> {
             out[d] = index[o].clone();
         }
         for (&d, &b) in operand_batch.iter().zip(&indices_batch) {
-            let place = if b < vector_dim { b } else { b.saturating_sub(1) };
-            out[d] = batch.get(place).cloned().unwrap_or_default();
+            out[d] =
+                of_batch(&batch, b, vector_dim).ok_or_else(|| internal(inst, "a batch dimension is missing"))?.clone();
         }
         for (k, &d) in map.iter().enumerate() {
             let mut at = batch.clone();

@@ -240,7 +240,7 @@ impl<'a> Lowerer<'a> {
         Ok(out)
     }
 
-    /// The value of `leaf` at `index`, as a node of the stage's body, in the compute type of its type; the real part
+    /// The value of `leaf` at `index`, as a node of the stage's body, in the scalar type that it is computed in; the real part
     /// where it is complex.
     fn value(&mut self, stage: &mut Stage, known: &Known, leaf: Leaf, index: &[Ix]) -> Result<NodeId> {
         self.part(stage, known, (leaf, 0), index)
@@ -621,7 +621,7 @@ fn not_whole() -> Error {
     Error::Internal("a body uses what it does not have".to_owned())
 }
 
-/// A part of one element of a constant, in the compute type of its type; 0 where there is none.
+/// A part of one element of a constant, in the scalar type that it is computed in; 0 where there is none.
 pub(crate) fn constant_node(body: &mut Body, array: &ArrayLiteral, i: usize, part: u32) -> NodeId {
     let ty = array.ty();
     let scalar = storage::compute_type(ty);

@@ -4,7 +4,8 @@
 //! what stood there. Updates run in row-major order of the scatter dimensions; inside a window no element repeats, so
 //! the last window dimension is the vector axis.
 
-use super::{Known, Lowerer, Stage, mem_of, not_whole, part_offset};
+use super::indexing::of_batch;
+use super::{Known, Lowerer, Stage, internal, mem_of, not_whole, part_offset};
 use crate::error::Result;
 use crate::hlo::{AttrKey, InstructionId, resolve};
 use crate::kernel::body::{Body, IntCond, NodeId, Op, ScalarType};
@@ -45,8 +46,8 @@ impl Lowerer<'_> {
             window[d] = updates[w];
         }
         for (&d, &b) in input_batch.iter().zip(&indices_batch) {
-            let place = if b < vector_dim { b } else { b.saturating_sub(1) };
-            target[d] = batch.get(place).cloned().unwrap_or_default();
+            let missing = || internal(inst, "a batch dimension is missing");
+            target[d] = of_batch(&batch, b, vector_dim).ok_or_else(missing)?.clone();
         }
         if window.iter().zip(&dims).any(|(w, d)| w > d) {
             // No window fits: every update is skipped.
