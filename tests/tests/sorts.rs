@@ -155,6 +155,40 @@ fn the_first_of_many_in_order() {
     }
 }
 
+/// Rows whose elements are computed, lie apart, or are mostly equal to the last one that is kept: strips that are passed over, or not.
+#[test]
+fn the_first_of_rows_in_strips() {
+    for (n, k) in [(2000, 10), (2007, 60), (20_000, 70)] {
+        for (ty, made) in [
+            ("f32", "y = f32[3,N] negate(x)"),
+            ("f32", "z = f32[3,N] multiply(x, x)  y = f32[3,N] negate(z)"),
+            ("f32", "z = f32[] constant(0)  b = f32[3,N] broadcast(z), dimensions={}  y = f32[3,N] minimum(x, b)"),
+            ("f32", "z = f32[] constant(nan)  y = f32[3,N] broadcast(z), dimensions={}"),
+            ("s8", "y = s8[3,N] negate(x)"),
+            ("u16", "z = u16[] constant(1)  b = u16[3,N] broadcast(z), dimensions={}  y = u16[3,N] minimum(x, b)"),
+            ("bf16", "y = bf16[3,N] abs(x)"),
+        ] {
+            for largest in [true, false] {
+                let made = made.replace('N', &n.to_string());
+                check(
+                    &format!(
+                        "HloModule m\nENTRY e {{\n x = {ty}[3,{n}] parameter(0)\n {made}\n \
+                         ROOT r = ({ty}[3,{k}], s32[3,{k}]) topk(y), k={k}, largest={largest}\n}}\n"
+                    ),
+                    true,
+                );
+            }
+        }
+        check(
+            &format!(
+                "HloModule m\nENTRY e {{\n x = f32[{n},3] parameter(0)\n y = f32[3,{n}] transpose(x), dimensions={{1,0}}\n \
+                 ROOT r = (f32[3,{k}], s32[3,{k}]) topk(y), k={k}, largest=true\n}}\n"
+            ),
+            true,
+        );
+    }
+}
+
 /// The `TopK` of XLA's optimised text, whose comparator compares the integers that order as the floats do.
 #[test]
 fn a_top_k_by_the_integers_of_the_total_order() {

@@ -14,8 +14,9 @@
 //!
 //! Keys of long rows are sorted digit by digit, from the last (the counts of all digits are made while the records are; a
 //! digit that all elements share costs nothing). Everything else is a bottom-up merge sort whose inner loop has no branch
-//! that depends on data. The first few of many are kept by insertion into a short list; more of them in batches: what comes before the
-//! last that is kept so far is put behind these, and when there is no more room, all of it is sorted.
+//! that depends on data. The first few of many are kept by insertion into a short list, more of them in batches ([`first`]).
+
+mod first;
 
 use super::address::Point;
 use super::flow::Flow;
@@ -43,10 +44,6 @@ const SELECT_RATIO: i64 = 4;
 const BATCH: i64 = 4;
 /// ... where the row is this many times as long.
 const BATCH_RATIO: i64 = 256;
-/// Elements that are one of so many parts of the row apart are looked at after each other: of a row that goes up or down, each would else
-/// be kept for a while.
-const PARTS: i64 = 16;
-
 /// What a column of the records holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
@@ -656,94 +653,6 @@ impl Emitter<'_, '_, '_> {
                 let v = this.load(r, from, c, i);
                 this.store(r, to, c, place, v);
             }
-        });
-    }
-
-    /// Keeps the first records in a sorted list: most elements are only compared with the last of it.
-    fn select(&mut self, r: &Records, list: Value, unordered: Option<Variable>) {
-        let keep = self.sort.keep;
-        // Greater than every record: positions are below 2^32 - 1.
-        let none = self.iconst(-1);
-        self.each(keep, &mut |this, i| this.store(r, list, 0, i, none));
-        let worst = self.variable(none);
-        self.each(self.sort.row.extent, &mut |this, i| {
-            let record = this.record(r, i, unordered)[0];
-            let last = this.b().use_var(worst);
-            let better = this.b().ins().icmp(IntCC::UnsignedLessThan, record, last);
-            this.when(better, &mut |this| {
-                let end = this.iconst(keep - 1);
-                let place = this.variable(end);
-                let (head, shift, found) = (this.b().create_block(), this.b().create_block(), this.b().create_block());
-                this.b().ins().jump(head, &[]);
-                this.b().switch_to_block(head);
-                let at = this.b().use_var(place);
-                let previous = this.b().ins().iadd_imm_s(at, -1);
-                // The list's first element is compared with itself: it is not greater, and the search ends.
-                let zero = this.iconst(0);
-                let inside = this.b().ins().icmp(IntCC::SignedGreaterThan, at, zero);
-                let index = this.b().ins().select(inside, previous, zero);
-                let other = this.load(r, list, 0, index);
-                let greater = this.b().ins().icmp(IntCC::UnsignedGreaterThan, other, record);
-                let more = this.b().ins().band(inside, greater);
-                this.b().ins().brif(more, shift, &[], found, &[]);
-                this.b().switch_to_block(shift);
-                this.b().seal_block(shift);
-                this.store(r, list, 0, at, other);
-                this.b().def_var(place, previous);
-                this.b().ins().jump(head, &[]);
-                this.b().seal_block(head);
-                this.b().switch_to_block(found);
-                this.b().seal_block(found);
-                this.store(r, list, 0, at, record);
-                let last = this.load(r, list, 0, end);
-                this.b().def_var(worst, last);
-            });
-        });
-    }
-
-    /// Keeps the first records in batches: most elements only see that they come behind what is kept.
-    fn batches(&mut self, r: &Records, list: Value, unordered: Option<Variable>) {
-        let (keep, n) = (self.sort.keep, self.sort.row.extent);
-        // Greater than every record: positions are below 2^32 - 1.
-        let none = self.iconst(-1);
-        let (zero, room, last) = (self.iconst(0), self.iconst(r.count), self.iconst(n - 1));
-        let other = self.b().ins().iadd_imm_s(list, r.half);
-        let halves = Halves { from: self.variable(list), to: self.variable(other) };
-        let (worst, count) = (self.variable(none), self.variable(zero));
-        let (first, element, part) = (self.variable(zero), self.variable(zero), self.iconst((n + PARTS - 1) / PARTS));
-        let length = self.iconst(n);
-        self.each(n, &mut |this, i| {
-            let (at, begin) = (this.b().use_var(element), this.b().use_var(first));
-            let record = this.record(r, at, unordered)[0];
-            let (further, again) = (this.b().ins().iadd(at, part), this.b().ins().iadd_imm_s(begin, 1));
-            let inside = this.b().ins().icmp(IntCC::SignedLessThan, further, length);
-            let (at, begin) =
-                (this.b().ins().select(inside, further, again), this.b().ins().select(inside, begin, again));
-            this.b().def_var(element, at);
-            this.b().def_var(first, begin);
-            let (half, at, behind) = (this.b().use_var(halves.from), this.b().use_var(count), this.b().use_var(worst));
-            this.store(r, half, 0, at, record);
-            let better = this.b().ins().icmp(IntCC::UnsignedLessThan, record, behind);
-            let step = this.b().ins().uextend(types::I64, better);
-            let next = this.b().ins().iadd(at, step);
-            this.b().def_var(count, next);
-            let (full, ends) =
-                (this.b().ins().icmp(IntCC::Equal, next, room), this.b().ins().icmp(IntCC::Equal, i, last));
-            let sorted = this.b().ins().bor(full, ends);
-            this.when(sorted, &mut |this| {
-                this.count(next, room, 1, &mut |this, i| this.store(r, half, 0, i, none));
-                this.merge_sort(r, halves);
-                let (half, end, kept) = (this.b().use_var(halves.from), this.iconst(keep - 1), this.iconst(keep));
-                let last = this.load(r, half, 0, end);
-                this.b().def_var(worst, last);
-                this.b().def_var(count, kept);
-            });
-        });
-        // Where the last batch was sorted into the second half.
-        let from = self.b().use_var(halves.from);
-        self.each(keep, &mut |this, i| {
-            let record = this.load(r, from, 0, i);
-            this.store(r, list, 0, i, record);
         });
     }
 
