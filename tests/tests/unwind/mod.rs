@@ -36,6 +36,12 @@ unsafe extern "C" fn hook(out: *mut c_void, operands: *const *const c_void) {
     unsafe { *out.cast::<f32>() = *(*operands).cast::<f32>() };
 }
 
+/// What called the program, by a name that a backtrace has whatever is inlined.
+#[inline(never)]
+fn caller_of_the_program(program: &Program) -> Vec<ArrayLiteral> {
+    std::hint::black_box(program.run(&[&ArrayLiteral::scalar(41.0f32)]).unwrap())
+}
+
 #[test]
 fn a_backtrace_goes_through_a_loaded_program() {
     let mut calls = CustomCalls::new();
@@ -46,10 +52,9 @@ fn a_backtrace_goes_through_a_loaded_program() {
     for _ in 0..3 {
         // Each load has a table of its own, which is forgotten when the program goes.
         let program = Program::from_object_with(&object, &options).unwrap();
-        let y = program.run(&[&ArrayLiteral::scalar(41.0f32)]).unwrap();
-        assert_eq!(y, [ArrayLiteral::scalar(42.0f32)]);
+        assert_eq!(caller_of_the_program(&program), [ArrayLiteral::scalar(42.0f32)]);
         let seen = std::mem::take(&mut *SEEN.lock().unwrap());
-        assert!(seen.contains("a_backtrace_goes_through_a_loaded_program"), "{seen}");
+        assert!(seen.contains("caller_of_the_program"), "{seen}");
     }
 }
 
