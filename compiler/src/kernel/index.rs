@@ -465,7 +465,7 @@ impl Ix {
 }
 
 /// The greatest common divisor; that of nothing but 0 is 0.
-fn gcd(a: i64, b: i64) -> i64 {
+pub(super) fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

@@ -39,6 +39,13 @@ pub struct Buffer {
     pub role: Role,
 }
 
+impl Buffer {
+    /// Its size.
+    pub fn bytes(&self) -> i64 {
+        i64::try_from(self.elements.saturating_mul(self.ty.byte_size())).unwrap_or(i64::MAX)
+    }
+}
+
 /// A row buffer: memory of one worker, as long as the vector axis, that stays in the cache between stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowBuffer {

@@ -10,10 +10,11 @@
 //! rules give the same bits.
 //!
 //! **Algorithm.** [`lower`] walks a group back from what it stores; [`elementwise`], [`math`] and [`storage`] say how an
-//! operation becomes nodes; [`simplify`] merges loops; [`text`] prints, [`mod@parse`] reads. [`mod@verify`] checks every kernel, [`interp`] says what it
-//! computes.
+//! operation becomes nodes; [`simplify`] merges loops; [`text`] prints, [`mod@parse`] reads. [`mod@verify`] checks every kernel,
+//! by what its stores [`cover`] too, [`interp`] says what it computes.
 
 pub mod body;
+pub mod cover;
 pub mod elementwise;
 pub mod eval;
 pub mod index;

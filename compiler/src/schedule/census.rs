@@ -1,16 +1,20 @@
-//! The checker of schedules: every element is still stored, and still folded, as often as before.
+//! The checker of schedules: the same elements are stored, and as many stored and folded, as before.
 //!
 //! **Problem.** The verifier proves that each index is inside its buffer, which a transformation that forgets the elements behind the
 //! last whole piece, or computes them twice, does not break.
 //!
 //! **Invariant.** A transformation keeps, for each buffer that callers see, the number of elements stored; and the number of
 //! elements folded, unless it writes folds out. What goes to a scratch array of its own is folded from there as often as it was stored.
+//! Of a buffer that is updated, the same elements are stored; of every other, all are in the end, which the
+//! [verifier](super::super::kernel::verify) proves.
 //!
-//! **Algorithm.** Both are products of extents, summed over nests. It runs after every transformation of every compilation.
+//! **Algorithm.** Numbers are products of extents, summed over nests; which elements, a [`Cover`] says. It runs after every transformation
+//! of every compilation.
 
 use crate::error::{Error, Result};
 use crate::kernel::body::Op;
-use crate::kernel::ir::{Kernel, Nest, Phase, Role, Stage};
+use crate::kernel::cover::Cover;
+use crate::kernel::ir::{Kernel, Loop, Nest, Phase, Role, Stage};
 use std::collections::BTreeMap;
 
 /// How much is done in a kernel.
@@ -18,6 +22,8 @@ use std::collections::BTreeMap;
 pub struct Census {
     /// Elements stored to each buffer, scratch aside.
     stored: BTreeMap<u32, u128>,
+    /// What is stored to each buffer that is updated, and its size in bytes.
+    updated: BTreeMap<u32, (Cover, i64)>,
     /// Elements folded, of all but scratch arrays.
     folded: u128,
     /// Elements stored to each scratch array, and folded from it.
@@ -39,7 +45,7 @@ impl Census {
     fn stage(&mut self, kernel: &Kernel, nest: &Nest, stage: &Stage) {
         let is_scratch = |b: &u32| kernel.buffers.get(*b as usize).is_some_and(|b| b.role == Role::Scratch);
         let loops = nest.parallel.iter().chain(&stage.sequential);
-        let rows = loops.fold(1u128, |n, l| n.saturating_mul(l.extent as u128));
+        let rows = loops.clone().fold(1u128, |n, l| n.saturating_mul(l.extent as u128));
         let elements = rows.saturating_mul(stage.vector.extent as u128);
         for s in &stage.stores {
             // One that is the same along the row happens once.
@@ -47,6 +53,12 @@ impl Census {
             match is_scratch(&s.buffer) {
                 true => self.scratch.entry(s.buffer).or_default().0 += count,
                 false => *self.stored.entry(s.buffer).or_default() += count,
+            }
+            if let Some(b) = kernel.buffers.get(s.buffer as usize).filter(|b| matches!(b.role, Role::Update { .. })) {
+                let loops: Vec<Loop> = loops.clone().chain([&stage.vector]).copied().collect();
+                let (cover, bytes) = self.updated.entry(s.buffer).or_default();
+                cover.add(&s.index, s.mem, &loops);
+                *bytes = b.bytes();
             }
         }
         for a in &stage.accumulators {
@@ -72,6 +84,12 @@ impl Census {
         let wrong = |what: &str| Err(Error::Internal(format!("the transformation '{name}' {what}")));
         if self.stored != before.stored {
             return wrong("stores another number of elements");
+        }
+        for (buffer, (cover, bytes)) in &self.updated {
+            let was = before.updated.get(buffer).map(|(cover, _)| cover.clone()).unwrap_or_default();
+            if !cover.clone().is_that_of(was, *bytes) {
+                return wrong("stores other elements");
+            }
         }
         if folds && self.folded != before.folded {
             return wrong("folds another number of elements");

@@ -671,6 +671,40 @@ fn broken_transformations_are_refused() {
     refused(&shorter, "folds another number of parts");
 }
 
+/// As many elements, but not the same: of an array that is updated the census sees it, of every other the verifier.
+#[test]
+fn transformations_that_store_elsewhere_are_refused() {
+    let rows = |result: &str, pitch: i64| {
+        format!(
+            "kernel rows (in0: f32[4000], in1: f32[1000]) -> ({result})
+  phase parallel i0 in 10
+    stage vector i1 in 100
+      %0 = load in1[100*i0 + i1] : f32
+      store out0[{pitch}*i0 + i1] = %0 : f32
+"
+        )
+    };
+    let kernel = |text: &str| parse::parse(text).unwrap_or_else(|e| panic!("{e:?}")).remove(0);
+    let updated = |pitch| kernel(&rows("out0: f32[4000] over in0", pitch));
+    let before = Census::of(&updated(150));
+    for pitch in [149, 100, 151] {
+        let error = Census::of(&updated(pitch)).check(&before, "tile", true).expect_err("other elements");
+        assert!(error.to_string().contains("stores other elements"), "{error}");
+    }
+    let mut cut = updated(150);
+    each_nest(&mut cut, |nest| {
+        let (whole, counts) = split::pieces(nest, &[nest.parallel[0].axis], 10, 3, &mut split::Fresh::of(nest))
+            .map(|cut| (cut.rest, cut.whole))?;
+        let (mut pieces, outer) = counts;
+        pieces.parallel.push(outer);
+        Some(std::iter::once(pieces).chain(whole).collect())
+    });
+    assert_eq!((cut.phases.len(), Census::of(&cut).check(&before, "tile", true)), (2, Ok(())));
+    assert_eq!(verify::verify(&kernel(&rows("out0: f32[1000]", 100))), Ok(()));
+    let error = verify::verify(&kernel(&rows("out0: f32[1000]", 99))).expect_err("an element is not written");
+    assert!(error.to_string().contains("byte 3964 is never written"), "{error}");
+}
+
 /// Differences of the components of points, in phases of their own: `second` and `stores` say what the second phase reads and where both
 /// store.
 fn components(second: &str, [to_first, to_second]: [&str; 2]) -> String {

@@ -6,9 +6,9 @@
 //! **Invariant.** What passes here can be emitted: every operation has the arguments and scalar types that it takes, every node is
 //! defined before it is used, every loop variable runs where it is mentioned, every index is inside its buffer whatever the
 //! input, bounds of loaded offsets follow from the nodes that clamp them, row buffers and results are written before they are
-//! read, inputs are only read and outputs are written. It runs on every kernel of every compilation.
+//! read, inputs are only read and outputs are written whole, no element by two points. It runs on every kernel of every compilation.
 //!
-//! **Algorithm.** One walk in the order of execution, with the set of what is written so far. [`nodes`] knows the types of
+//! **Algorithm.** One walk in the order of execution, with what is written so far ([`cover`](super::cover)). [`nodes`] knows the types of
 //! operations, [`bounds`] proves ranges. A rule has a name, which its error and its test cite.
 
 mod bounds;
@@ -18,12 +18,13 @@ mod tests;
 
 use self::bounds::in_range;
 use super::body::{Body, Mem, NodeId, Op, ScalarType};
+use super::cover::Cover;
 use super::index::{Axis, Ix};
 use super::ir::{Accumulator, Contraction, Kernel, Loop, Nest, Phase, Place, Role, Stage};
 use super::registers::RegisterLoop;
 use super::sort::Sort;
 use crate::error::{Error, Result};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use nodes::{Leaves, check_body};
 
 /// What is wrong: the rule that is broken, and where.
@@ -53,7 +54,7 @@ pub fn verify(kernel: &Kernel) -> Result<()> {
 }
 
 fn check(kernel: &Kernel) -> Check<()> {
-    let mut state = State { kernel, written: HashSet::new() };
+    let mut state = State { kernel, written: HashMap::new() };
     for (n, b) in kernel.buffers.iter().enumerate() {
         if let Role::Update { of } = b.role {
             let source = kernel.buffers.get(of as usize);
@@ -61,7 +62,7 @@ fn check(kernel: &Kernel) -> Check<()> {
             require(same, "kernel.update", || {
                 format!("buffer {n} updates buffer {of}, which is no input of its size")
             })?;
-            state.written.insert(n as u32);
+            state.written.insert(n as u32, Cover::unknown());
         }
     }
     for &(out, input) in &kernel.in_place {
@@ -96,19 +97,14 @@ fn check(kernel: &Kernel) -> Check<()> {
             }
         }
     }
-    let unwritten = (0u32..)
-        .zip(&kernel.buffers)
-        .find(|(n, b)| b.role == Role::Output && b.elements > 0 && !state.written.contains(n));
-    require(unwritten.is_none(), "kernel.output", || {
-        format!("output buffer {} is never written", unwritten.map_or(0, |u| u.0))
-    })
+    state.whole()
 }
 
 /// What has happened so far.
 struct State<'a> {
     kernel: &'a Kernel,
-    /// Buffers besides the inputs that hold something.
-    written: HashSet<u32>,
+    /// Buffers besides the inputs that hold something, and what of them is written.
+    written: HashMap<u32, Cover>,
 }
 
 /// The loops that run at some place.
@@ -126,17 +122,34 @@ fn scope_of<'a>(groups: impl IntoIterator<Item = &'a [Loop]>) -> Check<Scope> {
 }
 
 impl State<'_> {
+    /// Every byte of what callers or later phases may read is written, as far as stores have linear indices.
+    fn whole(mut self) -> Check<()> {
+        for (n, b) in (0u32..).zip(&self.kernel.buffers) {
+            let cover = self.written.remove(&n);
+            // A contraction uses scratch for sums of its own.
+            let cover = match b.role {
+                Role::Input | Role::Update { .. } => continue,
+                Role::Output => cover.unwrap_or_default(),
+                Role::Scratch => cover.unwrap_or_else(Cover::unknown),
+            };
+            let bytes = b.bytes();
+            if let Some(at) = cover.first_missing(bytes) {
+                return broken("kernel.output", format!("of {bytes} bytes of buffer {n}, byte {at} is never written"));
+            }
+        }
+        Ok(())
+    }
+
     fn all_outputs(&mut self) {
         let outputs = (0u32..).zip(&self.kernel.buffers).filter(|(_, b)| b.role != Role::Input);
-        self.written.extend(outputs.map(|(n, _)| n));
+        self.written.extend(outputs.map(|(n, _)| (n, Cover::unknown())));
     }
 
     /// Elements of a form that a buffer holds.
     fn capacity(&self, buffer: u32, mem: Mem) -> Check<i64> {
         let b = self.kernel.buffers.get(buffer as usize);
         let Some(b) = b else { return broken("kernel.buffer", format!("there is no buffer {buffer}")) };
-        let bytes = b.elements.saturating_mul(b.ty.byte_size());
-        Ok(i64::try_from(bytes).unwrap_or(i64::MAX) / mem.bytes())
+        Ok(b.bytes() / mem.bytes())
     }
 
     /// An index into a buffer, in the given loops.
@@ -151,7 +164,7 @@ impl State<'_> {
 
     fn readable(&self, buffer: u32) -> Check<()> {
         let input = self.kernel.buffers.get(buffer as usize).is_some_and(|b| b.role == Role::Input);
-        require(input || self.written.contains(&buffer), "kernel.role", || {
+        require(input || self.written.contains_key(&buffer), "kernel.role", || {
             format!("buffer {buffer} is read before it is written")
         })
     }
@@ -176,7 +189,7 @@ impl State<'_> {
         Ok(())
     }
 
-    fn stores(&self, stores: &[super::ir::Store], body: &Body, scope: &Scope) -> Check<()> {
+    fn stores(&mut self, stores: &[super::ir::Store], body: &Body, scope: &Scope) -> Check<()> {
         for s in stores {
             self.writable(s.buffer)?;
             self.index(s.buffer, s.mem, &s.index, scope, body)?;
@@ -184,6 +197,7 @@ impl State<'_> {
             require(scalar == Some(s.mem.scalar()), "kernel.type", || {
                 format!("%{} is stored as {}", s.value.0, s.mem)
             })?;
+            self.written.entry(s.buffer).or_default().add(&s.index, s.mem, scope);
         }
         Ok(())
     }
@@ -237,6 +251,7 @@ impl State<'_> {
         require(!in_row, "kernel.init", || "an initial value is read from a row".to_owned())?;
         let needed = check_body(body, &stage.roots(), &leaves)?;
         self.loads(body, &needed, &scope)?;
+        stage.stores.iter().try_for_each(|s| apart(&s.index, &nest.parallel))?;
         self.stores(&stage.stores, body, &scope)?;
         for &(row, node) in &stage.row_stores {
             let scalar = nest.rows.get(row as usize).map(|r| r.scalar);
@@ -265,7 +280,6 @@ impl State<'_> {
                 }
             }
         }
-        self.written.extend(stage.stores.iter().map(|s| s.buffer));
         Ok(())
     }
 
@@ -294,7 +308,6 @@ impl State<'_> {
                 format!("unfinished sums do not fit into buffer {partial}")
             })?;
         }
-        self.written.extend(c.stores.iter().map(|s| s.buffer));
         Ok(())
     }
 
@@ -315,6 +328,8 @@ impl State<'_> {
                 self.writable(*buffer)?;
                 let ix = ix.substitute(&|a| (a == kept.axis).then(|| kept.ix()));
                 self.index(*buffer, o.mem, &ix, &stored, &s.load)?;
+                apart(&ix, &s.parallel)?;
+                self.written.entry(*buffer).or_default().add(&ix, o.mem, &stored);
             }
         }
         let pairs: Vec<ScalarType> = s.operands.iter().flat_map(|o| [o.mem.scalar(); 2]).collect();
@@ -329,7 +344,6 @@ impl State<'_> {
             let masked = key.unordered.is_none_or(|n| key.body.scalar(n).is_mask());
             require(integer && masked, "kernel.sort", || "a key is an integer".to_owned())?;
         }
-        self.written.extend(s.operands.iter().filter_map(|o| o.store.as_ref().map(|(buffer, _)| *buffer)));
         Ok(())
     }
 
@@ -366,6 +380,14 @@ impl State<'_> {
         self.all_outputs();
         Ok(())
     }
+}
+
+/// Points of a parallel space, which run at the same time, store elements of their own: each of its loops leads elsewhere.
+fn apart(ix: &Ix, parallel: &[Loop]) -> Check<()> {
+    let same = parallel.iter().find(|l| l.extent > 1 && !ix.mentions(l.axis)).filter(|_| !ix.has_values());
+    require(same.is_none(), "kernel.race", || {
+        format!("all points along i{} store at {ix}", same.map_or(0, |l| l.axis.0))
+    })
 }
 
 fn set_row(nest: &Nest, rows: &mut [Option<i64>], row: u32, n: i64) -> Check<()> {

@@ -169,6 +169,36 @@ fn what_is_read_is_written_before() {
 }
 
 #[test]
+fn every_element_is_written_and_by_one_point() {
+    for (from, to) in [("6*i0", "5*i0"), ("6*i0 + i1", "6*i0 + ((i1) / 2)"), ("6*i0 + i1", "6*i0 - i1 + 5")] {
+        let text = ROWS.replace(&format!("store out0[{from}"), &format!("store out0[{to}"));
+        assert_ne!(text, ROWS);
+        // Where an index is not linear nothing is said; rows may go backwards.
+        let rule = (to == "5*i0").then_some("kernel.output");
+        assert_eq!(rule_of(&text), rule, "{to}");
+    }
+    breaks(PRODUCT, "store out0[5*i0 + i1]", "store out0[4*i0 + i1]", "kernel.output");
+    breaks(SORTED, "out0[2*i0 + i1]", "out0[i0 + i1]", "kernel.output");
+    changed(LINES, |k| k.buffers[1].elements += 1, "kernel.output");
+    // What a loop forgets behind its whole pieces, and scratch that nobody fills.
+    changed(LINES, |k| nest(k).parallel[0].extent = 3, "kernel.output");
+    let scratch = "kernel twice (in0: f32[8]) -> (out0: f32[8]), scratch (scratch0: f32[8])
+  phase
+    stage vector i0 in 8
+      %0 = load in0[i0] : f32
+      store scratch0[i0] = %0 : f32
+  phase
+    stage vector i0 in 8
+      %0 = load scratch0[i0] : f32
+      store out0[i0] = %0 : f32
+";
+    assert_eq!(rule_of(scratch), None);
+    changed(scratch, |k| nest(k).stages[0].vector.extent = 7, "kernel.output");
+    breaks(ROWS, "store out0[6*i0 + i1]", "store out0[i1]", "kernel.race");
+    breaks(SORTED, "out0[2*i0 + i1]", "out0[i1]", "kernel.race");
+}
+
+#[test]
 fn buffers_keep_their_roles() {
     changed(ROWS, |k| k.buffers[4].role = Role::Update { of: 1 }, "kernel.update");
     changed(ROWS, |k| k.buffers[4].role = Role::Update { of: 3 }, "kernel.update");
