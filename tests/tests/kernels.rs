@@ -2,10 +2,10 @@
 //! of single elements and 128-bit registers, rows in registers of 256 and 512 bits, and those without fused multiply-add give
 //! the same bits.
 
-use brolga_compiler::codegen::rows::{RowLoop, Width};
+use brolga_compiler::codegen::rows::{Access, RowLoop, Segment, Width};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::kernel::body::Variant;
-use brolga_compiler::kernel::interp::{self, Machine, Visit};
+use brolga_compiler::kernel::interp::{self, Machine, Plan, Visit};
 use brolga_compiler::kernel::ir::{Kernel, Phase, Role, Stage};
 use brolga_compiler::kernel::{parse, verify};
 use brolga_compiler::{CompileOptions, compile_kernel, memory};
@@ -81,15 +81,23 @@ fn check(kernel: &Kernel) -> usize {
     with_wide_rows
 }
 
-/// The elements of a row as the segments of its plan have them.
-fn planned(stage: &Stage, wide: Option<Width>) -> Vec<Visit> {
+/// A row as its plan has it: what is computed once is computed once, accesses walk, and elements go by in segments.
+fn planned(stage: &Stage, wide: Option<Width>) -> Plan {
     let row = RowLoop::new(stage);
     row.verify().unwrap_or_else(|e| panic!("{e}\n{row}"));
-    if !row.has_elements() {
-        return vec![Visit { element: 0, starts: true }];
-    }
+    let access = |a: &Access| match a.walk.stride() {
+        Some(stride) => interp::Access::Walk { start: a.start.clone(), stride },
+        None => interp::Access::Index(a.start.clone()),
+    };
     let segments = row.segments(wide);
-    segments.iter().flat_map(|s| (s.begin..s.end).map(|element| Visit { element, starts: s.starts })).collect()
+    let elements = |s: &Segment| (s.begin..s.end).map(|element| (element, s.starts)).collect::<Vec<_>>();
+    let elements = if row.has_elements() { segments.iter().flat_map(elements).collect() } else { vec![(0, true)] };
+    Plan {
+        visits: elements.into_iter().map(|(element, starts)| Visit { element, starts }).collect(),
+        once: row.uniform().collect(),
+        loads: row.loads.iter().map(|(id, a)| (*id, access(a))).collect(),
+        stores: row.stores.iter().map(|a| a.as_ref().map(access)).collect(),
+    }
 }
 
 /// The interpreter gives the same whether a row goes by one element after another or as its plan says.
@@ -131,4 +139,44 @@ fn kernels_give_the_same_bits_at_every_width() {
         with_wide_rows >= 10 * widths,
         "{with_wide_rows} compilations at {widths} levels have rows in wide registers"
     );
+}
+
+/// What a plan may have wrong, the interpreter sees: results are others, or nobody writes them.
+#[test]
+fn wrong_plans_give_other_results() {
+    let text = "kernel scaled (in0: f32[40], in1: f32[3]) -> (out0: f32[120])
+  phase
+    stage sequential i1 in 3 vector i0 in 40
+      %0 = load in0[i0] : f32
+      %1 = load in1[i1] : f32
+      %2 = fmul %0, %1 : f32
+      store out0[40*i1 + i0] = %2 : f32
+";
+    let kernel = parse::parse(text).unwrap_or_else(|e| panic!("{e:?}")).remove(0);
+    let run = |change: &dyn Fn(&mut Plan)| {
+        let [a, b] =
+            [(40, 1), (3, 2)].map(|(n, seed)| input(brolga_runtime::ElementType::F32, n, seed).bytes().to_vec());
+        let mut machine = Machine { variant: Variant::Fma, random: [0, 0], budget: 1 << 24 };
+        interp::run_rows(&kernel, &mut machine, vec![a, b, vec![0; 480]], &|stage| {
+            let mut plan = planned(stage, Some(Width::W256));
+            change(&mut plan);
+            plan
+        })
+    };
+    let want = run(&|_| {}).unwrap_or_else(|e| panic!("{e}"));
+    let differs = |change: &dyn Fn(&mut Plan)| run(change).is_ok_and(|got| got != want);
+    let refused = |change: &dyn Fn(&mut Plan)| run(change).is_err();
+    assert!(!differs(&|plan| plan.once.clear()), "what may be computed once may be computed often");
+    let ids = |plan: &Plan| plan.loads.keys().copied().collect::<Vec<_>>();
+    assert!(differs(&|plan| plan.once.extend(ids(plan))), "a load that differs along the row");
+    let walk = |plan: &mut Plan, to: i64| {
+        for access in plan.loads.values_mut() {
+            let interp::Access::Walk { stride, .. } = access else { panic!("a load that does not walk") };
+            *stride = to;
+        }
+    };
+    assert!(differs(&|plan| walk(plan, 0)) && refused(&|plan| walk(plan, 2)));
+    assert!(refused(&|plan| plan.stores[0] = None), "stored once");
+    assert!(refused(&|plan| plan.visits.truncate(39)), "an element is left out");
+    assert!(refused(&|plan| plan.stores.clear()), "another stage's plan");
 }

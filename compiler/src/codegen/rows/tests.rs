@@ -1,6 +1,8 @@
 //! Plans of rows written by hand: what they say, and what the checker refuses.
 
-use super::{Form, Mode, RowLoop, Segment, Walk, Width, passes};
+use super::{Access, Form, Mode, RowLoop, Segment, Walk, Width, passes};
+use crate::kernel::body::NodeId;
+use crate::kernel::index::Ix;
 use crate::kernel::ir::{Kernel, Phase, Stage};
 use crate::kernel::parse;
 
@@ -171,16 +173,55 @@ fn broken_plans_are_refused() {
         assert!(row.check_segments(&plan, None).expect_err("wide").contains("no code of its width"));
     });
     with_stage(COPIES, |stage| {
-        let mut row = RowLoop::new(stage);
-        if let Some(access) = row.loads.values_mut().next() {
-            access.walk = Walk::Strided(2);
-        }
-        assert!(row.verify().expect_err("a stride").contains("walks from"), "a wrong stride");
-        let mut row = RowLoop::new(stage);
-        row.varies.fill(false);
-        assert!(row.verify().expect_err("what varies").contains("computed once"));
+        let refused = |what: &str, change: &dyn Fn(&mut RowLoop<'_>)| {
+            let mut row = RowLoop::new(stage);
+            change(&mut row);
+            let fault = row.verify().expect_err(what);
+            assert!(fault.contains(what), "{fault}");
+        };
+        refused("computed once", &|row| row.varies.fill(false));
+        refused("the load %0 has no access", &|row| drop(row.loads.remove(&NodeId(0))));
+        refused("the load %2 has no access", &|row| row.loads.values_mut().for_each(|a| a.buffer = 0));
+        refused("store 1 has no access", &|row| row.stores[1] = None);
+        refused("2 accesses", &|row| drop(row.stores.pop()));
+        let load = |row: &mut RowLoop<'_>, id: u32, change: &dyn Fn(&mut Access)| {
+            row.loads.get_mut(&NodeId(id)).into_iter().for_each(change);
+        };
+        refused("by 2 from 0, but lies at i0", &|row| load(row, 0, &|a| a.walk = Walk::Strided(2)));
+        refused("contiguous from 3, but lies at i0", &|row| load(row, 0, &|a| a.start = Ix::constant(3)));
+        refused("the load %4 is", &|row| load(row, 4, &|a| a.start = a.start.offset(1)));
+        refused("lies not", &|row| row.near.values_mut().for_each(|n| n.behind += 1));
     });
+    // What a row holds differs from element to element.
+    with_stage(KEPT, |stage| {
+        let mut row = RowLoop::new(stage);
+        assert_eq!(row.verify(), Ok(()));
+        row.varies.fill(false);
+        assert!(row.verify().expect_err("a row").contains("%0 is computed once"));
+    });
+    let modes = [Mode::Row, Mode::Few, Mode::Chain, Mode::Vectors(7), Mode::Vectors(8), Mode::Vectors(9)];
+    let of = |n: i64, identity: &str| {
+        let mut fit = Vec::new();
+        with_stage(&sum(n, identity), |stage| {
+            let fits = |mode: &Mode| RowLoop { modes: vec![*mode], ..RowLoop::new(stage) }.folds().is_ok();
+            fit = modes.iter().copied().filter(fits).collect();
+        });
+        fit
+    };
+    assert_eq!(of(103, ", identity -0.0"), [Mode::Vectors(8)]);
+    assert_eq!(of(7, ", identity -0.0"), [Mode::Few]);
+    assert_eq!(of(20, ""), [Mode::Chain], "lanes that nothing starts");
 }
+
+/// The second stage of a nest alone: a row that another has written.
+const KEPT: &str = "\
+kernel kept (in0: f32[100]) -> (out0: f32[100])
+  phase
+    row buffer row0: f32[100]
+    stage vector i0 in 100
+      %0 = load row0[i0] : f32
+      store out0[i0] = %0 : f32
+";
 
 /// Sums of four rows of a matrix, one of them of 64-bit lanes.
 const SUMS: &str = "\

@@ -3,6 +3,7 @@
 use super::{Form, Mode, RowLoop, Segment, VECTOR, Width};
 use crate::kernel::body::Op;
 use crate::kernel::index::Ix;
+use crate::kernel::ir::Place;
 
 impl RowLoop<'_> {
     /// Checks the plan against its stage, with the segments that it would have with and without code of each width.
@@ -12,6 +13,8 @@ impl RowLoop<'_> {
     pub fn verify(&self) -> Result<(), String> {
         self.nodes()?;
         self.accesses()?;
+        self.neighbours()?;
+        self.folds()?;
         self.check_segments(&self.segments(None), None)?;
         Width::ALL.into_iter().try_for_each(|width| self.check_segments(&self.segments(Some(width)), Some(width)))
     }
@@ -21,9 +24,9 @@ impl RowLoop<'_> {
         let body = &self.stage.body;
         for id in self.uniform() {
             let node = body.node(id);
-            let (mut walks, mut offset) = (false, false);
+            let (mut walks, mut offset) = (matches!(node.op, Op::Row(_)) && self.stage.vector.extent > 1, false);
             if let Some(ix) = node.op.index() {
-                walks = self.axes.iter().any(|&a| ix.mentions(a));
+                walks |= self.axes.iter().any(|&a| ix.mentions(a));
                 ix.for_each_value(&mut |n| offset |= self.varies(n));
             }
             if walks || offset || node.args.iter().any(|&a| self.varies(a)) {
@@ -33,21 +36,77 @@ impl RowLoop<'_> {
         Ok(())
     }
 
-    /// An access that walks lies, by the forms of its indices, where its index says.
+    /// What happens for each element has an access, of its own buffer, and what happens once for the row has none; one that walks
+    /// lies, by the forms of its indices, where its index says, and one that does not, at its index.
     fn accesses(&self) -> Result<(), String> {
-        let body = &self.stage.body;
-        let loads = self.loads.iter().filter_map(|(id, access)| match &body.node(*id).op {
-            Op::Load(_, _, ix) => Some((("the load %", id.0 as usize), access, ix)),
+        let (body, vector) = (&self.stage.body, self.stage.vector);
+        let loads = self.varying().filter_map(|id| match &body.node(id).op {
+            Op::Load(buffer, mem, ix) => {
+                Some((("the load %", id.0 as usize), self.loads.get(&id), (*buffer, *mem, ix)))
+            }
             _ => None,
         });
-        let stores = self.stage.stores.iter().zip(&self.stores).enumerate();
-        let stores = stores.filter_map(|(k, (s, a))| Some((("store ", k), a.as_ref()?, &s.index)));
-        for ((what, number), access, ix) in loads.chain(stores) {
-            let Some(stride) = access.walk.stride() else { continue };
-            let first = |axis| (axis != self.stage.vector.axis && self.axes.contains(&axis)).then(|| Ix::constant(0));
-            let walked = access.start.add(&self.stage.vector.ix().scale(stride));
-            if walked != ix.substitute(&first) {
-                return Err(format!("{what}{number} walks from {} by {stride}, but lies at {ix}", access.start));
+        let stores = self.stage.stores.iter().zip(&self.stores).enumerate().filter_map(|(k, (s, access))| {
+            let varies = self.varies(s.value) || s.index.mentions(vector.axis);
+            (varies || access.is_some()).then_some((("store ", k), access.as_ref(), (s.buffer, s.mem, &s.index)))
+        });
+        if self.stores.len() != self.stage.stores.len() {
+            return Err(format!("{} stores have {} accesses", self.stage.stores.len(), self.stores.len()));
+        }
+        for ((what, number), access, (buffer, mem, ix)) in loads.chain(stores) {
+            let access = access.filter(|a| (a.buffer, a.mem) == (buffer, mem));
+            let Some(access) = access else { return Err(format!("{what}{number} has no access")) };
+            let (lies, of) = match access.walk.stride() {
+                Some(stride) => {
+                    let first = |axis| (axis != vector.axis && self.axes.contains(&axis)).then(|| Ix::constant(0));
+                    (access.start.add(&vector.ix().scale(stride)), ix.substitute(&first))
+                }
+                None => (access.start.clone(), ix.clone()),
+            };
+            if lies != of {
+                return Err(format!("{what}{number} is {access}, but lies at {ix}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A load that lies near another walks as that does, so many elements behind it.
+    fn neighbours(&self) -> Result<(), String> {
+        for (id, near) in &self.near {
+            let behind = self.loads.get(id).zip(self.loads.get(&near.leader)).filter(|(load, leader)| {
+                (load.buffer, load.mem.bytes(), load.walk) == (leader.buffer, leader.mem.bytes(), leader.walk)
+            });
+            let behind = behind.and_then(|(load, leader)| load.start.behind(&leader.start));
+            if behind != Some(near.behind) || !(0..=near.span).contains(&near.behind) {
+                return Err(format!("the load %{} lies not {} behind %{}", id.0, near.behind, near.leader.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reductions run as their places, their combiners and the length of the row ask for: another order is another number.
+    pub(super) fn folds(&self) -> Result<(), String> {
+        let (n, accumulators) = (self.stage.vector.extent, &self.stage.accumulators);
+        if self.modes.len() != accumulators.len() {
+            return Err(format!("{} reductions run in {} ways", accumulators.len(), self.modes.len()));
+        }
+        for (k, (a, mode)) in accumulators.iter().zip(&self.modes).enumerate() {
+            let lanes = a.lane_count();
+            // Each lane has something to start from.
+            let starts = a.identity.is_some() || (n >= lanes && self.stage.sequential.is_empty());
+            let filled = n.min(lanes);
+            let fits = match (&a.place, mode) {
+                (Place::Row { .. }, mode) => *mode == Mode::Row,
+                (Place::Lanes { .. }, Mode::Row) => false,
+                (Place::Lanes { .. }, Mode::Chain) => !(a.splits && starts),
+                (Place::Lanes { .. }, Mode::Few) => a.splits && starts && n < 2 * VECTOR,
+                (Place::Lanes { .. }, Mode::Vectors(vectors)) => {
+                    let enough = (filled..filled + VECTOR).contains(&(vectors * VECTOR));
+                    a.splits && starts && n >= 2 * VECTOR && enough
+                }
+            };
+            if !fits {
+                return Err(format!("fold {k} of a row of {n} runs as {mode}"));
             }
         }
         Ok(())

@@ -9,14 +9,14 @@
 //! points of a parallel space that meet in one element ([`memory`]).
 //!
 //! **Algorithm.** Nodes are evaluated in order for each element ([`Frame`]), operations by [`super::eval::apply`]. Reductions
-//! follow the rule of [`super::ir::Place`]: [`nest`]. Sorts are the merge sort that defines them: [`sort`].
+//! follow the rule of [`super::ir::Place`]: [`nest`]. A row goes by in order, or as a [`Plan`] of it says. Sorts are the merge sort that defines them: [`sort`].
 
 mod memory;
 mod nest;
 mod sort;
 
 pub use memory::Memory;
-pub use nest::Visit;
+pub use nest::{Access, Plan, Visit};
 
 use super::body::{Body, Mem, NodeId, Op, ScalarType, Variant};
 use super::eval;
@@ -24,6 +24,7 @@ use super::index::{Axis, Ix};
 use super::ir::{Contraction, Kernel, Loop, Phase, Role, Stage};
 use super::registers::RegisterLoop;
 use crate::error::{Error, Result, Site};
+use std::collections::BTreeMap;
 
 /// What kernels share besides their buffers.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ pub struct Machine {
 /// # Errors
 /// [`Error::Internal`] where the kernel breaks a rule, [`Error::Unsupported`] for calls and where the budget is spent.
 pub fn run(kernel: &Kernel, machine: &mut Machine, buffers: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-    run_rows(kernel, machine, buffers, &nest::in_order)
+    run_rows(kernel, machine, buffers, &Plan::in_order)
 }
 
 /// As [`run`], but a row goes by as `rows` says of its stage: what is right of a plan of rows gives the same.
@@ -52,7 +53,7 @@ pub fn run_rows(
     kernel: &Kernel,
     machine: &mut Machine,
     buffers: Vec<Vec<u8>>,
-    rows: &dyn Fn(&Stage) -> Vec<Visit>,
+    rows: &dyn Fn(&Stage) -> Plan,
 ) -> Result<Vec<Vec<u8>>> {
     let mut memory = Memory::new(kernel, buffers, machine.budget)?;
     for (number, phase) in kernel.phases.iter().enumerate() {
@@ -95,9 +96,23 @@ struct Frame<'a> {
     at: usize,
     /// Finished reductions.
     results: &'a [Option<u64>],
+    /// Where a plan says that loads lie; the others lie at their indices.
+    loads: Option<&'a BTreeMap<NodeId, Access>>,
 }
 
 impl Frame<'_> {
+    /// Where an access lies at the vector axis' index; its start knows nothing of that axis, and is evaluated without it.
+    fn access(&self, access: &Access, vector: Axis, values: &[Option<u64>]) -> Step<i64> {
+        match access {
+            Access::Index(ix) => self.index(ix, values),
+            Access::Walk { start, stride } => {
+                let axes = self.axes.iter().copied().filter(|(a, _)| *a != vector).collect();
+                let start = Frame { axes, ..Frame::default() }.index(start, values)?;
+                Ok(start + stride * self.axis(vector).ok_or("a walk without its row")?)
+            }
+        }
+    }
+
     fn axis(&self, axis: Axis) -> Option<i64> {
         self.axes.iter().rev().find(|(a, _)| *a == axis).map(|(_, v)| *v)
     }
@@ -134,7 +149,14 @@ impl Frame<'_> {
             let node = body.node(id);
             let value = match &node.op {
                 Op::Arg(n) => *self.args.get(*n as usize).ok_or_else(|| format!("no argument {n}"))?,
-                Op::Load(buffer, mem, ix) => memory.load(*buffer, *mem, self.index(ix, values)?)?,
+                Op::Load(buffer, mem, ix) => {
+                    let planned = self.loads.and_then(|loads| loads.get(&id)).zip(self.axes.last());
+                    let at = match planned {
+                        Some((access, (vector, _))) => self.access(access, *vector, values)?,
+                        None => self.index(ix, values)?,
+                    };
+                    memory.load(*buffer, *mem, at)?
+                }
                 Op::Row(row) => {
                     let row_values = self.rows.get(*row as usize).ok_or_else(|| format!("no row{row}"))?;
                     let value = row_values.get(self.at).copied().flatten();

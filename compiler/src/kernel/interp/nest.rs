@@ -1,8 +1,10 @@
 //! Nests: stages one after another for each point, and what their reductions do.
 
 use super::{Axes, Formula, Frame, Memory, Step, for_each_point, needed, value};
-use crate::kernel::index::Axis;
+use crate::kernel::body::NodeId;
+use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Accumulator, Nest, Place, Stage};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An element of a row, in the order in which they go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +15,40 @@ pub struct Visit {
     pub starts: bool,
 }
 
-/// The elements of a row one after another.
-pub(super) fn in_order(stage: &Stage) -> Vec<Visit> {
-    (0..stage.vector.extent).map(|element| Visit { element, starts: true }).collect()
+/// Where a load or a store lies.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// At an index of each element.
+    Index(Ix),
+    /// From a start, so many elements from one to the next.
+    Walk {
+        /// Where the row's first element lies, in all loops but the row's.
+        start: Ix,
+        /// Elements from one to the next.
+        stride: i64,
+    },
+}
+
+/// How a row goes by.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The elements, in the order in which they go by.
+    pub visits: Vec<Visit>,
+    /// Nodes that are computed at the first of them alone.
+    pub once: BTreeSet<NodeId>,
+    /// Where loads lie; those that are not here lie at their indices.
+    pub loads: BTreeMap<NodeId, Access>,
+    /// Where the stage's stores lie; `None` for one that happens at the first visit alone.
+    pub stores: Vec<Option<Access>>,
+}
+
+impl Plan {
+    /// Elements one after another, for each of which everything is computed and stored.
+    pub fn in_order(stage: &Stage) -> Plan {
+        let visits = (0..stage.vector.extent).map(|element| Visit { element, starts: true }).collect();
+        let stores = stage.stores.iter().map(|s| Some(Access::Index(s.index.clone()))).collect();
+        Plan { visits, once: BTreeSet::new(), loads: BTreeMap::new(), stores }
+    }
 }
 
 /// What a point of the parallel space has to itself.
@@ -24,8 +57,8 @@ struct Point {
     results: Vec<Option<u64>>,
 }
 
-pub(super) fn run(nest: &Nest, memory: &mut Memory, rows: &dyn Fn(&Stage) -> Vec<Visit>) -> Step<()> {
-    let orders: Vec<Vec<Visit>> = nest.stages.iter().map(rows).collect();
+pub(super) fn run(nest: &Nest, memory: &mut Memory, rows: &dyn Fn(&Stage) -> Plan) -> Step<()> {
+    let plans: Vec<Plan> = nest.stages.iter().map(rows).collect();
     let of_place = |a: &Accumulator| match &a.place {
         Place::Lanes { results } => results.iter().copied().max().map_or(0, |r| r as usize + 1),
         Place::Row { .. } => 0,
@@ -36,7 +69,7 @@ pub(super) fn run(nest: &Nest, memory: &mut Memory, rows: &dyn Fn(&Stage) -> Vec
         // A worker's row buffers hold anything when a point begins.
         let rows = nest.rows.iter().map(|r| vec![None; usize::try_from(r.elements).unwrap_or(0)]).collect();
         let mut point = Point { rows, results: vec![None; results] };
-        nest.stages.iter().zip(&orders).try_for_each(|(stage, order)| run_stage(stage, axes, &mut point, memory, order))
+        nest.stages.iter().zip(&plans).try_for_each(|(stage, plan)| run_stage(stage, axes, &mut point, memory, plan))
     })
 }
 
@@ -50,7 +83,7 @@ enum Running {
     Row,
 }
 
-fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mut Memory, row: &[Visit]) -> Step<()> {
+fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mut Memory, plan: &Plan) -> Step<()> {
     let body = &stage.body;
     let mut running = Vec::new();
     let combiners: Vec<Formula<'_>> = stage.accumulators.iter().map(|a| Formula::new(&a.combine, &a.roots)).collect();
@@ -63,17 +96,29 @@ fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mu
         let init: Vec<u64> = a.init.iter().map(|&n| value(&values, n)).collect::<Step<_>>()?;
         running.push((start(stage, a, &init, point)?, init));
     }
-    let order = needed(body, stage.roots());
+    let (once, each): (Vec<_>, Vec<_>) = needed(body, stage.roots()).into_iter().partition(|id| plan.once.contains(id));
+    if plan.stores.len() != stage.stores.len() {
+        return Err("a plan of other stores".to_owned());
+    }
     let mut values = vec![None; body.nodes().len()];
-    let mut element = |axes: &mut Axes, visit: &Visit| {
+    let mut element = |axes: &mut Axes, (number, visit): (usize, &Visit)| {
         let at = usize::try_from(visit.element).map_err(|_| format!("no element {}", visit.element))?;
         memory.spend()?;
         let mut axes = axes.clone();
         axes.push((stage.vector.axis, visit.element));
-        let here = Frame { axes, args: &[], rows: &point.rows, at, results: &point.results };
-        here.evaluate(body, &order, memory, &mut values)?;
-        for s in &stage.stores {
-            memory.store(s.buffer, s.mem, here.index(&s.index, &values)?, value(&values, s.value)?)?;
+        let loads = Some(&plan.loads);
+        let here = Frame { axes, args: &[], rows: &point.rows, at, results: &point.results, loads };
+        if number == 0 {
+            here.evaluate(body, &once, memory, &mut values)?;
+        }
+        here.evaluate(body, &each, memory, &mut values)?;
+        for (s, access) in stage.stores.iter().zip(&plan.stores) {
+            let at = match access {
+                Some(access) => here.access(access, stage.vector.axis, &values)?,
+                None if number == 0 => here.index(&s.index, &values)?,
+                None => continue,
+            };
+            memory.store(s.buffer, s.mem, at, value(&values, s.value)?)?;
         }
         for &(row, n) in &stage.row_stores {
             set_row(&mut point.rows, row, at, value(&values, n)?)?;
@@ -84,7 +129,9 @@ fn run_stage(stage: &Stage, axes: &[(Axis, i64)], point: &mut Point, memory: &mu
         }
         Ok(())
     };
-    for_each_point(&stage.sequential, &mut axes.to_vec(), &mut |axes| row.iter().try_for_each(|v| element(axes, v)))?;
+    for_each_point(&stage.sequential, &mut axes.to_vec(), &mut |axes| {
+        plan.visits.iter().enumerate().try_for_each(|visit| element(axes, visit))
+    })?;
     for ((a, combine), (running, init)) in stage.accumulators.iter().zip(&combiners).zip(running) {
         if let Place::Lanes { results } = &a.place {
             for (&r, v) in results.iter().zip(fold(a, combine, running, &init, memory)?) {

@@ -6,7 +6,7 @@
 //! **Invariant.** What passes here can be emitted: every operation has the arguments and scalar types that it takes, every node is
 //! defined before it is used, every loop variable runs where it is mentioned, every index is inside its buffer whatever the
 //! input, bounds of loaded offsets follow from the nodes that clamp them, row buffers and results are written before they are
-//! read, inputs are only read and outputs are written whole, no element by two points. It runs on every kernel of every compilation.
+//! read, inputs are only read and outputs are written whole; each parallel loop leads to other elements. It runs on every kernel of every compilation.
 //!
 //! **Algorithm.** One walk in the order of execution, with what is written so far ([`cover`](super::cover)). [`nodes`] knows the types of
 //! operations, [`bounds`] proves ranges. A rule has a name, which its error and its test cite.
