@@ -14,43 +14,25 @@
 //! the operations of the body; where the former cost more already, no body is made. Elements of a row that lie side by side cost little:
 //! code generation transposes them in registers.
 
+use super::cost::rows::{Access, SHORT, combined, distinct, in_memory, of_element, of_row, repeats, written_out};
 use super::cost::{UNIT, reads_what_it_writes};
 use crate::fusion::WRITTEN_OUT;
-use crate::kernel::body::{Body, Mem, NodeId, Op};
+use crate::kernel::body::{Body, NodeId, Op};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Kernel, Loop, Nest, Phase, Place, Stage, Store};
 use crate::kernel::rewrite::{Copied, copied_store, copy, place};
 use crate::kernel::simplify::merge_loops;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
-/// A vector axis of fewer elements is written out where another axis can take its place, ...
-const SHORT: i64 = UNIT / 4;
-/// ... and one of no more than these where that costs less.
+/// A vector axis of no more elements is written out where that costs less, one of fewer than [`SHORT`] wherever another axis can take its place.
 const LONG: i64 = 2 * UNIT;
 /// Rows that lie side by side have no more than so many bytes, or than [`WRITTEN_OUT`] where they are folded ...
 const LONG_BYTES: i64 = 128;
 /// ... by so many operations, which a row loop does once more for each half of its lanes.
 const MANY: usize = 2;
-/// About as many instructions of 512 bits has a body that is made at most, those of 64 bits twice, for code generation takes no more of
-/// them at once: an operation is one, ...
+/// About as many instructions of 512 bits ([`written_out`]) has a body that is made at most, those of 64 bits twice, for code generation
+/// takes no more of them at once.
 const MOST: usize = 1900;
-/// ... an element that is transposed with others so many, and one alone so many.
-const TRANSPOSED: usize = 6;
-const SINGLE: usize = 24;
-/// Words of 32 bits, side by side, that stores are woven of in the widest registers, and for little in any.
-const MOST_WOVEN: i64 = 8;
-const FEW_WOVEN: i64 = 4;
-/// What memory costs for an element of the new vector axis, in the unit of [`of_row`]: one that lies beside its neighbours or is the same
-/// for all, ...
-const BESIDE: usize = 1;
-/// ... one that is transposed or woven with others of its row, ...
-const TOGETHER: usize = 3;
-/// ... one that is loaded alone, which is the unit, ...
-const LOADED: usize = 6;
-/// ... and one that is stored alone, or found by an index.
-const ALONE: usize = 14;
-/// What is the same along so many elements is made ready once for them, which costs as much as one of them for each that is loaded alone.
-const SAME: i64 = 16;
 /// Rows of at least four elements fill a register of 128 bits: without a reduction, so many operations must gain by more.
 const WORTH: usize = 8;
 
@@ -120,7 +102,6 @@ fn is_short(nest: &Nest, row: i64, accesses: &[Access<'_>], repeated: bool) -> b
     let Some(bytes) = accesses.iter().map(|a| i64::from(a.mem.scalar().bits() / 8)).max() else { return false };
     let folds = nest.stages.iter().any(|s| !s.accumulators.is_empty());
     let beside = folds && accesses.iter().all(|a| a.lies_in_parts() || !a.index.mentions(a.row.axis));
-    let combined = |s: &Stage| s.accumulators.iter().map(|a| a.combine.operations()).sum::<usize>();
     let long = match beside {
         true if nest.stages.iter().map(combined).sum::<usize>() >= MANY => WRITTEN_OUT / bytes,
         true => LONG_BYTES / bytes,
@@ -130,122 +111,13 @@ fn is_short(nest: &Nest, row: i64, accesses: &[Access<'_>], repeated: bool) -> b
         return false;
     }
     let operations: usize = nest.stages.iter().map(of_element).sum();
-    let written = |s: &Stage| (of_element(s) + combined(s)).saturating_mul(s.vector.extent as usize);
-    let moved = accesses.iter().map(|a| a.count() * if a.lies_in_parts() { TRANSPOSED } else { SINGLE });
-    let instructions = nest.stages.iter().map(written).chain(moved).fold(0, usize::saturating_add);
-    let fits = instructions <= MOST * 4 / bytes as usize;
+    let fits = written_out(nest, accesses) <= MOST * 4 / bytes as usize;
     fits && (folds || row < 4 || operations >= WORTH || repeated)
-}
-
-/// Whether each row of a nest is a few elements that lie side by side, row behind row, of what is loaded once for all of them.
-pub fn repeats(nest: &Nest) -> bool {
-    let ([stage], Some(&last)) = (nest.stages.as_slice(), nest.parallel.last()) else { return false };
-    let once = |op: &Op| !matches!(op, Op::Load(_, _, ix) if ix.mentions(stage.vector.axis));
-    let alone = stage.accumulators.is_empty() && stage.sequential.is_empty() && stage.row_stores.is_empty();
-    let woven = stage.stores.iter().all(|s| is_woven(s, stage.vector, last, MOST_WOVEN));
-    alone && last.extent >= SHORT && woven && stage.body.nodes().iter().all(|n| once(&n.op))
-}
-
-/// A load or a store of a row.
-struct Access<'n> {
-    mem: Mem,
-    index: &'n Ix,
-    row: Loop,
-    store: Option<&'n Store>,
-}
-
-impl Access<'_> {
-    /// Whether elements of rows lie side by side, in the form that they have in registers, and are enough for a register of 128 bits.
-    fn lies_in_parts(&self) -> bool {
-        let Access { mem, index, row, .. } = self;
-        mem.fills_part(row.extent) && index.stride(row.axis) == Some(1)
-    }
-
-    /// How many of them there are in a row.
-    fn count(&self) -> usize {
-        if self.index.mentions(self.row.axis) { self.row.extent as usize } else { 1 }
-    }
-}
-
-/// What a stage loads and stores.
-fn accesses(stage: &Stage) -> impl Iterator<Item = (u32, Access<'_>)> {
-    let row = stage.vector;
-    let loads = stage.body.nodes().iter().filter_map(move |n| match &n.op {
-        Op::Load(buffer, mem, index) => Some((*buffer, Access { mem: *mem, index, row, store: None })),
-        _ => None,
-    });
-    let stores =
-        stage.stores.iter().map(move |s| (s.buffer, Access { mem: s.mem, index: &s.index, row, store: Some(s) }));
-    loads.chain(stores)
-}
-
-/// What the stages of a nest load and store, each element once.
-fn distinct(nest: &Nest) -> Vec<Access<'_>> {
-    let mut known = HashSet::new();
-    let all = nest.stages.iter().flat_map(accesses);
-    all.filter(|(buffer, a)| known.insert((*buffer, a.index, a.store.is_some()))).map(|(_, a)| a).collect()
-}
-
-/// Whether what is stored of a row lies side by side, and one row behind the other along another axis, in elements of at most so many
-/// words together.
-fn is_woven(s: &Store, row: Loop, vector: Loop, most: i64) -> bool {
-    let bytes = row.extent.saturating_mul(s.mem.bytes());
-    let close = bytes % 4 == 0 && bytes / 4 <= most && s.mem.bytes() <= 4;
-    close && s.index.stride(row.axis) == Some(1) && s.index.stride(vector.axis) == Some(row.extent)
 }
 
 /// Whether rows fill the widest registers, and no reduction takes one of their elements after another.
 fn fills_registers(nest: &Nest, row: i64) -> bool {
     row % (UNIT / 2) == 0 && nest.stages.iter().flat_map(|s| &s.accumulators).all(Accumulator::in_lanes)
-}
-
-/// What the row loops of a nest cost for a row, in sixths of what it costs to load an element that has no neighbour; measured on rows
-/// of 8 to 16 elements, of sums to softmaxes.
-fn of_row(nest: &Nest) -> usize {
-    let of_stage = |stage: &Stage| {
-        let n = stage.vector.extent as usize;
-        // Blocks of 128 bits, and elements one by one behind them.
-        let iterations = n / 4 + n % 4;
-        let memory = stage.stores.len() + stage.row_stores.len();
-        let loads = stage.body.nodes().iter().filter(|n| matches!(n.op, Op::Load(..) | Op::Row(_))).count();
-        let folds = stage.accumulators.iter().map(|a| match a.in_lanes() {
-            true => 11 * a.combine.operations() * (iterations + 1),
-            false => 20 * a.combine.operations() * n,
-        });
-        4 * iterations * (of_element(stage) + loads + memory) + folds.sum::<usize>()
-    };
-    // A row loop begins, and waits for what the one before it folds.
-    let loops = nest.stages.iter().filter(|s| s.vector.extent > 1).count();
-    nest.stages.iter().map(of_stage).sum::<usize>() + (80 * loops).saturating_sub(60)
-}
-
-/// What loads and stores of a row, which may be `repeated`, cost for an element of the new vector axis, in the unit of [`of_row`].
-fn in_memory(accesses: &[Access<'_>], vector: Loop, repeated: bool) -> usize {
-    // What is woven of as many registers as there are takes as many instructions for each.
-    let most = if repeated { MOST_WOVEN } else { FEW_WOVEN };
-    let price = |a: &Access<'_>| {
-        let &Access { index, row, store, .. } = a;
-        let mut found = false;
-        index.for_each_value(&mut |_| found = true);
-        let (part, behind) = (a.lies_in_parts(), index.stride(vector.axis) == Some(row.extent));
-        let each = match (index.stride(vector.axis), store) {
-            _ if found => ALONE,
-            (Some(0), _) => BESIDE + LOADED * (SAME / vector.extent) as usize,
-            (Some(1), _) => BESIDE,
-            (_, None) if part => TOGETHER,
-            (_, None) => LOADED,
-            (_, Some(s)) if part && behind || is_woven(s, row, vector, most) => TOGETHER,
-            (_, Some(_)) => ALONE,
-        };
-        each * a.count()
-    };
-    accesses.iter().map(price).sum()
-}
-
-/// The operations of a stage for an element, without those that nothing needs.
-fn of_element(stage: &Stage) -> usize {
-    let wanted = stage.body.needed(stage.roots().iter().copied());
-    stage.body.nodes().iter().zip(wanted).filter(|(n, wanted)| *wanted && !n.args.is_empty()).count()
 }
 
 /// Stages that have run so far.

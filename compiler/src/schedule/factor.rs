@@ -9,8 +9,8 @@
 //! that now lie behind each other everywhere become one loop again. The vector axis is cut where its pieces are long enough to be
 //! rows, or one element each that is stored several times.
 
-use super::across::repeats;
 use super::cost::UNIT;
+use super::cost::rows::repeats;
 use super::split::{Fresh, pieces};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Kernel, Loop, Nest, Phase};

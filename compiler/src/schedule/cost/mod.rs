@@ -1,4 +1,14 @@
-//! What schedules count with: the numbers that transformations share, each a function of extents alone.
+//! What schedules count with: what a loop costs, and the numbers that transformations share.
+//!
+//! **Problem.** A transformation that counts by itself what its loops cost takes another choice than the one before it.
+//!
+//! **Invariant.** Every count is a function of extents, strides and operations, never of the target or the number of workers.
+//!
+//! **Algorithm.** Work is counted in elements: a task is worth its start from [`TASK`] on, registers are filled from [`UNIT`] on, memory is
+//! what counts from [`BEYOND_CACHES`] on. Which axis fills registers is decided by what [`rows`] cost along either. How much a
+//! transformation writes out at most is a limit of its own, and stands there.
+
+pub mod rows;
 
 use crate::kernel::body::Op;
 use crate::kernel::ir::{Nest, Stage};
