@@ -157,6 +157,15 @@ impl Body {
         }
     }
 
+    /// As [`Body::push`], for a node that another instruction asked for, if one did.
+    pub fn push_of(&mut self, source: Option<InstructionId>, op: Op, args: &[NodeId], scalar: ScalarType) -> NodeId {
+        let now = self.now;
+        self.now = source.or(now);
+        let id = self.push(op, args, scalar);
+        self.now = now;
+        id
+    }
+
     /// Adds a node, or finds the equal one. An operation on constants alone becomes its value, and one that changes nothing what it
     /// would have changed: a clamp of an index that lies within it, a choice that is made already.
     pub fn push(&mut self, op: Op, args: &[NodeId], scalar: ScalarType) -> NodeId {
@@ -609,7 +618,6 @@ impl Body {
     /// the copies of the roots; `None` where there is no such argument. What is not said to be for an instruction is for that which nodes are
     /// added for now.
     pub fn inline(&mut self, other: &Body, args: &[NodeId], roots: &[NodeId]) -> Option<Vec<NodeId>> {
-        let now = self.now;
         let mut map: Vec<Option<NodeId>> = vec![None; other.nodes.len()];
         let needed = other.needed(roots.iter().copied());
         for (i, node) in other.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
@@ -617,12 +625,10 @@ impl Body {
                 Op::Arg(n) => *args.get(n as usize)?,
                 _ => {
                     let mapped: Option<Args> = node.args.iter().map(|a| *map.get(a.0 as usize)?).collect();
-                    self.now = other.source(NodeId(i as u32)).or(now);
-                    self.push(node.op.clone(), &mapped?, node.scalar)
+                    self.push_of(other.source(NodeId(i as u32)), node.op.clone(), &mapped?, node.scalar)
                 }
             });
         }
-        self.now = now;
         roots.iter().map(|r| *map.get(r.0 as usize)?).collect()
     }
 }

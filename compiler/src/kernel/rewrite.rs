@@ -45,7 +45,6 @@ pub fn copy_nodes(
     change: &impl Fn(NodeId, &Op) -> Copied,
 ) -> Option<Vec<Option<NodeId>>> {
     let mut places: Vec<Option<NodeId>> = Vec::with_capacity(body.nodes().len());
-    let now = out.set_source(None);
     for ((id, node), wanted) in (0..).map(NodeId).zip(body.nodes()).zip(wanted) {
         if !wanted {
             places.push(None);
@@ -70,11 +69,8 @@ pub fn copy_nodes(
         for a in &mut args {
             *a = place(&places, *a)?;
         }
-        out.set_source(body.source(id).or(now));
-        let place = out.push(op, &args, node.scalar);
-        places.push(Some(place));
+        places.push(Some(out.push_of(body.source(id), op, &args, node.scalar)));
     }
-    out.set_source(now);
     Some(places)
 }
 

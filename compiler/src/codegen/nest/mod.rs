@@ -176,15 +176,17 @@ impl NestEmitter<'_, '_, '_, '_> {
         if let Some(&behind) = live.offsets.get(&index) {
             return behind;
         }
-        let behind = match index.terms.len() {
-            0 | 1 => self.at(&index, &live.uniform),
-            _ => {
-                let mut sum = None;
-                for part in index.parts() {
-                    let part = self.offset(live, part);
-                    sum = Some(sum.map_or(part, |sum| self.b().ins().iadd(sum, part)));
+        let behind = {
+            let mut parts = index.parts();
+            match parts.next().filter(|_| index.terms.len() > 1) {
+                Some(first) => {
+                    let first = self.offset(live, first);
+                    parts.fold(first, |sum, part| {
+                        let part = self.offset(live, part);
+                        self.b().ins().iadd(sum, part)
+                    })
                 }
-                sum.unwrap_or_else(|| self.iconst(0))
+                None => self.at(&index, &live.uniform),
             }
         };
         live.offsets.insert(index, behind);
