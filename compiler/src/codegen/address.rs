@@ -1,13 +1,45 @@
-//! Index expressions as values.
+//! Index expressions, and where buffers start, as values.
 
 use super::flow::Flow;
-use super::lanes::Lanes;
+use super::lanes::{Lanes, flags};
 use crate::kernel::body::{NodeId, ScalarType};
 use crate::kernel::index::{Atom, Axis, Ix};
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_frontend::FunctionBuilder;
 use hashbrown::HashMap;
 
+/// Pointers of buffers, by number: of those that the code around uses.
+#[derive(Clone, Debug, Default)]
+pub struct Bases(HashMap<u32, Value>);
+
+impl Bases {
+    /// The pointers of some buffers, out of the table of their kernel's.
+    pub fn load(b: &mut FunctionBuilder<'_>, table: Value, buffers: &[u32]) -> Bases {
+        let load = |&k: &u32| (k, b.ins().load(types::I64, flags(), table, 8 * k as i32));
+        Bases(buffers.iter().map(load).collect())
+    }
+
+    /// The pointers of all buffers of a kernel, in their order.
+    pub fn all(pointers: &[Value]) -> Bases {
+        Bases((0..).zip(pointers.iter().copied()).collect())
+    }
+
+    /// The same and one more.
+    pub fn with(mut self, buffer: u32, pointer: Value) -> Bases {
+        self.0.insert(buffer, pointer);
+        self
+    }
+}
+
 impl Lanes<'_, '_> {
+    /// The pointer of a buffer.
+    pub fn base(&mut self, bases: &Bases, buffer: u32) -> Value {
+        match bases.0.get(&buffer) {
+            Some(&base) => base,
+            None => self.missing(ScalarType::I64, format!("buffer {buffer} is used where its pointer is not known")),
+        }
+    }
+
     /// The value of an index expression where the axes and the loaded offsets have the values given.
     pub fn index(&mut self, ix: &Ix, at: Point<'_>) -> Value {
         let mut sum: Option<Value> = None;

@@ -19,13 +19,13 @@
 //! holds. Packing and epilogue are nests, emitted by [`NestEmitter`]. The tile is a function of the program's own:
 //! [`super::x86::tile`] where the machine has registers wider than CLIF's, else [`super::tile`].
 
-use super::address::Point;
+use super::address::{Bases, Point};
 use super::attribution::Attribution;
 use super::clif::import_function;
 use super::effort::Executed;
 use super::fault::Faults;
 use super::flow::{Flow, enter};
-use super::lanes::{Lanes, flags};
+use super::lanes::Lanes;
 use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
 use super::tile;
@@ -36,7 +36,7 @@ use crate::kernel::index::{Axis, Ix};
 use crate::kernel::ir::{Contraction, Kernel, Loop, Nest, PAGE, ROW_BLOCK, Stage, Store};
 use crate::object::Numbered;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, Signature, UserFuncName, Value, types};
+use cranelift_codegen::ir::{FuncRef, Function, InstBuilder, Signature, UserFuncName, Value};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
 use hashbrown::HashMap;
@@ -313,8 +313,7 @@ pub fn function(
     attribution.mark(&mut b, None);
     let values = enter(&mut b);
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
-    let bases: Vec<Value> =
-        (0..around.kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
+    let bases = Bases::load(&mut b, buffers, &c.buffers());
     let faults = Faults::default();
     let signature = b.import_signature(tile::signature());
     let tile = import_function(b.func, around.tile, signature);
@@ -328,6 +327,7 @@ pub fn function(
         plan: around.plan,
         target: around.target,
         bases,
+        behind: around.kernel.buffers.len() as u32,
         scratch: [lhs_pack, rhs_pack, sums],
         axes: HashMap::new(),
         tile,
@@ -349,7 +349,9 @@ struct Emitter<'a, 'b, 'o> {
     c: &'a Contraction,
     plan: Plan,
     target: &'a Target,
-    bases: Vec<Value>,
+    bases: Bases,
+    /// A number that no buffer of the kernel has: what a part of a nest writes to or reads from a worker's scratch.
+    behind: u32,
     /// Packed left rows, packed right strip, sums.
     scratch: [Value; 3],
     axes: HashMap<Axis, Value>,
@@ -408,7 +410,7 @@ impl Emitter<'_, '_, '_> {
     }
 
     /// Runs a part of a nest, the whole of which is run so many times.
-    fn nest(&mut self, nest: &Nest, times: i64, bases: &[Value], (begin, end): (Value, Value)) {
+    fn nest(&mut self, nest: &Nest, times: i64, bases: &Bases, (begin, end): (Value, Value)) {
         let lanes = Lanes { b: &mut self.b, target: self.target, faults: self.faults, attribution: self.attribution };
         let around = (bases, self.scratch[0], self.axes.clone());
         let emitter = NestEmitter::new(lanes, nest, around, self.rows.as_deref_mut());
@@ -429,7 +431,8 @@ impl Emitter<'_, '_, '_> {
         let mut lanes =
             Lanes { b: &mut self.b, target: self.target, faults: self.faults, attribution: self.attribution };
         let index = lanes.index(ix, Point { axes: &self.axes, values: &HashMap::new() });
-        self.element(self.bases[buffer as usize], index, self.plan.mem.bytes())
+        let base = lanes.base(&self.bases, buffer);
+        self.element(base, index, self.plan.mem.bytes())
     }
 
     fn run(&mut self, begin: Value, end: Value) {
@@ -588,15 +591,13 @@ impl Emitter<'_, '_, '_> {
         let mut body = Body::new();
         let mem = self.plan.mem;
         let value = body.push(Op::Load(buffer, mem, from), &[], mem.scalar());
-        let destination = self.bases.len() as u32;
-        let stores = vec![Store { buffer: destination, mem, index: to, value }];
+        let stores = vec![Store { buffer: self.behind, mem, index: to, value }];
         let stage = Stage { stores, ..Stage::new(inner, row, body) };
         Nest { parallel: vec![parallel], rows: Vec::new(), stages: vec![stage] }
     }
 
     fn copy(&mut self, nest: &Nest, times: i64, destination: Value, range: (Value, Value)) {
-        let mut bases = self.bases.clone();
-        bases.push(destination);
+        let bases = self.bases.clone().with(self.behind, destination);
         self.nest(nest, times, &bases, range);
     }
 
@@ -720,8 +721,7 @@ impl Emitter<'_, '_, '_> {
         let sums = self.b.ins().iadd(self.scratch[2], before);
         let last = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThan, column, plan.n - plan.strip - 1);
         let even = plan.n % plan.strip == 0;
-        let mut bases = self.bases.clone();
-        bases.push(sums);
+        let bases = self.bases.clone().with(self.behind, sums);
         self.forms(even, last, &mut |this, is_last| {
             let extent = if is_last { plan.n - (strips - 1) * plan.strip } else { plan.strip };
             let vector = Loop { axis: COLUMN_AXIS, extent };
@@ -729,7 +729,7 @@ impl Emitter<'_, '_, '_> {
             let change = |ix: &Ix| ix.substitute(&|a| (a == c.n.axis).then(|| at.clone()));
             let (buffer, index) = match plan.sums {
                 Sums::Store(i) => (c.stores[i].buffer, change(&c.stores[i].index)),
-                Sums::Scratch => (this.bases.len() as u32, c.m.ix().scale(plan.strip).add(&vector.ix())),
+                Sums::Scratch => (this.behind, c.m.ix().scale(plan.strip).add(&vector.ix())),
             };
             let mut body = Body::new();
             let mut places: Vec<NodeId> = Vec::new();

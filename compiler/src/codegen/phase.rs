@@ -1,29 +1,29 @@
 //! The function of a phase, and what stands in it.
 
+use super::address::Bases;
 use super::attribution::Attribution;
 use super::clif::signature;
 use super::effort::Executed;
 use super::fault::Faults;
 use super::flow::{Flow, enter};
-use super::lanes::{Lanes, flags};
+use super::lanes::Lanes;
 use super::nest::{NestEmitter, WideRows};
 use super::registers::emit_loop;
 use super::sort;
 use super::target::Target;
 use crate::error::{Error, Result};
-use crate::kernel::ir::{Kernel, Nest, Phase};
+use crate::kernel::ir::{Nest, Phase};
 use crate::object::Numbered;
-use cranelift_codegen::ir::{Function, InstBuilder, UserFuncName, Value, types};
+use cranelift_codegen::ir::{Function, InstBuilder, UserFuncName, Value};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
 use hashbrown::HashMap;
 
 /// `fn(buffers: *const *mut u8, begin: i64, end: i64, scratch: *mut u8, cx: *const Context)`, and what it executes where that is known.
 /// Several phases follow each other, each of them whole, whatever `begin` and `end` are; registers are shared by the iterations of one, for
-/// each loads its pointers itself.
+/// each loads the pointers of its buffers itself.
 pub(super) fn phase_function(
     (id, attribution): (FuncId, Attribution),
-    kernel: &Kernel,
     phases: &[Phase],
     target: &Target,
     mut wide: Option<&mut WideRows<'_>>,
@@ -36,8 +36,7 @@ pub(super) fn phase_function(
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let mut all = Some(Executed::default());
     for phase in phases {
-        let bases: Vec<Value> =
-            (0..kernel.buffers.len()).map(|i| b.ins().load(types::I64, flags(), buffers, 8 * i as i32)).collect();
+        let bases = Bases::load(&mut b, buffers, &phase.buffers());
         let points = if phases.len() > 1 { (b.iconst(0), b.iconst(points(phase))) } else { (begin, end) };
         let wide = wide.as_deref_mut();
         let executed = emit_phase(&mut b, target, (phase, attribution), &bases, points, scratch, wide)?;
@@ -65,7 +64,7 @@ pub(super) fn emit_phase(
     b: &mut FunctionBuilder<'_>,
     target: &Target,
     (phase, attribution): (&Phase, Attribution),
-    bases: &[Value],
+    bases: &Bases,
     (begin, end): (Value, Value),
     scratch: Value,
     wide: Option<&mut WideRows<'_>>,

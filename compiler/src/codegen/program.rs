@@ -302,7 +302,7 @@ impl<'a> Functions<'a> {
                 let (function, executed) = contraction::function(id, signature(5, false), c, around, rows.as_mut())?;
                 (function, Some(executed))
             }
-            _ => phase_function((id, attribution), kernel, phases, target, rows.as_mut())?,
+            _ => phase_function((id, attribution), phases, target, rows.as_mut())?,
         };
         let rows = rows.map(|w| w.functions).unwrap_or_default();
         self.push_attributed(id, Source::clif(function, executed), attribution);

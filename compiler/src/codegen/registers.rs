@@ -1,5 +1,6 @@
 //! Register loops as CLIF: scalars only.
 
+use super::address::Bases;
 use super::lanes::{Lanes, Shape, Val};
 use super::vector::{Plain, roots};
 use crate::kernel::body::{Body, NodeId};
@@ -18,12 +19,13 @@ fn emit(lanes: &mut Lanes<'_, '_>, body: &Body, args: &[Value], wanted: &[NodeId
 }
 
 /// Emits a register loop; `bases` are the initial arrays, then the final ones.
-pub fn emit_loop(lanes: &mut Lanes<'_, '_>, l: &RegisterLoop, bases: &[Value]) {
+pub fn emit_loop(lanes: &mut Lanes<'_, '_>, l: &RegisterLoop, bases: &Bases) {
     let n = l.state.len();
     let mut variables: Vec<Variable> = Vec::new();
     for (k, a) in l.state.iter().enumerate() {
+        let from = lanes.base(bases, k as u32);
         for i in 0..a.elements {
-            let raw = lanes.load_one(a.mem, bases[k], (i as i64 * a.mem.bytes()) as i32);
+            let raw = lanes.load_one(a.mem, from, (i as i64 * a.mem.bytes()) as i32);
             let (body, root) = &l.decode[k];
             for v in emit(lanes, body, &[raw], &[*root]) {
                 let ty = lanes.b.func.dfg.value_type(v);
@@ -53,11 +55,12 @@ pub fn emit_loop(lanes: &mut Lanes<'_, '_>, l: &RegisterLoop, bases: &[Value]) {
     lanes.b.seal_block(after);
     let mut rest = variables.iter();
     for (k, a) in l.state.iter().enumerate() {
+        let to = lanes.base(bases, (n + k) as u32);
         for (i, &variable) in rest.by_ref().take(a.elements).enumerate() {
             let v = lanes.b.use_var(variable);
             let (body, root) = &l.encode[k];
             for v in emit(lanes, body, &[v], &[*root]) {
-                lanes.store_one(a.mem, v, bases[n + k], (i as i64 * a.mem.bytes()) as i32);
+                lanes.store_one(a.mem, v, to, (i as i64 * a.mem.bytes()) as i32);
             }
         }
     }

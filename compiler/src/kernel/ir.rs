@@ -181,6 +181,24 @@ fn stored(stores: &[Store]) -> Vec<NodeId> {
     out
 }
 
+/// The buffer of each load.
+fn loaded(body: &Body) -> impl Iterator<Item = u32> {
+    body.nodes().iter().filter_map(|n| if let Op::Load(buffer, ..) = n.op { Some(buffer) } else { None })
+}
+
+/// The buffers that a body reads and stores write.
+fn used(body: &Body, stores: &[Store]) -> impl Iterator<Item = u32> {
+    loaded(body).chain(stores.iter().map(|s| s.buffer))
+}
+
+/// Numbers of buffers without repetitions, ascending.
+fn each_once(buffers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut out: Vec<u32> = buffers.collect();
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
 impl Stage {
     /// A stage that computes and keeps nothing yet.
     pub fn new(sequential: Vec<Loop>, vector: Loop, body: Body) -> Stage {
@@ -429,6 +447,12 @@ impl Contraction {
         (part >= LEAST_ROWS.min(m.extent)).then_some(part)
     }
 
+    /// The numbers of the buffers that it reads and writes, each once, ascending.
+    pub fn buffers(&self) -> Vec<u32> {
+        let operands = [self.lhs.buffer, self.rhs.buffer].into_iter().chain(self.partial);
+        each_once(operands.chain(used(&self.epilogue, &self.stores)))
+    }
+
     /// The nodes of the epilogue that are stored.
     pub fn roots(&self) -> Vec<NodeId> {
         stored(&self.stores)
@@ -481,6 +505,21 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// The numbers of the buffers that it reads and writes, each once, ascending; none of a call and of the state of random numbers, which
+    /// take those of their kernel as they stand.
+    pub fn buffers(&self) -> Vec<u32> {
+        match self {
+            Phase::Nest(nest) => each_once(nest.stages.iter().flat_map(|s| used(&s.body, &s.stores))),
+            Phase::Contraction(c) => c.buffers(),
+            Phase::Registers(l) => (0..2 * l.state.len() as u32).collect(),
+            Phase::Sort(sort) => {
+                let stored = sort.operands.iter().filter_map(|o| o.store.as_ref().map(|(buffer, _)| *buffer));
+                each_once(loaded(&sort.load).chain(stored))
+            }
+            Phase::Call(_) | Phase::RandomState { .. } => Vec::new(),
+        }
+    }
+
     /// The loops, where it is such.
     pub fn as_nest(&self) -> Option<&Nest> {
         if let Phase::Nest(nest) = self { Some(nest) } else { None }

@@ -17,6 +17,7 @@ use calls::Calls;
 pub(super) use parts::Parts;
 pub(super) use shared::Shared;
 
+use super::address::Bases;
 use super::attribution::Attribution;
 use super::clif::{copy, data_address, host_signature, import_function, signature, table_of};
 use super::effort::Executed;
@@ -327,11 +328,12 @@ impl Driver<'_, '_, '_> {
     fn kernel(&mut self, id: KernelId, buffers: &[ValueId]) -> Result<()> {
         let schedule = self.around.schedule;
         let kernel = &schedule.kernels[id];
-        let mut bases = Vec::new();
+        let mut pointers = Vec::new();
         for &v in buffers {
             let at = self.location(v)?;
-            bases.push(self.address(at)?);
+            pointers.push(self.address(at)?);
         }
+        let bases = Bases::all(&pointers);
         // Row buffers lie behind the values.
         let fixed = self.around.assignment.workspace.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
         let scratch = self.b.behind(self.workspace, fixed as i64);
@@ -339,18 +341,18 @@ impl Driver<'_, '_, '_> {
         for (p, phase) in kernel.phases.iter().enumerate() {
             match phase {
                 Phase::Call(call) => {
-                    self.call(id, call, &bases)?;
+                    self.call(id, call, &pointers)?;
                     continue;
                 }
                 Phase::RandomState { delta } => {
-                    self.random_state(*delta, &bases);
+                    self.random_state(*delta, &pointers);
                     continue;
                 }
                 _ => {}
             }
             match self.around.phases.get(&(id, p)) {
                 Some(&PhaseCode::Function(id, points, tasks)) => {
-                    let arguments = *arguments.get_or_insert_with(|| table_of(&mut self.b, &bases));
+                    let arguments = *arguments.get_or_insert_with(|| table_of(&mut self.b, &pointers));
                     self.run_phase(id, arguments, scratch, points, tasks);
                     continue;
                 }

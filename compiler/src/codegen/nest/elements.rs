@@ -202,7 +202,8 @@ impl Elements<'_, '_, '_, '_, '_> {
             (Some(start), Some(stride)) => self.walked(start, bytes * stride, e),
             _ => {
                 let index = self.index_at(&access.start, values, e);
-                Address { base: self.nest.element(self.nest.bases[access.buffer as usize], index, bytes), offset: 0 }
+                let base = self.nest.base(access.buffer);
+                Address { base: self.nest.element(base, index, bytes), offset: 0 }
             }
         }
     }

@@ -19,7 +19,7 @@ mod wide_rows;
 use wide_rows::WideRow;
 pub use wide_rows::{WideFunctions, WideRows};
 
-use super::address::Point;
+use super::address::{Bases, Point};
 use super::effort::Executed;
 use super::flow::Flow;
 use super::lanes::{Lanes, Shape, Val, clif_type};
@@ -62,8 +62,8 @@ fn is_single(row: &RowBuffer) -> bool {
 pub struct NestEmitter<'f, 'b, 'k, 'o> {
     /// Where code goes.
     lanes: Lanes<'f, 'b>,
-    /// Pointer of each buffer of the kernel.
-    bases: &'k [Value],
+    /// Pointers of the buffers.
+    bases: &'k Bases,
     /// The worker's row buffers.
     scratch: Value,
     /// Row buffers of a single element: what a scan carries from iteration to iteration need not wait for memory.
@@ -92,7 +92,7 @@ impl<'f, 'b, 'k, 'o> NestEmitter<'f, 'b, 'k, 'o> {
     pub fn new(
         lanes: Lanes<'f, 'b>,
         nest: &'k Nest,
-        (bases, scratch, axes): (&'k [Value], Value, HashMap<Axis, Value>),
+        (bases, scratch, axes): (&'k Bases, Value, HashMap<Axis, Value>),
         wide: Option<&'k mut WideRows<'o>>,
     ) -> NestEmitter<'f, 'b, 'k, 'o> {
         let (results, executed) = (HashMap::new(), Executed::default());
@@ -130,6 +130,11 @@ impl NestEmitter<'_, '_, '_, '_> {
         self.lanes.index(ix, Point { axes: &self.axes, values })
     }
 
+    /// The pointer of a buffer.
+    fn base(&mut self, buffer: u32) -> Value {
+        self.lanes.base(self.bases, buffer)
+    }
+
     /// What holds the only element of a row buffer that has no more.
     fn single(&self, row: u32) -> Option<Variable> {
         self.singles.get(row as usize).copied().flatten()
@@ -162,7 +167,7 @@ impl NestEmitter<'_, '_, '_, '_> {
         if let Some(&base) = live.bases.get(&key) {
             return Address { base, offset };
         }
-        let mut base = self.bases[buffer as usize];
+        let mut base = self.base(buffer);
         if key.2 != Ix::constant(0) {
             let behind = self.offset(live, key.2.scale(bytes));
             base = self.b().ins().iadd(base, behind);

@@ -187,7 +187,7 @@ impl NestEmitter<'_, '_, '_, '_> {
     fn on_lines(&mut self, stage: &Stage) -> Value {
         let mut all = self.iconst(0);
         for s in &stage.stores {
-            let base = self.bases[s.buffer as usize];
+            let base = self.base(s.buffer);
             all = self.b().ins().bor(all, base);
         }
         let behind = self.b().ins().band_imm_s(all, LINE - 1);

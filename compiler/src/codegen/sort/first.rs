@@ -239,7 +239,7 @@ impl<'f, 'b> Leaves for Beside<'_, 'f, 'b, '_> {
 
     fn leaf(&mut self, body: &Body, id: NodeId, _: &Values<Val>) -> Option<Val> {
         let Op::Load(buffer, mem, ix) = &body.node(id).op else { return None };
-        let base = *self.emitter.bases.get(*buffer as usize)?;
+        let base = self.emitter.base(*buffer);
         let index = self.emitter.at(ix, &HashMap::new());
         let at = self.emitter.element(base, index, mem.bytes());
         Some(self.emitter.lanes.load_vector(*mem, at, 0))

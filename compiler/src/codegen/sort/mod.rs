@@ -18,7 +18,7 @@
 
 mod first;
 
-use super::address::Point;
+use super::address::{Bases, Point};
 use super::flow::Flow;
 use super::lanes::{Lanes, Shape, Val, clif_type, flags};
 use super::vector::{Leaves, Values, roots};
@@ -203,13 +203,13 @@ struct Halves {
 struct Emitter<'f, 'b, 'k> {
     lanes: Lanes<'f, 'b>,
     sort: &'k Sort,
-    bases: &'k [Value],
+    bases: &'k Bases,
     scratch: Value,
     axes: HashMap<Axis, Value>,
 }
 
 /// Sorts the rows from `begin` to `end`.
-pub fn emit(lanes: Lanes<'_, '_>, sort: &Sort, bases: &[Value], (begin, end): (Value, Value), scratch: Value) {
+pub fn emit(lanes: Lanes<'_, '_>, sort: &Sort, bases: &Bases, (begin, end): (Value, Value), scratch: Value) {
     let mut emitter = Emitter { lanes, sort, bases, scratch, axes: HashMap::new() };
     emitter.count(begin, end, 1, &mut |this, point| {
         let axes = this.axes_of(&sort.parallel, point);
@@ -246,7 +246,8 @@ impl<'f, 'b> Leaves for Emitter<'f, 'b, '_> {
         Some(Val::One(match &node.op {
             Op::Load(buffer, mem, ix) => {
                 let index = self.at(ix, &offsets);
-                let at = self.element(self.bases[*buffer as usize], index, mem.bytes());
+                let base = self.base(*buffer);
+                let at = self.element(base, index, mem.bytes());
                 self.lanes.load_one(*mem, at, 0)
             }
             Op::Index(ix) => {
@@ -262,6 +263,11 @@ impl Emitter<'_, '_, '_> {
     /// `for i in 0..n`.
     fn each(&mut self, n: i64, body: &mut dyn FnMut(&mut Self, Value)) {
         self.count_constant(0, n, 1, body);
+    }
+
+    /// The pointer of a buffer.
+    fn base(&mut self, buffer: u32) -> Value {
+        self.lanes.base(self.bases, buffer)
     }
 
     fn at(&mut self, ix: &Ix, values: &HashMap<NodeId, Value>) -> Value {
@@ -695,7 +701,8 @@ impl Emitter<'_, '_, '_> {
                         None => this.lanes.missing(o.mem.scalar(), "an operand of a sort is neither carried nor read"),
                     };
                     let index = this.at(index, &HashMap::new());
-                    let at = this.element(this.bases[*buffer as usize], index, o.mem.bytes());
+                    let base = this.base(*buffer);
+                    let at = this.element(base, index, o.mem.bytes());
                     this.lanes.store_one(o.mem, v, at, 0);
                 }
             }
