@@ -24,11 +24,13 @@ pub enum Family {
     Elements,
     /// A rolled array and a selection, again and again.
     Roll,
+    /// Parameters, each changed, one behind the other in one result.
+    Concatenate,
 }
 
 impl Family {
     /// All, in the order of the tables.
-    pub const ALL: [Family; 9] = [
+    pub const ALL: [Family; 10] = [
         Family::Chain,
         Family::Wide,
         Family::Mixed,
@@ -38,6 +40,7 @@ impl Family {
         Family::Tuple,
         Family::Elements,
         Family::Roll,
+        Family::Concatenate,
     ];
 
     /// Its name.
@@ -52,6 +55,7 @@ impl Family {
             Family::Tuple => "tuple",
             Family::Elements => "elements",
             Family::Roll => "roll",
+            Family::Concatenate => "concatenate",
         }
     }
 
@@ -68,6 +72,7 @@ impl Family {
             Family::Tuple => p.tuple(size),
             Family::Elements => p.elements(size),
             Family::Roll => p.roll(size),
+            Family::Concatenate => p.concatenate(size),
         }
         p.text.push_str("}\n");
         p.text
@@ -279,5 +284,17 @@ impl Program {
             ));
         }
         self.root("f32[256]", &format!("x{rolls}"));
+    }
+
+    fn concatenate(&mut self, size: usize) {
+        self.entry();
+        let names: Vec<String> = (0..size / 2).map(|k| format!("y{k}")).collect();
+        let rows = |k: usize| k % 3 + 1;
+        for (k, y) in names.iter().enumerate() {
+            let rows = rows(k);
+            self.line(format_args!("x{k} = f32[{rows},16] parameter({k})\n{y} = f32[{rows},16] negate(x{k})"));
+        }
+        let all: usize = (0..names.len()).map(rows).sum();
+        self.line(format_args!("ROOT r = f32[{all},16] concatenate({}), dimensions={{0}}", names.join(", ")));
     }
 }

@@ -48,6 +48,20 @@ fn no_function_grows_with_the_program() {
 }
 
 #[test]
+fn code_grows_as_the_program_does() {
+    let lines = |family: Family, size: usize| {
+        let options = CompileOptions { keep_texts: true, ..CompileOptions::default() };
+        compile(&module(&family.program(size)), &options).unwrap().clif.lines().count()
+    };
+    // One kernel computes the first hundreds of results of one input, and each of the others is a kernel: those grow faster at first.
+    for family in Family::ALL.into_iter().filter(|f| !matches!(f, Family::Wide)) {
+        let (small, large) = (lines(family, 1000), lines(family, 4000));
+        let name = family.name();
+        assert!(large <= 5 * small, "{name}: {small} lines for 1000 instructions, {large} for 4000");
+    }
+}
+
+#[test]
 fn addresses_that_differ_by_a_constant_are_computed_once() {
     // An iteration reads the sixteen elements of a row of the left operand, for each of two levels.
     let source = "HloModule m\nENTRY e {\n a = f32[3,16] parameter(0)\n b = f32[16,16] parameter(1)\n \
@@ -116,6 +130,12 @@ fn results_that_a_table_copies_are_right() {
     types.push("f32[3]".to_owned());
     writeln!(source, "ROOT r = ({}) tuple({})\n}}", types.join(", "), names.join(", ")).unwrap();
     check(&source);
+}
+
+#[test]
+fn many_operands_of_one_kernel_are_in_their_places() {
+    let got = check(&Family::Concatenate.program(3000));
+    assert_eq!(got[0].dims(), [3000, 16]);
 }
 
 #[test]

@@ -19,11 +19,6 @@ impl Bases {
         Bases(buffers.iter().map(load).collect())
     }
 
-    /// The pointers of all buffers of a kernel, in their order.
-    pub fn all(pointers: &[Value]) -> Bases {
-        Bases((0..).zip(pointers.iter().copied()).collect())
-    }
-
     /// The same and one more.
     pub fn with(mut self, buffer: u32, pointer: Value) -> Bases {
         self.0.insert(buffer, pointer);

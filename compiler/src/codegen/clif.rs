@@ -49,13 +49,23 @@ pub(super) fn data_address(b: &mut FunctionBuilder<'_>, id: DataId) -> Value {
 
 /// Pointers in a table on the stack.
 pub(super) fn table_of(b: &mut FunctionBuilder<'_>, pointers: &[Value]) -> Value {
-    let size = 8 * pointers.len().max(1) as u32;
-    let slot = b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
-    let table = b.ins().stack_addr(types::I64, slot, 0);
+    let table = table_for(b, pointers.len());
     for (i, &p) in pointers.iter().enumerate() {
-        b.ins().store(flags(), p, table, 8 * i as i32);
+        enter_in(b, table, i, p);
     }
     table
+}
+
+/// A table for so many pointers on the stack.
+pub(super) fn table_for(b: &mut FunctionBuilder<'_>, pointers: usize) -> Value {
+    let size = 8 * pointers.max(1) as u32;
+    let slot = b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+    b.ins().stack_addr(types::I64, slot, 0)
+}
+
+/// Enters a pointer in a table.
+pub(super) fn enter_in(b: &mut FunctionBuilder<'_>, table: Value, place: usize, pointer: Value) {
+    b.ins().store(flags(), pointer, table, 8 * place as i32);
 }
 
 /// Copies bytes: short runs straight, long ones in a loop of 64 bytes.

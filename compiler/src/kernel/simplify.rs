@@ -4,6 +4,7 @@ use super::body::{Mem, Op};
 use super::index::{Axis, Ix};
 use super::ir::{Kernel, Loop, Nest, Phase, Place, Role, Store};
 use super::rewrite::{indices, substitute};
+use hashbrown::HashMap;
 
 /// Merges neighbouring parallel loops; the last parallel loop with the vector loop where the nest is elementwise; the
 /// last sequential loop with the vector loop where both are folded.
@@ -155,14 +156,15 @@ pub fn in_place_pairs(kernel: &Kernel) -> Vec<(u32, u32)> {
         _ => None,
     });
     let Some(nests) = nests.collect::<Option<Vec<&Nest>>>() else { return Vec::new() };
+    let accesses = Accesses::of(&nests);
     let of_role = |role: Role| (0u32..).zip(&kernel.buffers).filter(move |(_, b)| b.role == role);
     let mut pairs = Vec::new();
     for (o, out) in of_role(Role::Output) {
-        let Some(first) = nests.iter().position(|nest| stores_to(nest, o).next().is_some()) else { continue };
+        let Some(stores) = accesses.stores.get(&o) else { continue };
         for (i, input) in of_role(Role::Input) {
             let same_size = input.elements == out.elements && input.ty.byte_size() == out.ty.byte_size();
-            let elsewhere = nests.iter().enumerate().any(|(n, nest)| n != first && loads_of(nest, i).next().is_some());
-            if same_size && !elsewhere && is_read_before_written(nests[first], o, i) {
+            let loads = accesses.loads.get(&i).map(Vec::as_slice).unwrap_or_default();
+            if same_size && is_read_before_written(stores, loads) {
                 pairs.push((o, i));
             }
         }
@@ -170,26 +172,42 @@ pub fn in_place_pairs(kernel: &Kernel) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// The stores of a nest to a buffer, with their stages.
-fn stores_to(nest: &Nest, buffer: u32) -> impl Iterator<Item = (usize, &Store)> {
-    let stages = nest.stages.iter().enumerate();
-    stages.flat_map(move |(s, stage)| stage.stores.iter().filter(move |x| x.buffer == buffer).map(move |x| (s, x)))
+/// An access, with the number of its nest and of its stage there.
+type At<T> = ((usize, usize), T);
+
+/// What nests load and store, by buffer, in their order.
+#[derive(Default)]
+struct Accesses<'k> {
+    loads: HashMap<u32, Vec<At<(Mem, &'k Ix)>>>,
+    stores: HashMap<u32, Vec<At<&'k Store>>>,
 }
 
-/// The loads of a nest from a buffer, with their stages.
-fn loads_of(nest: &Nest, buffer: u32) -> impl Iterator<Item = (usize, Mem, &Ix)> {
-    let stages = nest.stages.iter().enumerate();
-    stages.flat_map(move |(s, stage)| {
-        stage.body.nodes().iter().filter_map(move |n| match &n.op {
-            Op::Load(b, mem, ix) if *b == buffer => Some((s, *mem, ix)),
-            _ => None,
-        })
-    })
+impl<'k> Accesses<'k> {
+    fn of(nests: &[&'k Nest]) -> Accesses<'k> {
+        let mut all = Accesses::default();
+        let stages = nests
+            .iter()
+            .enumerate()
+            .flat_map(|(n, nest)| nest.stages.iter().enumerate().map(move |(s, x)| ((n, s), x)));
+        for (at, stage) in stages {
+            for node in stage.body.nodes() {
+                if let Op::Load(buffer, mem, ix) = &node.op {
+                    all.loads.entry(*buffer).or_default().push((at, (*mem, ix)));
+                }
+            }
+            for store in &stage.stores {
+                all.stores.entry(store.buffer).or_default().push((at, store));
+            }
+        }
+        all
+    }
 }
 
-/// Whether each element of an input is loaded no later than the output's element in its place is stored.
-fn is_read_before_written(nest: &Nest, output: u32, input: u32) -> bool {
-    let stores: Vec<(usize, &Store)> = stores_to(nest, output).collect();
+/// Whether each element of an input, loaded so, is loaded no later than the element in its place of an output, stored so.
+fn is_read_before_written(stores: &[At<&Store>], loads: &[At<(Mem, &Ix)>]) -> bool {
+    let Some(&((nest, _), _)) = stores.first() else { return false };
+    let first = stores.iter().take_while(|((n, _), _)| *n == nest);
+    let stores: Vec<(usize, &Store)> = first.map(|&((_, stage), store)| (stage, store)).collect();
     let stage = match stores.as_slice() {
         [(stage, _)] => *stage,
         [(stage, a), (other, b)] if stage == other && are_parts(&a.index, &b.index) => *stage,
@@ -198,5 +216,5 @@ fn is_read_before_written(nest: &Nest, output: u32, input: u32) -> bool {
         _ => return false,
     };
     let own = |mem: Mem, ix: &Ix| stores.iter().any(|(_, s)| s.index == *ix && s.mem.bytes() == mem.bytes());
-    loads_of(nest, input).all(|(s, mem, ix)| s <= stage && own(mem, ix))
+    loads.iter().all(|&((n, s), (mem, ix))| n == nest && s <= stage && own(mem, ix))
 }

@@ -19,7 +19,7 @@ pub(super) use shared::Shared;
 
 use super::address::Bases;
 use super::attribution::Attribution;
-use super::clif::{copy, data_address, host_signature, import_function, signature, table_of};
+use super::clif::{copy, data_address, enter_in, host_signature, import_function, signature, table_for};
 use super::effort::Executed;
 use super::flow::{Flow, enter};
 use super::lanes::flags;
@@ -207,8 +207,10 @@ impl Driver<'_, '_, '_> {
         }
     }
 
-    fn location(&self, v: ValueId) -> Result<Location> {
-        self.around.assignment.locations[v].ok_or_else(|| Error::Internal(format!("{v} has no location")))
+    /// The address of a value.
+    fn pointer(&mut self, v: ValueId) -> Result<Value> {
+        let at = self.around.assignment.locations[v];
+        self.address(at.ok_or_else(|| Error::Internal(format!("{v} has no location")))?)
     }
 
     fn address(&mut self, location: Location) -> Result<Value> {
@@ -278,8 +280,7 @@ impl Driver<'_, '_, '_> {
                 self.b.switch_to_block(head);
                 self.block(*condition)?;
                 self.mark(own);
-                let at = self.location(*condition_result)?;
-                let at = self.address(at)?;
+                let at = self.pointer(*condition_result)?;
                 let more = self.b.ins().load(types::I8, flags(), at, 0);
                 self.b.ins().brif(more, inner, &[], after, &[]);
                 self.b.switch_to_block(inner);
@@ -293,8 +294,7 @@ impl Driver<'_, '_, '_> {
                 Ok(())
             }
             Step::Conditional { index, is_pred, branches, .. } => {
-                let at = self.location(*index)?;
-                let at = self.address(at)?;
+                let at = self.pointer(*index)?;
                 let ty = if *is_pred { types::I8 } else { types::I32 };
                 let index = self.b.ins().load(ty, flags(), at, 0);
                 let after = self.b.create_block();
@@ -328,12 +328,6 @@ impl Driver<'_, '_, '_> {
     fn kernel(&mut self, id: KernelId, buffers: &[ValueId]) -> Result<()> {
         let schedule = self.around.schedule;
         let kernel = &schedule.kernels[id];
-        let mut pointers = Vec::new();
-        for &v in buffers {
-            let at = self.location(v)?;
-            pointers.push(self.address(at)?);
-        }
-        let bases = Bases::all(&pointers);
         // Row buffers lie behind the values.
         let fixed = self.around.assignment.workspace.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
         let scratch = self.b.behind(self.workspace, fixed as i64);
@@ -341,10 +335,12 @@ impl Driver<'_, '_, '_> {
         for (p, phase) in kernel.phases.iter().enumerate() {
             match phase {
                 Phase::Call(call) => {
+                    let pointers = self.pointers(buffers)?;
                     self.call(id, call, &pointers)?;
                     continue;
                 }
                 Phase::RandomState { delta } => {
+                    let pointers = self.pointers(buffers)?;
                     self.random_state(*delta, &pointers);
                     continue;
                 }
@@ -352,13 +348,17 @@ impl Driver<'_, '_, '_> {
             }
             match self.around.phases.get(&(id, p)) {
                 Some(&PhaseCode::Function(id, points, tasks)) => {
-                    let arguments = *arguments.get_or_insert_with(|| table_of(&mut self.b, &pointers));
+                    let arguments = match arguments {
+                        Some(table) => table,
+                        None => *arguments.insert(self.table(buffers)?),
+                    };
                     self.run_phase(id, arguments, scratch, points, tasks);
                     continue;
                 }
                 Some(PhaseCode::Joined) => continue,
                 Some(PhaseCode::Inline) | None => {}
             }
+            let bases = self.bases(buffers, &phase.buffers())?;
             let (begin, end) = (self.b.iconst(0), self.b.iconst(points(phase)));
             let attribution = Attribution::of_kernel(self.around.sources, kernel);
             let Around { target, wide_work, .. } = self.around;
@@ -371,6 +371,32 @@ impl Driver<'_, '_, '_> {
             self.mark(attribution);
         }
         Ok(())
+    }
+
+    fn pointers(&mut self, values: &[ValueId]) -> Result<Vec<Value>> {
+        values.iter().map(|&v| self.pointer(v)).collect()
+    }
+
+    /// The pointers of some buffers of a kernel, which are these values.
+    fn bases(&mut self, values: &[ValueId], buffers: &[u32]) -> Result<Bases> {
+        let mut bases = Bases::default();
+        for &k in buffers {
+            let Some(&v) = values.get(k as usize) else {
+                return Err(Error::Internal(format!("a kernel of {} buffers uses buffer {k}", values.len())));
+            };
+            bases = bases.with(k, self.pointer(v)?);
+        }
+        Ok(bases)
+    }
+
+    /// A table of the pointers, each entered as soon as it is known: thousands in registers would be as many on the stack once more.
+    fn table(&mut self, values: &[ValueId]) -> Result<Value> {
+        let table = table_for(&mut self.b, values.len());
+        for (place, &v) in values.iter().enumerate() {
+            let pointer = self.pointer(v)?;
+            enter_in(&mut self.b, table, place, pointer);
+        }
+        Ok(table)
     }
 
     /// Runs a phase of `points` points: as tasks where the context has workers, otherwise here.
