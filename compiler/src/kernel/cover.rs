@@ -92,6 +92,11 @@ impl Walk {
         Some(Walk { start: self.start, steps }.joined())
     }
 
+    /// The same, where it takes no more steps than one of them.
+    fn and_plain(&self, later: &Walk) -> Option<Walk> {
+        self.and(later).filter(|both| both.steps.len() <= self.steps.len().max(later.steps.len()))
+    }
+
     /// The same in two parts, if it takes steps of some size and `first` says how many of so many the first part takes.
     fn cut(self, size: i64, first: impl Fn(Step) -> Option<i64>) -> Vec<Walk> {
         let found = self.steps.iter().position(|s| s.0 == size).and_then(|k| Some((k, first(self.steps[k])?)));
@@ -197,18 +202,29 @@ impl Cover {
 
     /// Makes one walk of several wherever that can be done.
     fn join(&mut self) {
-        self.walks.sort_unstable();
+        self.join_neighbours();
         // A step over what others write is made only where nothing goes on where something ends: it may be one of another pair.
         while self.join_two(false) || self.join_two(true) {}
     }
 
-    /// Makes one walk of two, also of more steps than either has if `over` says so.
+    /// Makes one walk of those that go on where the one before them ends: most of many pieces, in one look at each.
+    fn join_neighbours(&mut self) {
+        self.walks.sort_unstable();
+        let mut out: Vec<Walk> = Vec::with_capacity(self.walks.len());
+        for mut walk in self.walks.drain(..) {
+            while let Some(both) = out.last().and_then(|last| last.and_plain(&walk)) {
+                out.pop();
+                walk = both;
+            }
+            out.push(walk);
+        }
+        self.walks = out;
+    }
+
+    /// Makes one walk of any two, also of more steps than either has if `over` says so.
     fn join_two(&mut self, over: bool) -> bool {
         let walks = &self.walks;
-        let both = |k: usize, l: usize| {
-            let most = walks[k].steps.len().max(walks[l].steps.len());
-            walks[k].and(&walks[l]).filter(|w| over || w.steps.len() <= most)
-        };
+        let both = |k: usize, l: usize| if over { walks[k].and(&walks[l]) } else { walks[k].and_plain(&walks[l]) };
         let found = (0..walks.len()).find_map(|k| (k + 1..walks.len()).find_map(|l| Some((k, l, both(k, l)?))));
         let Some((k, l, both)) = found else { return false };
         self.walks.remove(l);

@@ -32,7 +32,7 @@
 
 use super::schedule::{Assignment, BlockId, ConstantId, Copy, Definition, KernelId, Location, Schedule, Step, ValueId};
 use crate::error::{Error, Result};
-use crate::kernel::ir::Role;
+use crate::kernel::ir::{Buffer, Role};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 
@@ -359,12 +359,13 @@ impl Checker<'_> {
         if kernel.buffers.len() != buffers.len() {
             return Err(wrong(format!("{} has {} buffers", why(), kernel.buffers.len())));
         }
-        let updated = |p: usize| kernel.buffers.iter().any(|b| b.role == Role::Update { of: p as u32 });
+        let of = |b: &Buffer| if let Role::Update { of } = b.role { Some(of as usize) } else { None };
+        let updated: HashSet<usize> = kernel.buffers.iter().filter_map(of).collect();
         let mut ranges = Vec::with_capacity(buffers.len());
         for (p, (&v, buffer)) in buffers.iter().zip(&kernel.buffers).enumerate() {
             ranges.push(match buffer.role {
                 // The kernel sees what is updated where the update is.
-                Role::Input if updated(p) => None,
+                Role::Input if updated.contains(&p) => None,
                 Role::Input => Some(self.read(state, v, &why)?),
                 Role::Output | Role::Scratch => Some(self.located(v, &why)?),
                 Role::Update { of } => {
