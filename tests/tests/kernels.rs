@@ -180,3 +180,36 @@ fn wrong_plans_give_other_results() {
     assert!(refused(&|plan| plan.visits.truncate(39)), "an element is left out");
     assert!(refused(&|plan| plan.stores.clear()), "another stage's plan");
 }
+
+/// What an operation gives outside its domain, nothing may depend on: the interpreter sees whether something does.
+#[test]
+fn what_no_operation_gives_is_not_stored() {
+    let with = |root: &str| {
+        let text = format!(
+            "kernel quotient (in0: s32[1], in1: s32[1]) -> (out0: s32[1])
+  phase
+    stage
+      %0 = load in0[0] : i32
+      %1 = load in1[0] : i32
+      %2 = sdiv %0, %1 : i32
+      %3 = icmp.eq %1, 0 : m32
+      %4 = select %3, -1, %2 : i32
+      %5 = imul %2, 0 : i32
+      store out0[0] = {root} : i32
+"
+        );
+        parse::parse(&text).unwrap_or_else(|e| panic!("{e:?}")).remove(0)
+    };
+    let run = |root: &str, divisor: i32| {
+        let buffers = vec![7i32.to_le_bytes().to_vec(), divisor.to_le_bytes().to_vec(), vec![0; 4]];
+        let mut machine = Machine { variant: Variant::Fma, random: [0, 0], budget: 1 << 10 };
+        interp::run(&with(root), &mut machine, buffers).map(|b| b[2].clone())
+    };
+    assert_eq!(run("%2", 2), Ok(3i32.to_le_bytes().to_vec()));
+    assert_eq!(run("%4", 2), Ok(3i32.to_le_bytes().to_vec()));
+    assert_eq!(run("%4", 0), Ok((-1i32).to_le_bytes().to_vec()));
+    for root in ["%2", "%5"] {
+        let error = run(root, 0).expect_err("a quotient by zero");
+        assert!(error.to_string().contains("has no value"), "{error}");
+    }
+}

@@ -93,3 +93,62 @@ pub(super) fn emit_phase(
     };
     faults.check().map(|()| executed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::target::TargetOptions;
+    use crate::kernel::body::ScalarType;
+    use crate::kernel::ir::Stage;
+    use crate::kernel::{parse, verify};
+
+    const SUMS: &str = "\
+kernel sums (in0: f32[300], in1: s32[3]) -> (out0: f32[3])
+  phase parallel i0 in 3
+    stage vector i1 in 100
+      %0 = load in0[100*i0 + i1] : f32
+      fold r0 of %0 over i1, init 0.5, identity -0.0
+        with (a0: f32, x0: f32)
+          %1 = fadd a0, x0 : f32
+          yield %1
+    stage
+      %0 = load in1[i0] : i32
+      %1 = sext %0 : i64
+      %2 = smax %1, 0 : i64
+      %3 = smin %2, 299 : i64
+      %4 = load in0[(%3 in 0..=299)] : f32
+      %5 = fadd r0, %4 : f32
+      store out0[i0] = %5 : f32
+";
+
+    /// What the checker of kernels says of a kernel that was changed, and what its emission does, unchecked.
+    fn judged(change: impl FnOnce(&mut Nest)) -> (Result<()>, Result<()>) {
+        let mut kernel = parse::parse(SUMS).unwrap_or_else(|e| panic!("{e:?}")).remove(0);
+        let Some(Phase::Nest(nest)) = kernel.phases.first_mut() else { panic!("no nest") };
+        change(nest);
+        let levels = Target::levels(&TargetOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+        let attribution = Attribution::of_entry(None);
+        let emitted = levels.iter().try_for_each(|target| {
+            phase_function((FuncId::from_u32(0), attribution), &kernel.phases, target, None).map(|_| ())
+        });
+        (verify::verify(&kernel), emitted)
+    }
+
+    #[test]
+    fn a_broken_kernel_that_nobody_checked_is_an_error_and_no_code() {
+        assert_eq!(judged(|_| {}), (Ok(()), Ok(())));
+        let argument = |stage: &mut Stage| stage.stores[0].value = stage.body.arg(7, ScalarType::F32);
+        type Change<'c> = &'c dyn Fn(&mut Nest);
+        let broken: [(Change<'_>, &str); 3] = [
+            (&|nest| nest.parallel.clear(), "axis i0 runs in no loop around its use"),
+            (&|nest| nest.stages.swap(0, 1), "result 0 is used before it is folded"),
+            (&|nest| argument(&mut nest.stages[1]), "Arg(7) without arguments"),
+        ];
+        for (change, words) in broken {
+            let (checked, emitted) = judged(change);
+            assert!(matches!(checked, Err(Error::Internal(_))), "{words}: {checked:?}");
+            let Err(Error::Internal(text)) = emitted else { panic!("{words}: it is emitted") };
+            assert!(text.contains("code generation: ") && text.contains(words), "{words}: {text}");
+        }
+    }
+}

@@ -4,9 +4,10 @@
 //! fusion, lowering, a loop transformation or the machine code. What the kernel IR says must be defined without an emitter.
 //!
 //! **Invariant.** Every emitter, at every width, gives the bits that this interpreter gives, NaN payloads aside. It is plain
-//! and slow, shares no code with code generation, and refuses what no emitter may rely on: an index outside its buffer, a
-//! loop variable that does not run, an element that is read before it is written, an output that is not written whole, two
-//! points of a parallel space that meet in one element ([`memory`]).
+//! and slow, shares no code with code generation, and refuses what no emitter may rely on: an operation outside its domain
+//! whose value is stored, folded or an offset, an index outside its buffer, a loop variable that does not run, an element that
+//! is read before it is written, an output that is not written whole, two points of a parallel space that meet in one element
+//! ([`memory`]).
 //!
 //! **Algorithm.** Nodes are evaluated in order for each element ([`Frame`]), operations by [`super::eval::apply`]. Reductions
 //! follow the rule of [`super::ir::Place`]: [`nest`]. A row goes by in order, or as a [`Plan`] of it says. Sorts are the merge sort that defines them: [`sort`].
@@ -22,6 +23,7 @@ use super::body::{Body, Mem, NodeId, Op, ScalarType, Variant};
 use super::eval;
 use super::index::{Axis, Ix};
 use super::ir::{Contraction, Kernel, Loop, Phase, Role, Stage};
+use super::op::Node;
 use super::registers::RegisterLoop;
 use crate::error::{Error, Result, Site};
 use std::collections::BTreeMap;
@@ -167,24 +169,32 @@ impl Frame<'_> {
                     value.ok_or_else(|| format!("result r{n} is read before it is folded"))?
                 }
                 Op::Index(ix) => truncate(node.scalar, self.index(ix, values)? as u64),
-                op => {
-                    let mut known = [0u64; 3];
-                    let mut scalars = [ScalarType::I32; 3];
-                    for (k, a) in node.args.iter().enumerate() {
-                        let value = values.get(a.0 as usize).copied().flatten();
-                        let slot = known.get_mut(k).ok_or_else(|| format!("%{} has too many arguments", id.0))?;
-                        *slot = value.ok_or_else(|| format!("%{} is used before it has a value", a.0))?;
-                        scalars[k] = body.scalar(*a);
-                    }
-                    let n = node.args.len();
-                    // Outside its domain an operation gives anything; what is computed from it is not used.
-                    eval::apply(op, node.scalar, &scalars[..n], &known[..n]).unwrap_or(0)
+                _ => {
+                    values[id.0 as usize] = operation(body, node, values);
+                    continue;
                 }
             };
             values[id.0 as usize] = Some(value);
         }
         Ok(())
     }
+}
+
+/// What an operation gives; nothing outside its domain, nor of what has no value, unless it is chosen by a mask that leaves that out.
+/// Whoever stores, folds or goes by what is nothing finds that it has no value.
+fn operation(body: &Body, node: &Node, values: &[Option<u64>]) -> Option<u64> {
+    let value = |a: &NodeId| values.get(a.0 as usize).copied().flatten();
+    if let (Op::Select, [mask, then, other]) = (&node.op, node.args.as_slice()) {
+        return value(if value(mask)? != 0 { then } else { other });
+    }
+    let mut known = [0u64; 3];
+    let mut scalars = [ScalarType::I32; 3];
+    for (k, a) in node.args.iter().enumerate() {
+        *known.get_mut(k)? = value(a)?;
+        scalars[k] = body.scalar(*a);
+    }
+    let n = node.args.len();
+    eval::apply(&node.op, node.scalar, &scalars[..n], &known[..n])
 }
 
 /// Refuses a loaded offset outside the bounds that simplification relied on.
