@@ -73,24 +73,6 @@ struct Format {
 }
 
 impl Format {
-    /// The format of a narrow float type with a sign.
-    fn of(ty: ElementType) -> Option<Format> {
-        use ElementType as E;
-        let (exponent, mantissa, bias, specials) = match ty {
-            E::F16 => (5, 10, 15, Specials::Ieee),
-            E::F8E3M4 => (3, 4, 3, Specials::Ieee),
-            E::F8E4M3 => (4, 3, 7, Specials::Ieee),
-            E::F8E5M2 => (5, 2, 15, Specials::Ieee),
-            E::F8E4M3Fn => (4, 3, 7, Specials::AllOnes),
-            E::F8E4M3Fnuz => (4, 3, 8, Specials::NegativeZero),
-            E::F8E4M3B11Fnuz => (4, 3, 11, Specials::NegativeZero),
-            E::F8E5M2Fnuz => (5, 2, 16, Specials::NegativeZero),
-            E::F4E2M1Fn => (2, 1, 1, Specials::None),
-            _ => return None,
-        };
-        Some(Format { exponent, mantissa, bias, specials })
-    }
-
     /// The position of the sign bit.
     const fn sign(self) -> u8 {
         self.exponent + self.mantissa
@@ -111,6 +93,45 @@ impl Format {
     }
 }
 
+/// What an element's bits have to do with its value.
+#[derive(Clone, Copy)]
+enum Coding {
+    /// They are the value's own.
+    Same,
+    /// A byte, 0 or 1, for a mask.
+    Truth,
+    /// The upper half of an f32.
+    Bf16,
+    /// The exponent of a power of two.
+    Exponent,
+    /// A narrow float with a sign.
+    Narrow(Format),
+}
+
+impl Coding {
+    fn of(ty: ElementType) -> Coding {
+        use ElementType as E;
+        let (exponent, mantissa, bias, specials) = match ty {
+            E::Pred => return Coding::Truth,
+            E::BF16 => return Coding::Bf16,
+            E::F8E8M0Fnu => return Coding::Exponent,
+            E::F16 => (5, 10, 15, Specials::Ieee),
+            E::F8E3M4 => (3, 4, 3, Specials::Ieee),
+            E::F8E4M3 => (4, 3, 7, Specials::Ieee),
+            E::F8E5M2 => (5, 2, 15, Specials::Ieee),
+            E::F8E4M3Fn => (4, 3, 7, Specials::AllOnes),
+            E::F8E4M3Fnuz => (4, 3, 8, Specials::NegativeZero),
+            E::F8E4M3B11Fnuz => (4, 3, 11, Specials::NegativeZero),
+            E::F8E5M2Fnuz => (5, 2, 16, Specials::NegativeZero),
+            E::F4E2M1Fn => (2, 1, 1, Specials::None),
+            E::S1 | E::S2 | E::S4 | E::S8 | E::S16 | E::S32 | E::S64 => return Coding::Same,
+            E::U1 | E::U2 | E::U4 | E::U8 | E::U16 | E::U32 | E::U64 => return Coding::Same,
+            E::F32 | E::F64 | E::C64 | E::C128 => return Coding::Same,
+        };
+        Coding::Narrow(Format { exponent, mantissa, bias, specials })
+    }
+}
+
 /// 2 to the power `e`, for exponents of normal numbers.
 fn exp2f(e: i32) -> f32 {
     f32::from_bits(((e + 127) as u32) << 23)
@@ -126,16 +147,17 @@ pub fn decode(b: &mut Body, ty: ElementType, raw: NodeId) -> NodeId {
 }
 
 fn decoded(b: &mut Body, ty: ElementType, raw: NodeId) -> NodeId {
-    match ty {
-        ElementType::Pred => {
+    match Coding::of(ty) {
+        Coding::Same => raw,
+        Coding::Truth => {
             let zero = b.i32(0);
             b.icmp(IntCond::Ne, raw, zero)
         }
-        ElementType::BF16 => {
+        Coding::Bf16 => {
             let bits = b.shl_imm(raw, 16);
             b.bitcast(bits, ScalarType::F32)
         }
-        ElementType::F8E8M0Fnu => {
+        Coding::Exponent => {
             let (zero, all, least, nan) = (b.i32(0), b.i32(255), b.i32(0x40_0000), b.i32(0x7fc0_0000));
             let bits = b.shl_imm(raw, 23);
             let is_least = b.icmp(IntCond::Eq, raw, zero);
@@ -144,10 +166,7 @@ fn decoded(b: &mut Body, ty: ElementType, raw: NodeId) -> NodeId {
             let bits = b.select(is_nan, nan, bits);
             b.bitcast(bits, ScalarType::F32)
         }
-        _ => match Format::of(ty) {
-            Some(format) => decode_narrow(b, format, raw),
-            None => raw,
-        },
+        Coding::Narrow(format) => decode_narrow(b, format, raw),
     }
 }
 
@@ -194,17 +213,15 @@ pub fn encode(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
     if let Some(raw) = b.stored(value, ty) {
         return raw;
     }
-    match ty {
-        ElementType::Pred => {
+    match Coding::of(ty) {
+        Coding::Same => value,
+        Coding::Truth => {
             let mask = b.mask_cast(value, ScalarType::M32);
             b.mask_to_int(mask)
         }
-        ElementType::BF16 => encode_bf16(b, value),
-        ElementType::F8E8M0Fnu => encode_e8m0(b, value),
-        _ => match Format::of(ty) {
-            Some(format) => encode_narrow(b, format, value),
-            None => value,
-        },
+        Coding::Bf16 => encode_bf16(b, value),
+        Coding::Exponent => encode_e8m0(b, value),
+        Coding::Narrow(format) => encode_narrow(b, format, value),
     }
 }
 
@@ -455,7 +472,11 @@ mod tests {
                     let near = f32::from_bits(v.to_bits().wrapping_add_signed(d));
                     check(near);
                     // Half a step of the format further on.
-                    let m = Format::of(ty).map_or(if ty == ElementType::BF16 { 7 } else { 0 }, |f| f.mantissa);
+                    let m = match Coding::of(ty) {
+                        Coding::Narrow(format) => format.mantissa,
+                        Coding::Bf16 => 7,
+                        Coding::Same | Coding::Truth | Coding::Exponent => 0,
+                    };
                     check(f32::from_bits(near.to_bits().wrapping_add(1 << (22 - m))));
                 }
             }
