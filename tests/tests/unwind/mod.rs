@@ -1,11 +1,11 @@
 //! Backtraces from functions that compiled code calls: they go through the program, loaded or linked or opened, up to whoever
-//! called it.
+//! called it; and from inside a wide row that touches what is out of reach.
 #![allow(clippy::unwrap_used)]
 #![cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 
 use brolga_compiler::{Artifact, CompileOptions, compile, shape, text};
 use brolga_runtime::loader::LoadOptions;
-use brolga_runtime::{ArrayLiteral, CustomCalls, Program};
+use brolga_runtime::{ArrayLiteral, Caller, CustomCalls, Program, RunOptions};
 use std::backtrace::Backtrace;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
@@ -119,4 +119,80 @@ fn backtraces_go_through_linked_programs_and_libraries() {
         runs(Command::new(dir.join(&host)).arg(dir.join(&library)), name);
         runs(Command::new(dir.join(&host)).arg(dir.join("watched.so")), name);
     }
+}
+
+/// Rows in registers, and nothing else.
+const ROWS: &str = "HloModule rows
+ENTRY main {
+  x = f32[10000] parameter(0)
+  ROOT y = f32[10000] tanh(x)
+}";
+
+/// Set where a process is there to be stopped.
+const CHILD: &str = "BROLGA_STOPPED_IN_A_ROW";
+
+/// As [`caller_of_the_program`].
+#[inline(never)]
+fn caller_of_the_rows(caller: &mut Caller, parameter: *const c_void, result: *mut c_void) {
+    // SAFETY: room for as many elements; what cannot be read stops the process, which waits for that.
+    std::hint::black_box(unsafe { caller.call(&[parameter], &[result]) }).unwrap();
+}
+
+/// Ends a process that has touched what is out of reach: with 0 where an instruction for more than 128 bits did, and a backtrace
+/// finds who called the program.
+extern "C" fn stopped(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the system gives the registers of what it stopped.
+    let at = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] };
+    // SAFETY: an instruction that was executed, and what belongs to its function or the next.
+    let wide = match unsafe { *(at as *const [u8; 4]) } {
+        [0xc5, last, ..] | [0xc4, _, last, _] => last & 0x04 != 0,
+        [0x62, _, _, last] => last & 0x60 != 0,
+        _ => false,
+    };
+    let seen = Backtrace::force_capture().to_string();
+    eprintln!("wide: {wide}\n{seen}");
+    // SAFETY: nothing comes after it.
+    unsafe { libc::_exit(i32::from(!(wide && seen.contains("caller_of_the_rows")))) }
+}
+
+/// Not a test of its own: what [`a_backtrace_begins_inside_a_wide_row`] starts.
+#[test]
+fn child_that_is_stopped_in_a_wide_row() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let options = CompileOptions { wide_work: Some(0), ..CompileOptions::default() };
+    let program = Program::from_object(&compile(&text::parse(ROWS).unwrap(), &options).unwrap().object).unwrap();
+    let mut caller = Caller::new(&program, &RunOptions::default()).unwrap();
+    let size = 40_000usize.next_multiple_of(1 << 16);
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, wherever there is room.
+    let [parameter, result] = [0; 2].map(|_| unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) });
+    assert!(parameter != libc::MAP_FAILED && result != libc::MAP_FAILED);
+    // SAFETY: the second half of the elements, and what lies behind.
+    assert_eq!(unsafe { libc::mprotect(parameter.add(1 << 14), size - (1 << 14), libc::PROT_NONE) }, 0);
+    // SAFETY: zeros are no flags and no mask of signals.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_flags = libc::SA_SIGINFO;
+    action.sa_sigaction = stopped as *const () as usize;
+    // SAFETY: a handler of that form, which does not return.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()) }, 0);
+    caller_of_the_rows(&mut caller, parameter, result);
+    panic!("nothing was out of reach");
+}
+
+#[test]
+fn a_backtrace_begins_inside_a_wide_row() {
+    if !std::arch::is_x86_feature_detected!("avx2") {
+        eprintln!("SKIPPED: this machine has no registers wider than 128 bits");
+        return;
+    }
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", &format!("{module}::child_that_is_stopped_in_a_wide_row")])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("wide: true"), "{}: {said}", output.status);
 }
