@@ -39,6 +39,38 @@ fn check_module(kind: Kind, computations: &str, inputs: &[ArrayLiteral], want: &
     }
 }
 
+/// A type without a negative zero never has one, also between operations that keep more digits than it has.
+#[test]
+fn what_has_no_negative_zero_has_none_inside_a_kernel() {
+    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>();
+    for (ty, zero) in [("f8e4m3fnuz", 0), ("f8e5m2fnuz", 0), ("f8e4m3b11fnuz", 0), ("f8e4m3fn", 1u32 << 31)] {
+        // The last has one. What the elements are negated, times -1, and rounded up.
+        let x = ArrayLiteral::from_elements(&[2], &[0f32, -0.5]);
+        let zero = f32::from_bits(zero);
+        let body = format!(
+            "p = f32[2] parameter(0)
+             x = {ty}[2] convert(p)
+             n = {ty}[2] negate(x)
+             one = {ty}[] constant(-1)
+             ones = {ty}[2] broadcast(one), dimensions={{}}
+             m = {ty}[2] multiply(x, ones)
+             c = {ty}[2] ceil(x)
+             wn = f32[2] convert(n)
+             wm = f32[2] convert(m)
+             wc = f32[2] convert(c)
+             bn = u32[2] bitcast-convert(wn)
+             bm = u32[2] bitcast-convert(wm)
+             bc = u32[2] bitcast-convert(wc)
+             e = pred[2] compare(x, n), direction=EQ, type=TOTALORDER
+             equal = s32[2] convert(e)
+             ROOT r = (u32[2], u32[2], u32[2], s32[2]) tuple(bn, bm, bc, equal)"
+        );
+        let [negated, up] = [[zero, 0.5], [0.0, zero]].map(|v| ArrayLiteral::from_elements(&[2], &bits(&v)));
+        let equal = ArrayLiteral::from_elements(&[2], &[i32::from(zero.is_sign_positive()), 0]);
+        check(Kind::Exact, &body, &[x], &[negated.clone(), negated, up, equal]);
+    }
+}
+
 #[test]
 fn padding_and_holes_of_a_convolution_are_zeros() {
     let (x, k) = ([1f32, 2.0], [1f32, f32::INFINITY]);

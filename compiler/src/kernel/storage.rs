@@ -327,6 +327,17 @@ pub fn round_to(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
     decode(b, ty, code)
 }
 
+/// A value that may be -0, computed in a type: 0 instead where the type has no -0, however many digits are kept.
+pub fn without_negative_zero(b: &mut Body, ty: ElementType, value: NodeId) -> NodeId {
+    match Coding::of(ty) {
+        Coding::Narrow(Format { specials: Specials::NegativeZero, .. }) => {
+            let zero = b.f32(0.0);
+            b.fadd(value, zero)
+        }
+        Coding::Same | Coding::Truth | Coding::Bf16 | Coding::Exponent | Coding::Narrow(_) => value,
+    }
+}
+
 /// The low bits of an integer type as a value of the type, extended by its own sign.
 pub fn wrap_integer(b: &mut Body, ty: ElementType, x: NodeId) -> NodeId {
     let bits = ty.bits();

@@ -84,7 +84,10 @@ pub fn lower(
             Kind::Float | Kind::Complex => {
                 let value = float::lower(b, cx.variant, opcode, attrs, ty, operands)?;
                 let rounds = cx.strict_rounding || opcode == Opcode::ReducePrecision;
-                if rounds && result_type.is_float() { storage::round_to(b, result_type, value) } else { value }
+                match rounds && result_type.is_float() {
+                    true => storage::round_to(b, result_type, value),
+                    false => storage::without_negative_zero(b, result_type, value),
+                }
             }
         },
     };
