@@ -1,7 +1,7 @@
 //! Functions that have one right answer or a bound of their own, whatever their operand, and norms with statistics.
 
 use super::elementwise::function_rel;
-use super::note::{Note, roundoff};
+use super::note::{Note, roundoff, step};
 use super::{Generator, Value};
 use brolga_compiler::builder::{Builder, Op};
 use brolga_runtime::{ArrayShape, ElementType as E};
@@ -183,7 +183,15 @@ impl Generator {
         let part = 8.0 * (n + 8.0) * u * (1.0 + v);
         let base = s * inverse * g * (2.0 + from_mean * from_mean / epsilon);
         let by_scale = n * g * from_mean * inverse;
-        let notes = [known(base, part * base), known(by_scale, part * by_scale), known(n * g, part * n * g)];
+        // A factor or summand below the normal numbers is rounded by a step, which the other factors multiply.
+        let steps = 8.0 * (n + 8.0) * step(ty);
+        let others = (1.0 + inverse) * (1.0 + g) * (1.0 + from_mean);
+        let after_scale = (1.0 + s) * others * (2.0 + from_mean * from_mean / epsilon);
+        let notes = [
+            known(base, part * base + steps * after_scale),
+            known(by_scale, part * by_scale + steps * others),
+            known(n * g, part * n * g + steps),
+        ];
         self.parts(all, &[x, scale, third, spread, gradient], notes)
     }
 

@@ -45,6 +45,17 @@ pub(super) fn safe_bound(ty: ElementType) -> f64 {
     }
 }
 
+/// What a rounding below the normal numbers of a float type changes, where steps are absolute.
+pub(super) fn step(ty: ElementType) -> f64 {
+    match ty {
+        ElementType::F16 | ElementType::BF16 => 2f64.powi(-24),
+        ElementType::F8E3M4 => 2f64.powi(-7),
+        ElementType::F4E2M1Fn => 0.25,
+        _ if is_narrow(ty) => 2f64.powi(-9),
+        _ => 1e-45,
+    }
+}
+
 /// Whether a float is computed in a wider type than its own.
 pub(super) fn is_narrow(ty: ElementType) -> bool {
     ty.is_float() && ty.bits() < 32
@@ -87,14 +98,7 @@ impl Note {
                 return None;
             }
             self.err += roundoff(ty) * self.bound.min(1e30) * if self.rel > 0.0 { 0.0 } else { 1.0 };
-            // Below the normal numbers steps are absolute.
-            self.err += match ty {
-                ElementType::F16 | ElementType::BF16 => 2f64.powi(-24),
-                ElementType::F8E3M4 => 2f64.powi(-7),
-                ElementType::F4E2M1Fn => 0.25,
-                _ if is_narrow(ty) => 2f64.powi(-9),
-                _ => 1e-45,
-            };
+            self.err += step(ty);
             if self.rel > 0.0 {
                 self.rel += roundoff(ty);
             }
