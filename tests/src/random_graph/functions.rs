@@ -1,7 +1,7 @@
 //! Functions that have one right answer or a bound of their own, whatever their operand, and norms with statistics.
 
 use super::elementwise::function_rel;
-use super::note::{Note, roundoff, step};
+use super::note::{Note, roundoff, safe_bound, step};
 use super::{Generator, Value};
 use brolga_compiler::builder::{Builder, Op};
 use brolga_runtime::{ArrayShape, ElementType as E};
@@ -187,6 +187,10 @@ impl Generator {
         let steps = 8.0 * (n + 8.0) * step(ty);
         let others = (1.0 + inverse) * (1.0 + g) * (1.0 + from_mean);
         let after_scale = (1.0 + s) * others * (2.0 + from_mean * from_mean / epsilon);
+        // What overflows in between is no number, also times zero, and which factors meet first is open.
+        if after_scale > safe_bound(ty) {
+            return None;
+        }
         let notes = [
             known(base, part * base + steps * after_scale),
             known(by_scale, part * by_scale + steps * others),
