@@ -8,7 +8,7 @@ pub mod devices;
 pub mod emulation;
 pub mod growth;
 pub mod kernels;
-mod memory;
+pub mod memory;
 pub mod operations;
 pub mod process;
 pub mod random_graph;

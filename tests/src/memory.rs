@@ -43,9 +43,9 @@ impl Buffer {
     }
 }
 
-/// Pages of noise, the one behind them out of reach.
+/// Pages of noise, and behind them one that is out of reach.
 #[cfg(unix)]
-struct Room {
+pub struct Room {
     pages: *mut c_void,
     size: usize,
     page: usize,
@@ -53,7 +53,8 @@ struct Room {
 
 #[cfg(unix)]
 impl Room {
-    fn new(size: usize) -> Room {
+    /// So many bytes at least.
+    pub fn new(size: usize) -> Room {
         // SAFETY: asks for a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let size = size.max(1).next_multiple_of(page);
@@ -69,12 +70,14 @@ impl Room {
         room
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// All of it, up to the page out of reach.
+    pub fn bytes(&self) -> &[u8] {
         // SAFETY: as many bytes can be read, and were written before.
         unsafe { std::slice::from_raw_parts(self.pages.cast(), self.size) }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    /// The same, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as many bytes can be written, and nobody else refers to them.
         unsafe { std::slice::from_raw_parts_mut(self.pages.cast(), self.size) }
     }
@@ -88,22 +91,25 @@ impl Drop for Room {
     }
 }
 
-/// Noise; elsewhere nothing says that more was read.
+/// Noise; elsewhere than on Unix nothing says that more was read.
 #[cfg(not(unix))]
-struct Room(Vec<u128>);
+pub struct Room(Vec<u128>);
 
 #[cfg(not(unix))]
 impl Room {
-    fn new(size: usize) -> Room {
+    /// So many bytes at least.
+    pub fn new(size: usize) -> Room {
         Room(vec![u128::MAX; size.div_ceil(ALIGNMENT) + 1])
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// All of it, up to the page out of reach.
+    pub fn bytes(&self) -> &[u8] {
         // SAFETY: all bytes of integers are bytes.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * ALIGNMENT) }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    /// The same, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and all bytes make integers.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * ALIGNMENT) }
     }

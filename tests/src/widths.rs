@@ -2,16 +2,23 @@
 
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_runtime::abi::IsaFeatures;
+use std::sync::Once;
 
 /// What rows of 512 bits need.
 pub const WIDEST: IsaFeatures = IsaFeatures::AVX512F.union(IsaFeatures::AVX512BW).union(IsaFeatures::AVX512DQ);
 
 /// A target for each width that this machine has, the narrowest first: the level with registers of 256 bits, and that with 512.
-/// Off x86-64 the default target.
+/// Off x86-64 the default target. What this machine has not is said, once.
 pub fn targets() -> Vec<TargetOptions> {
     if cfg!(not(target_arch = "x86_64")) {
         return vec![TargetOptions::default()];
     }
-    let levels = if IsaFeatures::detect().contains(WIDEST) { &["x86-64-v3", "x86-64-v4"][..] } else { &["x86-64-v3"] };
+    static SAID: Once = Once::new();
+    let levels = if IsaFeatures::detect().contains(WIDEST) {
+        &["x86-64-v3", "x86-64-v4"][..]
+    } else {
+        SAID.call_once(|| eprintln!("SKIPPED: registers of 512 bits, which this machine has not"));
+        &["x86-64-v3"]
+    };
     levels.iter().map(|level| TargetOptions { cpu: Some((*level).to_owned()), ..TargetOptions::default() }).collect()
 }

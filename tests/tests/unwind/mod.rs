@@ -6,6 +6,7 @@
 use brolga_compiler::{Artifact, CompileOptions, compile, shape, text};
 use brolga_runtime::loader::LoadOptions;
 use brolga_runtime::{ArrayLiteral, Caller, CustomCalls, Program, RunOptions};
+use brolga_tests::memory::Room;
 use std::backtrace::Backtrace;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
@@ -134,7 +135,7 @@ const CHILD: &str = "BROLGA_STOPPED_IN_A_ROW";
 /// As [`caller_of_the_program`].
 #[inline(never)]
 fn caller_of_the_rows(caller: &mut Caller, parameter: *const c_void, result: *mut c_void) {
-    // SAFETY: room for as many elements; what cannot be read stops the process, which waits for that.
+    // SAFETY: room for as many results; what cannot be read stops the process, which waits for that.
     std::hint::black_box(unsafe { caller.call(&[parameter], &[result]) }).unwrap();
 }
 
@@ -164,20 +165,16 @@ fn child_that_is_stopped_in_a_wide_row() {
     let options = CompileOptions { wide_work: Some(0), ..CompileOptions::default() };
     let program = Program::from_object(&compile(&text::parse(ROWS).unwrap(), &options).unwrap().object).unwrap();
     let mut caller = Caller::new(&program, &RunOptions::default()).unwrap();
-    let size = 40_000usize.next_multiple_of(1 << 16);
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: new memory, wherever there is room.
-    let [parameter, result] = [0; 2].map(|_| unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) });
-    assert!(parameter != libc::MAP_FAILED && result != libc::MAP_FAILED);
-    // SAFETY: the second half of the elements, and what lies behind.
-    assert_eq!(unsafe { libc::mprotect(parameter.add(1 << 14), size - (1 << 14), libc::PROT_NONE) }, 0);
+    // Fewer elements than the program reads.
+    let parameter = Room::new(1 << 14);
+    let mut result = vec![0f32; 10_000];
     // SAFETY: zeros are no flags and no mask of signals.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_flags = libc::SA_SIGINFO;
     action.sa_sigaction = stopped as *const () as usize;
     // SAFETY: a handler of that form, which does not return.
     assert_eq!(unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()) }, 0);
-    caller_of_the_rows(&mut caller, parameter, result);
+    caller_of_the_rows(&mut caller, parameter.bytes().as_ptr().cast(), result.as_mut_ptr().cast());
     panic!("nothing was out of reach");
 }
 
