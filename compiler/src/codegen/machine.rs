@@ -10,6 +10,8 @@ use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
 use cranelift_module::FuncId;
+use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 /// A function before it is machine code, or as such.
 pub(super) enum Source {
@@ -96,22 +98,24 @@ pub(super) fn compile_all(
         let mut context = Context::new();
         return functions.map(|job| one(&mut context, job)).collect();
     }
-    let jobs = std::sync::Mutex::new(functions.enumerate().collect::<Vec<_>>());
-    let done = std::sync::Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut context = Context::new();
-                while let Some((i, job)) = jobs.lock().ok().and_then(|mut j| j.pop()) {
-                    let result = one(&mut context, job);
-                    if let Ok(mut d) = done.lock() {
-                        d.push((i, result));
-                    }
-                }
-            });
+    let jobs = Mutex::new(functions.enumerate().collect::<Vec<_>>());
+    let work = || {
+        let mut context = Context::new();
+        let mut done = Vec::new();
+        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        while let Some((place, job)) = next() {
+            done.push((place, one(&mut context, job)));
         }
+        done
+    };
+    let done = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(ScopedJoinHandle::join).collect::<Vec<_>>()
     });
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(i, _)| *i);
-    done.into_iter().map(|(_, r)| r).collect()
+    let mut all = Vec::new();
+    for done in done {
+        all.extend(done.map_err(|_| Error::Internal("a thread that compiles functions panicked".into()))?);
+    }
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, compiled)| compiled).collect()
 }

@@ -46,27 +46,36 @@ pub fn apply(op: &Op, scalar: ScalarType, from: &[ScalarType], args: &[u64]) -> 
     }
 }
 
-/// The value of every node of a body; `leaf` answers for loads, results and index expressions.
-///
-/// Nodes whose operation is undefined on its arguments evaluate to 0, as nothing may depend on them.
-pub fn eval(nodes: &[Node], args: &[u64], leaf: &mut dyn FnMut(NodeId, &Node) -> u64) -> Vec<u64> {
-    let mut values: Vec<u64> = Vec::with_capacity(nodes.len());
-    for (i, node) in nodes.iter().enumerate() {
-        let value = match node.op {
-            Op::Arg(n) => args.get(n as usize).copied().unwrap_or(0),
-            Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => leaf(NodeId(i as u32), node),
-            _ => {
-                let mut known = [0u64; 3];
-                let mut scalars = [ScalarType::I32; 3];
-                let n = node.args.len().min(3);
-                for (k, a) in node.args.iter().take(3).enumerate() {
-                    known[k] = values[a.0 as usize];
-                    scalars[k] = nodes[a.0 as usize].scalar;
-                }
-                apply(&node.op, node.scalar, &scalars[..n], &known[..n]).unwrap_or(0)
-            }
-        };
-        values.push(value);
+/// What a node gives of the values before it: nothing outside its operation's domain, nor of what has no value, unless it is chosen by
+/// a mask that leaves that out.
+pub fn operation(nodes: &[Node], node: &Node, values: &[Option<u64>]) -> Option<u64> {
+    let value = |a: &NodeId| values.get(a.0 as usize).copied().flatten();
+    if let (Op::Select, [mask, then, other]) = (&node.op, node.args.as_slice()) {
+        return value(if value(mask)? != 0 { then } else { other });
+    }
+    let mut known = [0u64; 3];
+    let mut scalars = [ScalarType::I32; 3];
+    for (k, a) in node.args.iter().enumerate() {
+        *known.get_mut(k)? = value(a)?;
+        scalars[k] = nodes[a.0 as usize].scalar;
+    }
+    let n = node.args.len();
+    apply(&node.op, node.scalar, &scalars[..n], &known[..n])
+}
+
+/// What every node gives of a body of arguments alone; nothing where it needs what is not given.
+pub fn eval(nodes: &[Node], args: &[u64]) -> Vec<Option<u64>> {
+    eval_with(nodes, |leaf| if let Op::Arg(n) = leaf.op { args.get(n as usize).copied() } else { None })
+}
+
+/// What every node gives, where `leaf` says what arguments, loads, rows, results and indices are.
+pub fn eval_with(nodes: &[Node], leaf: impl Fn(&Node) -> Option<u64>) -> Vec<Option<u64>> {
+    let mut values = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        values.push(match node.op {
+            Op::Arg(_) | Op::Load(..) | Op::Row(_) | Op::Result(_) | Op::Index(_) => leaf(node),
+            _ => operation(nodes, node, &values),
+        });
     }
     values
 }
@@ -211,9 +220,22 @@ mod tests {
         let (sum, high) = (b.iadd(x, y), b.smulhi(x, y));
         let less = b.icmp(IntCond::SLt, x, y);
         let picked = b.select(less, x, y);
-        let values = eval(b.nodes(), &[0xffff_fffe, 3], &mut |_, _| 0);
-        let at = |id: NodeId| values[id.0 as usize];
-        assert_eq!((at(sum), at(high), at(less), at(picked)), (1, 0xffff_ffff, 1, 0xffff_fffe));
+        let values = eval(b.nodes(), &[0xffff_fffe, 3]);
+        let got = [sum, high, less, picked].map(|id| values[id.0 as usize]);
+        assert_eq!(got, [1, 0xffff_ffff, 1, 0xffff_fffe].map(Some));
+    }
+
+    #[test]
+    fn what_is_not_given_has_no_value() {
+        let mut b = Body::new();
+        let (x, y) = (b.arg(0, ScalarType::I32), b.arg(1, ScalarType::I32));
+        let (quotient, less) = (b.udiv(x, y), b.icmp(IntCond::ULt, x, y));
+        let follows = b.iadd(quotient, x);
+        let chosen = b.select(less, quotient, x);
+        let of = |args: &[u64]| [quotient, follows, chosen].map(|id| eval(b.nodes(), args)[id.0 as usize]);
+        assert_eq!(of(&[7, 8]), [0, 7, 0].map(Some));
+        assert_eq!(of(&[7, 0]), [None, None, Some(7)], "a zero divisor, and a choice that leaves it out");
+        assert_eq!(of(&[7]), [None; 3], "a second argument is missing");
     }
 
     #[test]

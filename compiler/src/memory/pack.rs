@@ -58,10 +58,9 @@ pub(super) fn pack(items: &[Item]) -> Result<(Vec<u64>, u64)> {
     let mut total: u64 = 0;
     let mut sizes = Vec::with_capacity(items.len());
     for item in items {
-        let size = item.bytes.checked_next_multiple_of(ALIGNMENT);
-        let sum = size.and_then(|s| total.checked_add(s)).filter(|&t| t < u64::MAX / 2);
-        total = sum.ok_or_else(too_large)?;
-        sizes.push(size.unwrap_or(0));
+        let size = item.bytes.checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
+        total = total.checked_add(size).filter(|&t| t < u64::MAX / 2).ok_or_else(too_large)?;
+        sizes.push(size);
     }
     let mut best = by_time(items, &sizes);
     if items.len() <= MAX_BY_SIZE {

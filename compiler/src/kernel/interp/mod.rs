@@ -9,7 +9,7 @@
 //! is read before it is written, an output that is not written whole, two points of a parallel space that meet in one element
 //! ([`memory`]).
 //!
-//! **Algorithm.** Nodes are evaluated in order for each element ([`Frame`]), operations by [`super::eval::apply`]. Reductions
+//! **Algorithm.** Nodes are evaluated in order for each element ([`Frame`]), operations by [`super::eval::operation`]. Reductions
 //! follow the rule of [`super::ir::Place`]: [`nest`]. A row goes by in order, or as a [`Plan`] of it says. Sorts are the merge sort that defines them: [`sort`].
 
 mod memory;
@@ -23,7 +23,6 @@ use super::body::{Body, Mem, NodeId, Op, ScalarType, Variant};
 use super::eval;
 use super::index::{Axis, Ix};
 use super::ir::{Contraction, Kernel, Loop, Phase, Role, Stage};
-use super::op::Node;
 use super::registers::RegisterLoop;
 use crate::error::{Error, Result, Site};
 use std::collections::BTreeMap;
@@ -170,7 +169,8 @@ impl Frame<'_> {
                 }
                 Op::Index(ix) => truncate(node.scalar, self.index(ix, values)? as u64),
                 _ => {
-                    values[id.0 as usize] = operation(body, node, values);
+                    // Whoever stores, folds or goes by what is nothing finds that it has no value.
+                    values[id.0 as usize] = eval::operation(body.nodes(), node, values);
                     continue;
                 }
             };
@@ -178,23 +178,6 @@ impl Frame<'_> {
         }
         Ok(())
     }
-}
-
-/// What an operation gives; nothing outside its domain, nor of what has no value, unless it is chosen by a mask that leaves that out.
-/// Whoever stores, folds or goes by what is nothing finds that it has no value.
-fn operation(body: &Body, node: &Node, values: &[Option<u64>]) -> Option<u64> {
-    let value = |a: &NodeId| values.get(a.0 as usize).copied().flatten();
-    if let (Op::Select, [mask, then, other]) = (&node.op, node.args.as_slice()) {
-        return value(if value(mask)? != 0 { then } else { other });
-    }
-    let mut known = [0u64; 3];
-    let mut scalars = [ScalarType::I32; 3];
-    for (k, a) in node.args.iter().enumerate() {
-        *known.get_mut(k)? = value(a)?;
-        scalars[k] = body.scalar(*a);
-    }
-    let n = node.args.len();
-    eval::apply(&node.op, node.scalar, &scalars[..n], &known[..n])
 }
 
 /// Refuses a loaded offset outside the bounds that simplification relied on.

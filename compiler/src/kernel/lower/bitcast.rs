@@ -28,7 +28,10 @@ impl Lowerer<'_> {
         if from.bits() > ty.bits() || have.bits() > want.bits() {
             // Which of the pieces of the operand's element this is.
             let mut place = index.to_vec();
-            let last = if from.bits() > ty.bits() { place.pop().unwrap_or_default() } else { Ix::default() };
+            let last = match from.bits() > ty.bits() {
+                true => place.pop().ok_or_else(|| internal(inst, "no dimension for the pieces of an element"))?,
+                false => Ix::default(),
+            };
             let piece = last.scale(i64::from(storage::parts(ty))).offset(i64::from(part));
             let bits = self.piece(stage, known, operand, (have, want), &place, &piece)?;
             return Ok(storage::from_bits(&mut stage.body, want, bits));

@@ -52,7 +52,7 @@ impl Lowerer<'_> {
         let computes = |m: &InstructionId| self.padded_operand(*m).is_none();
         let members: &[InstructionId] = &group.members.iter().copied().filter(computes).collect::<Vec<_>>();
         let levels = self.levels(members, dims.iter().product());
-        let last = (0..self.outputs.len()).map(|number| levels.level(self.computed(number).0)).max().unwrap_or(0);
+        let last = self.last_stage(&levels)?;
         let (column, element) = (of(&outer, &dims[..split]), of(&around, &dims[..end]));
         let columns = Columns { sequential, vector, column, element, levels, last };
         let levels = &columns.levels;
@@ -62,13 +62,12 @@ impl Lowerer<'_> {
         for level in 0..=last {
             let of =
                 |wanted: &dyn Fn(&InstructionId) -> bool| members.iter().copied().filter(wanted).collect::<Vec<_>>();
-            let values = of(&|m| levels.level(*m) == level && read.contains(m));
+            let values = of(&|m| levels.is_at(*m, level) && read.contains(m));
             stages.extend(self.values_of_columns(&columns, level, &values, &mut made)?);
-            let folds =
-                of(&|m| self.inst(*m).opcode == Opcode::Reduce && levels.level(*m) == level + 1 && level < last);
+            let folds = of(&|m| self.inst(*m).opcode == Opcode::Reduce && levels.is_at(*m, level + 1) && level < last);
             let kept = of(&|m| {
                 let real = self.inst(*m).shape.as_array().is_some_and(|s| !s.ty.is_complex());
-                levels.level(*m) == level && level < last && real && self.is_kept(*m, members, levels)
+                levels.is_at(*m, level) && level < last && real && self.is_kept(*m, members, levels)
             });
             stages.extend(self.elements_of_columns(&columns, level, &folds, &kept, &mut made)?);
         }
@@ -109,7 +108,7 @@ impl Lowerer<'_> {
         }
         let (row_stores, kept) = (kept.stores, kept.known);
         let levels = &columns.levels;
-        let at = |id| (levels.level(id) == level && levels.is_row(id)).then_some(&columns.column);
+        let at = |id| (levels.is_at(id, level) && levels.is_row(id)).then_some(&columns.column);
         let stores = self.stores_of(&mut stage, &made.known, &at)?;
         made.known.rows.extend(kept);
         let plain = ir::Stage::new(Vec::new(), columns.vector, stage.body);
@@ -145,7 +144,7 @@ impl Lowerer<'_> {
             accumulators.push(self.accumulator(&mut stage, &made.known, m, &components, &element, place)?);
         }
         let levels = &columns.levels;
-        let at = |id| (levels.level(id) == level && !levels.is_row(id)).then_some(&columns.element);
+        let at = |id| (levels.is_at(id, level) && !levels.is_row(id)).then_some(&columns.element);
         let mut stores = self.stores_of(&mut stage, &made.known, &at)?;
         for &m in kept {
             let (buffer, stored) = self.place_of(m, columns, &mut made.lent)?;
@@ -183,7 +182,7 @@ impl Lowerer<'_> {
             if leaf == (m, 0) {
                 return Ok((number as u32, true));
             }
-            if columns.levels.level(leaf.0) == columns.last && !lent.contains(&number) {
+            if columns.levels.is_at(leaf.0, columns.last) && !lent.contains(&number) {
                 other = other.or(Some(number));
             }
         }

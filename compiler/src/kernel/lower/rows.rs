@@ -3,7 +3,7 @@
 //! Stage `L` computes what follows from `L` reductions of a row, one after another. A full value of an earlier stage is
 //! computed again where that is cheap and kept in a row buffer where it is not.
 
-use super::{Known, Lowerer, Part, Stage, type_in_row};
+use super::{Known, Lowerer, Part, Stage, internal, type_in_row};
 use crate::error::Result;
 use crate::fusion::{Group, own_cost};
 use crate::hlo::{InstructionId, Opcode};
@@ -19,27 +19,29 @@ const RECOMPUTE: u32 = 5;
 /// Row buffers longer than this, in bytes, would not stay in the cache.
 const MAX_ROW_BYTES: i64 = 1 << 18;
 
-/// Per member: the stage in which it is computed, whether it has one value a row, and what computing it costs.
-pub(super) struct Levels {
-    level: HashMap<InstructionId, usize>,
-    is_row: HashMap<InstructionId, bool>,
-    cost: HashMap<InstructionId, u32>,
+/// What is known of a member.
+#[derive(Clone, Copy)]
+pub(super) struct Level {
+    /// How many reductions it follows from, one after another: the stage that computes it.
+    stage: usize,
+    /// Whether it has one value for all that a reduction folds.
+    is_row: bool,
+    /// What it costs to compute it from what is known when its stage begins.
+    cost: u32,
 }
 
+/// The levels of the members of a group. Other instructions have none.
+pub(super) struct Levels(HashMap<InstructionId, Level>);
+
 impl Levels {
-    /// The stage in which a member is computed: how many reductions it follows from, one after another.
-    pub(super) fn level(&self, id: InstructionId) -> usize {
-        self.level.get(&id).copied().unwrap_or(0)
+    /// Whether it is a member that a stage computes.
+    pub(super) fn is_at(&self, id: InstructionId, stage: usize) -> bool {
+        self.0.get(&id).is_some_and(|level| level.stage == stage)
     }
 
-    /// What it costs to compute a member from what is known when its stage begins.
-    pub(super) fn cost(&self, id: InstructionId) -> u32 {
-        self.cost.get(&id).copied().unwrap_or(0)
-    }
-
-    /// Whether a member has one value for all that a reduction folds.
+    /// Whether it is a member that has one value for all that a reduction folds.
     pub(super) fn is_row(&self, id: InstructionId) -> bool {
-        self.is_row.get(&id).copied().unwrap_or(false)
+        self.0.get(&id).is_some_and(|level| level.is_row)
     }
 }
 
@@ -77,8 +79,7 @@ impl Lowerer<'_> {
         let computes = |m: &InstructionId| self.padded_operand(*m).is_none();
         let members: Vec<InstructionId> = group.members.iter().copied().filter(computes).collect();
         let levels = self.levels(&members, dims.iter().product());
-        let outputs = (0..self.outputs.len()).map(|number| self.computed(number));
-        let last = outputs.map(|o| levels.level[&o.0]).max().unwrap_or(0);
+        let last = self.last_stage(&levels)?;
         let mut known = Known::default();
         let mut rows: Vec<RowBuffer> = Vec::new();
         let mut stages = Vec::new();
@@ -90,7 +91,7 @@ impl Lowerer<'_> {
             let mut full = false;
             for &m in &members {
                 let inst = self.inst(m);
-                if inst.opcode != Opcode::Reduce || levels.level[&m] != level + 1 || level == last {
+                if inst.opcode != Opcode::Reduce || !levels.is_at(m, level + 1) || level == last {
                     continue;
                 }
                 full = true;
@@ -109,7 +110,7 @@ impl Lowerer<'_> {
             // Rows first: what the stores below need of this stage is then in the memo already.
             let mut kept = Kept::new(&mut rows);
             for &m in &members {
-                if levels.level(m) != level || level == last || !self.is_kept(m, &members, &levels) {
+                if !levels.is_at(m, level) || level == last || !self.is_kept(m, &members, &levels) {
                     continue;
                 }
                 let shape = self.leaf_shape((m, 0))?;
@@ -121,11 +122,11 @@ impl Lowerer<'_> {
                 self.keep_in_rows(&mut stage, &known, m, (&full_offset, row_elements), &mut kept)?;
                 full = true;
             }
-            let stored = |id| levels.level(id) == level && !levels.is_row(id);
+            let stored = |id| levels.is_at(id, level) && !levels.is_row(id);
             full |= (0..self.outputs.len()).any(|number| stored(self.computed(number).0));
             let at = |id| {
                 let offset = if levels.is_row(id) { &row_offset } else { &full_offset };
-                (levels.level(id) == level).then_some(offset)
+                levels.is_at(id, level).then_some(offset)
             };
             let stores = self.stores_of(&mut stage, &known, &at)?;
             let (row_stores, kept) = (kept.stores, kept.known);
@@ -141,12 +142,14 @@ impl Lowerer<'_> {
 
     /// Whether a later stage needs the full values of a member and they cost too much to be computed again.
     pub(super) fn is_kept(&self, m: InstructionId, members: &[InstructionId], levels: &Levels) -> bool {
-        let later = |&u: &InstructionId| {
-            let inst = self.inst(u);
-            levels.level(u) > levels.level(m) && inst.opcode != Opcode::Reduce && inst.operands.contains(&m)
+        let Some(own) = levels.0.get(&m) else { return false };
+        let later = |u: &InstructionId| {
+            let inst = self.inst(*u);
+            let after = levels.0.get(u).is_some_and(|level| level.stage > own.stage);
+            after && inst.opcode != Opcode::Reduce && inst.operands.contains(&m)
         };
         let array = self.inst(m).shape.as_array().is_some();
-        array && !levels.is_row(m) && levels.cost(m) > RECOMPUTE && members.iter().any(later)
+        array && !own.is_row && own.cost > RECOMPUTE && members.iter().any(later)
     }
 
     /// Keeps the parts of a member's value at `offset` in new row buffers of `elements` elements.
@@ -218,31 +221,40 @@ impl Lowerer<'_> {
 
     /// Of members of a group whose full values have `full` elements.
     pub(super) fn levels(&self, members: &[InstructionId], full: i64) -> Levels {
-        let mut l = Levels { level: HashMap::new(), is_row: HashMap::new(), cost: HashMap::new() };
-        let row_elements = |id: InstructionId| self.c.instructions[id].shape.leaves();
+        let mut levels: HashMap<InstructionId, Level> = HashMap::new();
         let mut inlined = HashMap::new();
         for &m in members {
             let inst = self.inst(m);
-            let mut level = inst.operands.iter().filter_map(|o| l.level.get(o).copied()).max().unwrap_or(0);
+            let before = inst.operands.iter().filter_map(|o| levels.get(o)).map(|level| level.stage).max();
+            let mut stage = before.unwrap_or(0);
             let mut cost = own_cost(inst);
             for &o in &inst.operands {
-                let of_operand = match l.level.get(&o) {
-                    Some(&earlier) if earlier < level || l.is_row[&o] => 0,
-                    Some(_) => l.cost[&o],
+                let of_operand = match levels.get(&o) {
+                    Some(earlier) if earlier.stage < stage || earlier.is_row => 0,
+                    Some(beside) => beside.cost,
                     None => self.inlined_cost(o, &mut inlined),
                 };
                 cost = cost.saturating_add(of_operand);
             }
-            if inst.opcode == Opcode::Reduce {
-                level += 1;
+            let folds = inst.opcode == Opcode::Reduce;
+            if folds {
+                stage += 1;
                 cost = 0;
             }
-            let elements = row_elements(m).first().and_then(|s| s.as_array()).map_or(0, |s| s.elements() as i64);
-            l.level.insert(m, level);
-            l.is_row.insert(m, elements != full || inst.opcode == Opcode::Reduce);
-            l.cost.insert(m, cost);
+            let leaves = inst.shape.leaves();
+            let elements = leaves.first().and_then(|s| s.as_array()).map_or(0, |s| s.elements() as i64);
+            levels.insert(m, Level { stage, is_row: folds || elements != full, cost });
         }
-        l
+        Levels(levels)
+    }
+
+    /// The last stage that computes an output.
+    pub(super) fn last_stage(&self, levels: &Levels) -> Result<usize> {
+        (0..self.outputs.len()).try_fold(0, |last, number| {
+            let (id, _) = self.computed(number);
+            let level = levels.0.get(&id).ok_or_else(|| internal(self.inst(id), "an output that is no member"))?;
+            Ok(level.stage.max(last))
+        })
     }
 
     /// What it costs to compute what no member follows from, wherever a member needs it.

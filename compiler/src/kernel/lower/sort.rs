@@ -126,7 +126,8 @@ impl Lowerer<'_> {
         let shape = self.leaf_shape(resolve(self.c, (operand, 0)))?.clone();
         let along = shape.rank().checked_sub(1).ok_or_else(|| internal(inst, "an operand of rank 0"))?;
         let kept = self.leaf_shape((id, 0))?.dims.clone();
-        let keep = kept.last().copied().unwrap_or(0).min(shape.dims[along]);
+        let keep = *kept.last().ok_or_else(|| internal(inst, "a result of rank 0"))?;
+        let keep = keep.min(shape.dims[along]);
         let rows = self.rows_along(inst, &shape.dims, along)?;
         let mut stage = Stage::default();
         let mem = mem_of(inst, shape.ty)?;
