@@ -56,7 +56,7 @@ const MAX_SPLITS: u32 = 4;
 
 /// How an instruction follows from the members of a growing group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Follows {
+pub(super) enum Follows {
     #[default]
     Clean,
     Full,
@@ -75,23 +75,23 @@ enum Folds {
 
 /// Which of a group's dimensions its reductions fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Split {
+pub(super) struct Split {
     /// The first one.
-    first: usize,
+    pub(super) first: usize,
     /// Behind the last one.
-    end: usize,
+    pub(super) end: usize,
 }
 
 /// How many elements of each kind dimensions have that are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extents {
+pub(super) struct Extents {
     outer: i64,
-    folded: i64,
+    pub(super) folded: i64,
     columns: i64,
 }
 
 impl Split {
-    fn extents(self, dims: &[i64]) -> Extents {
+    pub(super) fn extents(self, dims: &[i64]) -> Extents {
         let of = |dims: &[i64]| dims.iter().product();
         let Split { first, end } = self;
         Extents { outer: of(&dims[..first]), folded: of(&dims[first..end]), columns: of(&dims[end..]) }
@@ -99,18 +99,18 @@ impl Split {
 }
 
 /// What has grown from a seed.
-struct Grown {
-    dims: Vec<i64>,
-    split: Option<Split>,
-    members: Vec<InstructionId>,
+pub(super) struct Grown {
+    pub(super) dims: Vec<i64>,
+    pub(super) split: Option<Split>,
+    pub(super) members: Vec<InstructionId>,
     /// Whether some member computes all elements.
-    full: bool,
+    pub(super) full: bool,
 }
 
 pub(super) struct Grower<'a> {
-    a: &'a Analysis<'a>,
-    order: Order<'a>,
-    groups: Vec<Group>,
+    pub(super) a: &'a Analysis<'a>,
+    pub(super) order: Order<'a>,
+    pub(super) groups: Vec<Group>,
     /// Inlined cost and size of each instruction that has no group.
     cost: SecondaryMap<InstructionId, (u32, u32)>,
     /// The most reshapes that take an index apart on a way from each instruction to what is in memory.
@@ -120,7 +120,7 @@ pub(super) struct Grower<'a> {
     /// Groups that have grown, those that were given up among them.
     attempts: u32,
     /// Instructions that growing groups have looked at.
-    work: u64,
+    pub(super) work: u64,
 }
 
 fn closed() -> Error {
@@ -131,7 +131,8 @@ fn array(inst: &Instruction) -> Option<&ArrayShape> {
     inst.shape.as_array()
 }
 
-fn elements(inst: &Instruction) -> i64 {
+/// Elements of an array; of a tuple -1.
+pub(super) fn elements(inst: &Instruction) -> i64 {
     array(inst).map_or(-1, |s| s.elements() as i64)
 }
 
@@ -142,7 +143,7 @@ impl<'a> Grower<'a> {
         Ok(Grower { a, order, groups: Vec::new(), cost, splits, follows, attempts: 0, work: 0 })
     }
 
-    fn inst(&self, id: InstructionId) -> &'a Instruction {
+    pub(super) fn inst(&self, id: InstructionId) -> &'a Instruction {
         &self.a.computation.instructions[id]
     }
 
@@ -174,22 +175,25 @@ impl<'a> Grower<'a> {
         Ok(())
     }
 
-    fn inlined_cost(&self, id: InstructionId) -> (u32, u32) {
+    /// Whether what needs the elements of an instruction computes them itself.
+    pub(super) fn is_inlined(&self, id: InstructionId) -> bool {
+        self.a.class[id] == Some(Class::Inline) && self.order.group_of(id).is_none()
+    }
+
+    /// What an instruction costs, and how many it is, with those that are inlined into it.
+    pub(super) fn inlined_cost(&self, id: InstructionId) -> (u32, u32) {
         let inst = self.inst(id);
         let mut total = (own_cost(inst), 1);
-        for &o in &inst.operands {
-            if self.a.class[o] == Some(Class::Inline) && self.order.group_of(o).is_none() {
-                total = (total.0.saturating_add(self.cost[o].0), total.1 + self.cost[o].1);
-            }
+        for &o in inst.operands.iter().filter(|&&o| self.is_inlined(o)) {
+            total = (total.0.saturating_add(self.cost[o].0), total.1 + self.cost[o].1);
         }
         total
     }
 
     fn inlined_splits(&self, id: InstructionId) -> u32 {
         let inst = self.inst(id);
-        let inlined =
-            |o: &&InstructionId| self.a.class[**o] == Some(Class::Inline) && self.order.group_of(**o).is_none();
-        let below = inst.operands.iter().filter(inlined).map(|&o| self.splits[o]).max().unwrap_or(0);
+        let inlined = inst.operands.iter().filter(|&&o| self.is_inlined(o));
+        let below = inlined.map(|&o| self.splits[o]).max().unwrap_or(0);
         let splits = match inst.operands.first() {
             Some(&o) if inst.opcode == Opcode::Reshape => takes_apart(inst, self.inst(o)),
             _ => false,
@@ -471,12 +475,7 @@ impl<'a> Grower<'a> {
                 front.follow(self, id, Follows::Tainted);
                 continue;
             }
-            let state = match self.a.class[id] {
-                Some(Class::Structural) if inst.opcode == Opcode::GetTupleElement => states[0],
-                Some(Class::Inline) => self.follow_inline(inst, &states, total, &grown),
-                Some(Class::Reduce) => self.follow_reduce(id, &states, total, &mut grown),
-                _ => Follows::Tainted,
-            };
+            let state = self.state(id, &states, total, &mut grown);
             front.follow(self, id, state);
             if state == Follows::Full || state == Follows::Row {
                 grown.members.push(id);
@@ -484,6 +483,17 @@ impl<'a> Grower<'a> {
             }
         }
         Some(grown)
+    }
+
+    /// How an instruction follows from operands in these states.
+    pub(super) fn state(&self, id: InstructionId, states: &[Follows], total: i64, grown: &mut Grown) -> Follows {
+        let inst = self.inst(id);
+        match self.a.class[id] {
+            Some(Class::Structural) if inst.opcode == Opcode::GetTupleElement => states[0],
+            Some(Class::Inline) => self.follow_inline(inst, states, total, grown),
+            Some(Class::Reduce) => self.follow_reduce(id, states, total, grown),
+            _ => Follows::Tainted,
+        }
     }
 
     /// How a reduction follows from operands in these states: the first one, of rows, splits a group of full values.
@@ -577,6 +587,7 @@ impl<'a> Grower<'a> {
 
     /// The steps of the computation.
     pub(super) fn finish(mut self) -> Result<ComputationPlan> {
+        self.join_siblings();
         let order = self.order.sorted().ok_or_else(closed)?;
         for index in 0..self.groups.len() {
             self.groups[index].outputs = self.outputs(index as u32);

@@ -14,11 +14,13 @@
 //! members: `Clean` (not at all), `Full` (element `k` follows from elements `k`), `Row` (the value of row `i`, once
 //! some reduction of a row has split the elements into rows), `Tainted` (any other way). What is full or row
 //! joins, so that softmax or a layer norm is one group, over columns that lie side by side as over rows. A group that would close a cycle shrinks to its seed; [`order`]
-//! finds that without looking at more than what lies between its members.
+//! finds that without looking at more than what lies between its members. Groups that go by the elements of the same array are joined
+//! in the end ([`siblings`]).
 
 mod grow;
 mod order;
 mod plan;
+mod siblings;
 mod why;
 
 pub use grow::plan;

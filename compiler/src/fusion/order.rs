@@ -121,9 +121,14 @@ impl<'a> Order<'a> {
 
     /// The instruction that stands for a node among those seen.
     fn name(&self, node: Node) -> InstructionId {
+        self.list(&node)[0]
+    }
+
+    /// The instructions of a node.
+    fn list<'n>(&'n self, node: &'n Node) -> &'n [InstructionId] {
         match node {
-            Node::Single(id) => id,
-            Node::Group(g) => self.groups[g as usize].list[0],
+            Node::Single(id) => std::slice::from_ref(id),
+            Node::Group(g) => &self.groups[*g as usize].list,
         }
     }
 
@@ -147,22 +152,44 @@ impl<'a> Order<'a> {
     pub fn add(&mut self, members: &[InstructionId]) -> bool {
         let index = self.groups.len() as u32;
         let Some(&first) = members.first() else { return true };
-        let rank = if members.len() == 1 { Some(self.rank[first]) } else { self.merge(members) };
+        let nodes: Vec<Node> = members.iter().map(|&m| Node::Single(m)).collect();
+        let rank = if members.len() == 1 { Some(self.rank[first]) } else { self.merge(&nodes, u64::MAX) };
         let list = if rank.is_some() { members.to_vec() } else { vec![first] };
         list.iter().for_each(|&m| self.group_of[m] = Some(index));
         self.groups.push(Members { list, rank: rank.unwrap_or(self.rank[first]) });
         rank.is_some()
     }
 
-    /// Makes room for a node of all members; its rank, `None` where they wait for one another.
-    fn merge(&mut self, members: &[InstructionId]) -> Option<u32> {
-        let mut ranks: Vec<u32> = members.iter().map(|&m| self.rank[m]).collect();
+    /// Adds the members of the second group to the first, and what lies `between` them and is in no group, unless they would wait for
+    /// one another by way of others, or that takes more than `most` edges to find out: then nothing changes. Whether they are one.
+    pub fn join(&mut self, (first, second): (u32, u32), between: &[InstructionId], most: u64) -> bool {
+        let groups = [first, second].map(Node::Group).into_iter();
+        let nodes: Vec<Node> = groups.chain(between.iter().map(|&id| Node::Single(id))).collect();
+        let Some(rank) = self.merge(&nodes, most) else { return false };
+        let mut moved = std::mem::take(&mut self.groups[second as usize].list);
+        moved.extend(between);
+        moved.iter().for_each(|&m| self.group_of[m] = Some(first));
+        let group = &mut self.groups[first as usize];
+        group.list.extend(moved);
+        group.rank = rank;
+        true
+    }
+
+    /// Makes room for one node instead of several; its rank, `None` where they wait for one another, or a search takes more than `most`
+    /// edges.
+    fn merge(&mut self, nodes: &[Node], most: u64) -> Option<u32> {
+        let mut ranks: Vec<u32> = nodes.iter().map(|&node| self.rank(node)).collect();
         let (low, high) = (ranks.iter().copied().min()?, ranks.iter().copied().max()?);
         self.searches += 1;
         let own = self.searches;
-        members.iter().for_each(|&m| self.seen[m] = own);
-        let mut after = self.search(members, Way::Forwards, own, |rank| rank < high)?;
-        let mut before = self.search(members, Way::Backwards, own, |rank| rank > low)?;
+        let mut members = Vec::new();
+        for node in nodes {
+            members.extend_from_slice(self.list(node));
+            let name = self.name(*node);
+            self.seen[name] = own;
+        }
+        let mut after = self.search(&members, Way::Forwards, (own, most), |rank| rank < high)?;
+        let mut before = self.search(&members, Way::Backwards, (own, most), |rank| rank > low)?;
         for found in [&mut before, &mut after] {
             found.sort_unstable_by_key(|&node| self.rank(node));
             ranks.extend(found.iter().map(|&node| self.rank(node)));
@@ -184,13 +211,13 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The nodes outside that `members`, marked as seen by `own`, lead to over ranks within bounds; `None` where these lead
-    /// back to a member.
+    /// The nodes outside that `members`, whose nodes are marked as seen by `own`, lead to over ranks within bounds; `None` where these
+    /// lead back to a member, or there are more than `most` edges.
     fn search(
         &mut self,
         members: &[InstructionId],
         way: Way,
-        own: u32,
+        (own, most): (u32, u64),
         within: impl Fn(u32) -> bool,
     ) -> Option<Vec<Node>> {
         self.searches += 1;
@@ -199,12 +226,14 @@ impl<'a> Order<'a> {
         let mut next: Vec<InstructionId> = Vec::new();
         let mut closed = false;
         let mut done = 0;
+        let limit = self.work.saturating_add(most);
         let mut look = |this: &mut Self, id: InstructionId, inside: bool, found: &mut Vec<Node>| {
             this.neighbours(id, way, &mut |other, effect| {
                 closed |= inside && effect && this.seen[other] == own;
                 next.push(other);
             });
             this.work += next.len() as u64;
+            closed |= this.work > limit;
             for other in next.drain(..) {
                 let node = this.node(other);
                 let name = this.name(node);
@@ -222,13 +251,9 @@ impl<'a> Order<'a> {
                 return None;
             }
         }
-        while let Some(&node) = found.get(done) {
+        while let Some(node) = found.get(done) {
             done += 1;
-            let list = match node {
-                Node::Single(id) => vec![id],
-                Node::Group(g) => self.groups[g as usize].list.clone(),
-            };
-            for id in list {
+            for id in self.list(node).to_vec() {
                 if !look(self, id, false, &mut found) {
                     return None;
                 }
@@ -241,10 +266,7 @@ impl<'a> Order<'a> {
     /// another.
     pub fn sorted(&self) -> Option<Vec<Node>> {
         let order = &self.a.computation.order;
-        let place = |node: Node| match node {
-            Node::Single(id) => self.position[id],
-            Node::Group(g) => self.groups[g as usize].list.iter().map(|&m| self.position[m]).max().unwrap_or(0),
-        };
+        let place = |node: Node| self.list(&node).iter().map(|&m| self.position[m]).max();
         // What each node still waits for, told by its first instruction.
         let mut pending: SecondaryMap<InstructionId, u32> = SecondaryMap::with_capacity(order.len());
         let mut nodes = 0;
@@ -268,11 +290,7 @@ impl<'a> Order<'a> {
         while let Some(Reverse((_, name))) = ready.pop() {
             let node = self.node(name);
             out.push(node);
-            let list = match node {
-                Node::Single(_) => std::slice::from_ref(&name),
-                Node::Group(g) => &self.groups[g as usize].list,
-            };
-            for &id in list {
+            for &id in self.list(&node) {
                 self.neighbours(id, Way::Forwards, &mut |other, effect| {
                     if outside(id, other, effect) {
                         let waits = named(other);

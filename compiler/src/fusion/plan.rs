@@ -66,6 +66,14 @@ pub struct Group {
     pub outputs: Vec<(InstructionId, usize)>,
 }
 
+impl Group {
+    /// The elements of the full domain of a group of rows.
+    pub(super) fn elements(&self) -> Option<i64> {
+        let GroupKind::Rows { dims, .. } = &self.kind else { return None };
+        Some(dims.iter().product())
+    }
+}
+
 /// One step of a computation.
 #[derive(Clone, Debug)]
 pub enum Step {
