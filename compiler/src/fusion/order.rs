@@ -54,7 +54,7 @@ struct Members {
 
 /// Which way a search goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// To what waits.
     Forwards,
     /// To what is waited for.

@@ -12,16 +12,17 @@
 //! longer), and where what both compute is so little that memory is what they wait for: more would only compete for registers.
 
 use super::grow::{Follows, Grower, Grown, MAX_MEMBERS, Split, elements};
+use super::order::Way;
 use super::plan::{Class, Group, GroupKind, moves};
 use crate::hlo::{InstructionId, Leaf, Opcode, resolve};
 use hashbrown::{HashMap, HashSet};
 
-/// What two groups cost together at most, in simple instructions an element.
+/// What two groups cost together at most, in simple instructions an element: pairs that cost more take as long as the two do.
 const MOST_COST: u32 = 48;
 /// How many groups at most are made after one before another joins it.
 const NEAR: u32 = 8;
-/// Inlined instructions that are followed to what a group reads.
-const MOST_STEPS: usize = 64;
+/// Instructions that are looked at to find what a group reads, or what lies between two.
+const MOST_STEPS: usize = 128;
 /// Edges that are followed to see that neither of two groups waits for the other.
 const MOST_EDGES: u64 = 256;
 /// Rows are at least this long where elements join what folds them: a loop over all elements needs no rows.
@@ -36,33 +37,74 @@ struct Reader {
     number: u32,
 }
 
+/// What counts when a group joins another.
+#[derive(Clone, Copy)]
+struct Sibling {
+    /// What its members cost, with what is inlined into them.
+    cost: u32,
+    /// Whether some member folds rows.
+    folds: bool,
+    /// Whether some member is a value of all elements.
+    full: bool,
+}
+
+/// What lies between two groups.
+struct Between {
+    /// What is inlined into members of one and follows from members of the other.
+    inlined: Vec<InstructionId>,
+    /// Whether members of one follow from the other, by way of those or without.
+    follow: bool,
+}
+
+impl Sibling {
+    fn and(self, other: Sibling) -> Sibling {
+        let cost = self.cost.saturating_add(other.cost);
+        Sibling { cost, folds: self.folds || other.folds, full: self.full || other.full }
+    }
+}
+
 impl Grower<'_> {
     /// Joins the groups that have grown.
     pub(super) fn join_siblings(&mut self) {
         let updated = self.updated();
         let mut readers: HashMap<Leaf, Reader> = HashMap::new();
-        let mut costs: Vec<u32> = Vec::with_capacity(self.groups.len());
+        let mut siblings: Vec<Sibling> = Vec::with_capacity(self.groups.len());
+        let mut joined = Vec::new();
         for number in 0..self.groups.len() as u32 {
-            let cost = |all: u32, &m: &InstructionId| all.saturating_add(self.inlined_cost(m).0);
-            costs.push(self.groups[number as usize].members.iter().fold(0, cost));
+            siblings.push(self.sibling(number));
             let Some(read) = self.elements_read(number, &updated) else { continue };
-            let Some(&member) = self.groups[number as usize].members.first() else { continue };
+            let Group { members, .. } = &self.groups[number as usize];
+            let Some(&member) = members.first() else { continue };
+            let total = self.groups[number as usize].elements();
+            let all_elements = |m: &&InstructionId| Some(elements(self.inst(**m))) == total;
+            let computed: Vec<Leaf> = members.iter().filter(all_elements).map(|&m| (m, 0)).collect();
             let mut own = number;
             for reader in read.iter().filter_map(|leaf| readers.get(leaf).copied()) {
                 let Some(other) = self.order.group_of(reader.member).filter(|&other| other != own) else { continue };
                 let (first, second) = (other.min(own), other.max(own));
-                let cost = costs[first as usize].saturating_add(costs[second as usize]);
-                if number - reader.number <= NEAR && cost <= MOST_COST && self.join(first, second) {
-                    costs[first as usize] = cost;
+                let both = siblings[first as usize].and(siblings[second as usize]);
+                let near = number - reader.number <= NEAR && both.cost <= MOST_COST;
+                if near && self.join((first, second), siblings[first as usize], siblings[second as usize]) {
+                    siblings[first as usize] = both;
+                    joined.push(first);
                     own = first;
                 }
             }
-            let total = self.groups[own as usize].elements();
-            let all_elements = |m: &&InstructionId| Some(elements(self.inst(**m))) == total;
-            let computed = self.groups[own as usize].members.iter().filter(all_elements).map(|&m| (m, 0));
             let known = read.into_iter().chain(computed).map(|leaf| (leaf, Reader { member, number }));
             readers.extend(known);
         }
+        for group in joined {
+            self.groups[group as usize].members.sort_unstable_by_key(|&m| self.order.position[m]);
+        }
+    }
+
+    fn sibling(&self, group: u32) -> Sibling {
+        let group = &self.groups[group as usize];
+        let members = || group.members.iter();
+        let cost = members().fold(0u32, |all, &m| all.saturating_add(self.inlined_cost(m).0));
+        let folds = members().any(|&m| self.a.class[m] == Some(Class::Reduce));
+        let full = members().any(|&m| Some(elements(self.inst(m))) == group.elements());
+        Sibling { cost, folds, full }
     }
 
     /// The arrays that something changes in place.
@@ -110,69 +152,85 @@ impl Grower<'_> {
     }
 
     /// Makes two groups one, the first, where that may be. Whether they are.
-    fn join(&mut self, first: u32, second: u32) -> bool {
-        self.work += [first, second].map(|g| self.groups[g as usize].members.len() as u64).iter().sum::<u64>();
-        let Some((both, between)) = self.both(first, second) else { return false };
-        if !self.order.join((first, second), &between, MOST_EDGES) {
+    fn join(&mut self, (first, second): (u32, u32), one: Sibling, other: Sibling) -> bool {
+        let (a, b) = (&self.groups[first as usize], &self.groups[second as usize]);
+        let (GroupKind::Rows { dims, split }, GroupKind::Rows { dims: others, split: other_split }) =
+            (&a.kind, &b.kind)
+        else {
+            return false;
+        };
+        let split = match (one.folds, other.folds) {
+            (true, true) if split != other_split => return false,
+            (false, true) => *other_split,
+            (true, _) | (false, false) => *split,
+        };
+        let both = one.and(other);
+        let folded = both.folds.then_some(Split { first: split, end: dims.len() });
+        let short = folded.is_some_and(|split| split.extents(dims).folded < LEAST_ROW);
+        let one_epoch = self.a.epoch[a.members[0]] == self.a.epoch[b.members[0]];
+        if dims != others || !one_epoch || short && both.full {
             return false;
         }
+        let Some(between) = self.between(first, second) else { return false };
+        let mut members = b.members.clone();
+        if between.follow {
+            members.extend(&between.inlined);
+            let mut all = [&a.members[..], &members].concat();
+            all.sort_unstable_by_key(|&m| self.order.position[m]);
+            if !self.follow_one_another(&all, dims, folded) {
+                return false;
+            }
+        }
+        let kind = GroupKind::Rows { dims: dims.clone(), split };
+        let room = a.members.len() + members.len() <= MAX_MEMBERS;
+        if !room || !self.order.join((first, second), &between.inlined, MOST_EDGES) {
+            return false;
+        }
+        self.work += members.len() as u64;
         self.groups[second as usize].members.clear();
-        self.groups[first as usize] = both;
+        let group = &mut self.groups[first as usize];
+        group.members.extend(members);
+        group.kind = kind;
         true
     }
 
-    /// What two groups would be together, and what of its members lies between the two now, inlined into them.
-    fn both(&self, first: u32, second: u32) -> Option<(Group, Vec<InstructionId>)> {
-        let (a, b) = (&self.groups[first as usize], &self.groups[second as usize]);
-        let (GroupKind::Rows { dims, split }, GroupKind::Rows { dims: others, split: other }) = (&a.kind, &b.kind)
-        else {
-            return None;
-        };
-        let folds = |m: &InstructionId| self.a.class[*m] == Some(Class::Reduce);
-        let split = match (a.members.iter().any(folds), b.members.iter().any(folds)) {
-            (true, true) if split != other => return None,
-            (false, true) => *other,
-            (true, _) | (false, false) => *split,
-        };
-        let mut members = [&a.members[..], &b.members[..]].concat();
-        let between = self.between(&members)?;
-        members.extend(&between);
-        members.sort_unstable_by_key(|&m| self.order.position[m]);
-        let total = a.elements()?;
-        let folded = members.iter().any(folds).then_some(Split { first: split, end: dims.len() });
-        let short = folded.is_some_and(|split| split.extents(dims).folded < LEAST_ROW);
-        let full = |&m: &InstructionId| elements(self.inst(m)) == total;
-        let one_epoch = members.iter().all(|&m| self.a.epoch[m] == self.a.epoch[members[0]]);
-        let fits = dims == others && members.len() <= MAX_MEMBERS && one_epoch && !(short && members.iter().any(full));
-        if !fits || !self.follow_one_another(&members, dims, folded) {
-            return None;
-        }
-        let kind = GroupKind::Rows { dims: dims.clone(), split };
-        Some((Group { kind, members, outputs: Vec::new() }, between))
-    }
-
-    /// What is inlined into members and follows from others of them. Nothing where something else needs it too, for which it would be
-    /// stored, or where there is too much to look at.
-    fn between(&self, members: &[InstructionId]) -> Option<Vec<InstructionId>> {
-        let own: HashSet<InstructionId> = members.iter().copied().collect();
-        let (mut inlined, mut ways) = (HashSet::new(), members.to_vec());
-        while let Some(id) = ways.pop() {
-            let new = self.inst(id).operands.iter().filter(|&&o| self.is_inlined(o) && inlined.insert(o));
-            ways.extend(new);
-            if inlined.len() > MOST_STEPS {
-                return None;
+    /// What is inlined and lies between two groups. Nothing where something else needs it too, for which it would be stored, or where
+    /// there is too much to look at.
+    fn between(&self, first: u32, second: u32) -> Option<Between> {
+        let mut between = Between { inlined: Vec::new(), follow: false };
+        let mut steps = 0;
+        for way in [Way::Backwards, Way::Forwards] {
+            let next = |id: InstructionId| match way {
+                Way::Backwards => &self.inst(id).operands[..],
+                Way::Forwards => &self.a.users[id][..],
+            };
+            let (mut seen, mut ways) = (HashSet::new(), self.groups[second as usize].members.clone());
+            while let Some(id) = ways.pop() {
+                steps += next(id).len();
+                if steps > MOST_STEPS {
+                    return None;
+                }
+                between.follow |= next(id).iter().any(|&n| self.order.group_of(n) == Some(first));
+                ways.extend(next(id).iter().filter(|&&n| self.is_inlined(n) && seen.insert(n)));
+            }
+            // What leads to the first group, found from there on.
+            let mut found: Vec<InstructionId> = seen.into_iter().collect();
+            found.sort_unstable_by_key(|&id| self.order.position[id]);
+            if way == Way::Forwards {
+                found.reverse();
+            }
+            for id in found {
+                let leads = |&n: &InstructionId| self.order.group_of(n) == Some(first) || between.inlined.contains(&n);
+                if next(id).iter().any(leads) {
+                    between.inlined.push(id);
+                }
             }
         }
-        let mut inlined: Vec<InstructionId> = inlined.into_iter().collect();
-        inlined.sort_unstable_by_key(|&id| self.order.position[id]);
-        let mut between = Vec::new();
-        for id in inlined {
-            if self.inst(id).operands.iter().any(|o| own.contains(o) || between.contains(o)) {
-                between.push(id);
-            }
-        }
-        let within = |u: &InstructionId| own.contains(u) || between.contains(u);
-        between.iter().all(|&id| self.a.users[id].iter().all(within)).then_some(between)
+        let within = |u: &InstructionId| match self.order.group_of(*u) {
+            Some(group) => group == first || group == second,
+            None => between.inlined.contains(u),
+        };
+        between.inlined.iter().all(|&id| self.a.users[id].iter().all(within)).then_some(between)
     }
 
     /// Whether each of these, operands first, is a value of all elements or of a row that follows from the others as it may.
