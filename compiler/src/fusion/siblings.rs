@@ -159,6 +159,10 @@ impl Grower<'_> {
         else {
             return false;
         };
+        let one_epoch = self.a.epoch[a.members[0]] == self.a.epoch[b.members[0]];
+        if dims != others || !one_epoch {
+            return false;
+        }
         let split = match (one.folds, other.folds) {
             (true, true) if split != other_split => return false,
             (false, true) => *other_split,
@@ -167,8 +171,7 @@ impl Grower<'_> {
         let both = one.and(other);
         let folded = both.folds.then_some(Split { first: split, end: dims.len() });
         let short = folded.is_some_and(|split| split.extents(dims).folded < LEAST_ROW);
-        let one_epoch = self.a.epoch[a.members[0]] == self.a.epoch[b.members[0]];
-        if dims != others || !one_epoch || short && both.full {
+        if short && both.full {
             return false;
         }
         let Some(between) = self.between(first, second) else { return false };
@@ -331,6 +334,17 @@ mod tests {
   ROOT t = (f32[40,100], f32[40,100]) tuple(a, c)",
         );
         assert_eq!(found, ["a", "c"], "an element of one needs others of the other");
+    }
+
+    #[test]
+    fn what_has_other_dimensions_is_a_kernel_of_its_own() {
+        let found = kernels(
+            "  flat = f32[4000] reshape(x)
+  a = f32[4000] negate(flat)
+  b = f32[40] reduce(x, zero), dimensions={1}, to_apply=add
+  ROOT t = (f32[4000], f32[40]) tuple(a, b)",
+        );
+        assert_eq!(found, ["a", "b"]);
     }
 
     #[test]
