@@ -98,13 +98,19 @@ impl Split {
     }
 }
 
-/// What has grown from a seed.
-pub(super) struct Grown {
+/// The elements that the members of a group go by.
+pub(super) struct Domain {
     pub(super) dims: Vec<i64>,
+    /// What reductions among them fold.
     pub(super) split: Option<Split>,
-    pub(super) members: Vec<InstructionId>,
+}
+
+/// What has grown from a seed.
+struct Grown {
+    domain: Domain,
+    members: Vec<InstructionId>,
     /// Whether some member computes all elements.
-    pub(super) full: bool,
+    full: bool,
 }
 
 pub(super) struct Grower<'a> {
@@ -413,8 +419,7 @@ impl<'a> Grower<'a> {
         let users = &self.a.users[last];
         let next = *users.first()?;
         let aligned = users.iter().all(|&u| u == next)
-            && self.order.group_of(next).is_none()
-            && self.a.class[next] == Some(Class::Inline)
+            && self.is_inlined(next)
             && self.a.epoch[next] == self.a.epoch[last]
             && is_aligned_elementwise(self.inst(next), self.inst(last));
         aligned.then_some(next)
@@ -422,7 +427,7 @@ impl<'a> Grower<'a> {
 
     /// A group of full values and, once some reduction has split them into rows, row values.
     fn rows(&mut self, seed: InstructionId, split: Option<Split>) {
-        let Some(Grown { dims, split, mut members, .. }) = self.grown(seed, split) else { return };
+        let Some(Grown { domain: Domain { dims, split }, mut members, .. }) = self.grown(seed, split) else { return };
         // Without a reduction the rows are the last dimension; loops are merged later.
         let split = split.map_or(dims.len().saturating_sub(1), |s| s.first);
         let rows = Split { first: split, end: dims.len() };
@@ -434,7 +439,8 @@ impl<'a> Grower<'a> {
     /// folded in parts.
     fn columns(&mut self, seed: InstructionId, split: Split) -> Result<()> {
         match self.grown(seed, Some(split)) {
-            Some(Grown { dims, split: Some(split @ Split { first, end }), mut members, full: true }) => {
+            Some(Grown { domain: Domain { dims, split: Some(split) }, mut members, full: true }) => {
+                let Split { first, end } = split;
                 members.extend(self.paddings(&members, &dims, split, &dims[end..]));
                 self.new_group(GroupKind::Columns { dims, split: first, end }, members);
                 if let Some(group) = self.groups.last_mut().filter(|g| g.members.len() == 1) {
@@ -448,13 +454,14 @@ impl<'a> Grower<'a> {
 
     /// What joins a seed: a reduction with its `split`, or a value of all elements.
     fn grown(&mut self, seed: InstructionId, split: Option<Split>) -> Option<Grown> {
-        let domain = match split {
+        let over = match split {
             Some(_) => self.inst(self.inst(seed).operands[0]),
             None => self.inst(seed),
         };
-        let shape = array(domain)?;
+        let shape = array(over)?;
         let total = shape.elements() as i64;
-        let mut grown = Grown { dims: shape.dims.clone(), split, members: vec![seed], full: split.is_none() };
+        let domain = Domain { dims: shape.dims.clone(), split };
+        let mut grown = Grown { domain, members: vec![seed], full: split.is_none() };
         // One that was given up has no number of its own.
         self.attempts += 1;
         let mut front = Front::new(self.attempts);
@@ -475,7 +482,7 @@ impl<'a> Grower<'a> {
                 front.follow(self, id, Follows::Tainted);
                 continue;
             }
-            let state = self.state(id, &states, total, &mut grown);
+            let state = self.state(id, &states, total, &mut grown.domain);
             front.follow(self, id, state);
             if state == Follows::Full || state == Follows::Row {
                 grown.members.push(id);
@@ -486,18 +493,18 @@ impl<'a> Grower<'a> {
     }
 
     /// How an instruction follows from operands in these states.
-    pub(super) fn state(&self, id: InstructionId, states: &[Follows], total: i64, grown: &mut Grown) -> Follows {
+    pub(super) fn state(&self, id: InstructionId, states: &[Follows], total: i64, domain: &mut Domain) -> Follows {
         let inst = self.inst(id);
         match self.a.class[id] {
             Some(Class::Structural) if inst.opcode == Opcode::GetTupleElement => states[0],
-            Some(Class::Inline) => self.follow_inline(inst, states, total, grown),
-            Some(Class::Reduce) => self.follow_reduce(id, states, total, grown),
+            Some(Class::Inline) => self.follow_inline(inst, states, total, domain),
+            Some(Class::Reduce) => self.follow_reduce(id, states, total, domain),
             _ => Follows::Tainted,
         }
     }
 
     /// How a reduction follows from operands in these states: the first one, of rows, splits a group of full values.
-    fn follow_reduce(&self, id: InstructionId, states: &[Follows], total: i64, grown: &mut Grown) -> Follows {
+    fn follow_reduce(&self, id: InstructionId, states: &[Follows], total: i64, domain: &mut Domain) -> Follows {
         let inst = self.inst(id);
         let (operands, inits) = states.split_at(inst.operands.len() / 2);
         let full = |(&o, &s): (&InstructionId, &Follows)| {
@@ -508,20 +515,20 @@ impl<'a> Grower<'a> {
         let (Some((new, folds)), Some(operand), true) = (self.split(id), operand, all_full) else {
             return Follows::Tainted;
         };
-        match grown.split {
-            Some(split) if split.extents(&grown.dims) == new.extents(&operand.dims) => Follows::Row,
+        match domain.split {
+            Some(split) if split.extents(&domain.dims) == new.extents(&operand.dims) => Follows::Row,
             None if folds == Folds::Rows => {
-                grown.split = Some(new);
-                grown.dims.clone_from(&operand.dims);
+                domain.split = Some(new);
+                domain.dims.clone_from(&operand.dims);
                 Follows::Row
             }
             _ => Follows::Tainted,
         }
     }
 
-    fn follow_inline(&self, inst: &Instruction, states: &[Follows], total: i64, grown: &Grown) -> Follows {
+    fn follow_inline(&self, inst: &Instruction, states: &[Follows], total: i64, domain: &Domain) -> Follows {
         let n = elements(inst);
-        let rows = grown.split.map(|s| s.extents(&grown.dims)).map(|n| n.outer * n.columns);
+        let rows = domain.split.map(|s| s.extents(&domain.dims)).map(|n| n.outer * n.columns);
         match inst.opcode {
             Opcode::Reshape | Opcode::Copy | Opcode::BitcastConvert if n == elements(self.inst(inst.operands[0])) => {
                 states[0]
@@ -530,7 +537,7 @@ impl<'a> Grower<'a> {
                 let same = n == elements(self.inst(inst.operands[0])) && is_identity_broadcast(inst);
                 match states[0] {
                     // The value of a row, seen from every element of it.
-                    Follows::Row if n == total && self.repeats_rows(inst, grown) => Follows::Full,
+                    Follows::Row if n == total && self.repeats_rows(inst, domain) => Follows::Full,
                     Follows::Row if Some(n) == rows && same => Follows::Row,
                     Follows::Full if n == total && same => Follows::Full,
                     _ => Follows::Tainted,
@@ -554,14 +561,14 @@ impl<'a> Grower<'a> {
 
     /// Whether a broadcast gives every element of a row or column that is folded its value: what it repeats is what is folded, and
     /// the dimensions around it are those of the group, in their order. Dimensions of size 1 may stand anywhere.
-    fn repeats_rows(&self, broadcast: &Instruction, grown: &Grown) -> bool {
+    fn repeats_rows(&self, broadcast: &Instruction, domain: &Domain) -> bool {
         let map = broadcast.attrs.ints_or_empty(AttrKey::Dimensions);
         let operand = broadcast.operands.first().and_then(|&o| array(self.inst(o)));
-        let (Some(split), Some(out), Some(operand)) = (grown.split, array(broadcast), operand) else { return false };
+        let (Some(split), Some(out), Some(operand)) = (domain.split, array(broadcast), operand) else { return false };
         let kept: Vec<usize> =
             map.iter().zip(&operand.dims).filter(|(_, d)| **d != 1).map(|(&d, _)| d.max(0) as usize).collect();
         let big = |dims: &[i64]| dims.iter().copied().filter(|&d| d != 1).collect::<Vec<_>>();
-        let (outer, columns) = (big(&grown.dims[..split.first]), big(&grown.dims[split.end..]));
+        let (outer, columns) = (big(&domain.dims[..split.first]), big(&domain.dims[split.end..]));
         let (before, behind) = kept.split_at(outer.len().min(kept.len()));
         let of = |kept: &[usize]| kept.iter().filter_map(|&d| out.dims.get(d).copied()).collect::<Vec<_>>();
         let from = before.last().map_or(0, |&d| d + 1);
@@ -572,7 +579,7 @@ impl<'a> Grower<'a> {
             && of(before) == outer
             && of(behind) == columns
             && repeated.clone().all(|d| (from..to).contains(&d))
-            && repeated.map(|d| out.dims[d]).product::<i64>() == split.extents(&grown.dims).folded
+            && repeated.map(|d| out.dims[d]).product::<i64>() == split.extents(&domain.dims).folded
     }
 
     /// Whether an instruction may become a member of a group that grows over it.

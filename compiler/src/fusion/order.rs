@@ -152,8 +152,10 @@ impl<'a> Order<'a> {
     pub fn add(&mut self, members: &[InstructionId]) -> bool {
         let index = self.groups.len() as u32;
         let Some(&first) = members.first() else { return true };
-        let nodes: Vec<Node> = members.iter().map(|&m| Node::Single(m)).collect();
-        let rank = if members.len() == 1 { Some(self.rank[first]) } else { self.merge(&nodes, u64::MAX) };
+        let rank = match members {
+            [_] => Some(self.rank[first]),
+            _ => self.merge(&members.iter().map(|&m| Node::Single(m)).collect::<Vec<_>>(), u64::MAX),
+        };
         let list = if rank.is_some() { members.to_vec() } else { vec![first] };
         list.iter().for_each(|&m| self.group_of[m] = Some(index));
         self.groups.push(Members { list, rank: rank.unwrap_or(self.rank[first]) });

@@ -11,17 +11,18 @@
 //! reads it too joins that one, where the two were made one soon after the other (what lies far apart would keep arrays in memory for
 //! longer), and where what both compute is so little that memory is what they wait for: more would only compete for registers.
 
-use super::grow::{Follows, Grower, Grown, MAX_MEMBERS, Split, elements};
+use super::grow::{Domain, Follows, Grower, MAX_MEMBERS, Split, elements};
 use super::order::Way;
 use super::plan::{Class, Group, GroupKind, moves};
 use crate::hlo::{InstructionId, Leaf, Opcode, resolve};
 use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeSet;
 
 /// What two groups cost together at most, in simple instructions an element: pairs that cost more take as long as the two do.
 const MOST_COST: u32 = 48;
 /// How many groups at most are made after one before another joins it.
 const NEAR: u32 = 8;
-/// Instructions that are looked at to find what a group reads, or what lies between two.
+/// Uses that are followed to find what a group reads, or what leads from one to another.
 const MOST_STEPS: usize = 128;
 /// Edges that are followed to see that neither of two groups waits for the other.
 const MOST_EDGES: u64 = 256;
@@ -48,6 +49,13 @@ struct Sibling {
     full: bool,
 }
 
+/// Two groups that may become one.
+#[derive(Clone, Copy)]
+struct Pair {
+    one: Sibling,
+    other: Sibling,
+}
+
 /// What lies between two groups.
 struct Between {
     /// What is inlined into members of one and follows from members of the other.
@@ -56,10 +64,11 @@ struct Between {
     follow: bool,
 }
 
-impl Sibling {
-    fn and(self, other: Sibling) -> Sibling {
-        let cost = self.cost.saturating_add(other.cost);
-        Sibling { cost, folds: self.folds || other.folds, full: self.full || other.full }
+impl Pair {
+    fn both(self) -> Sibling {
+        let Pair { one, other } = self;
+        let cost = one.cost.saturating_add(other.cost);
+        Sibling { cost, folds: one.folds || other.folds, full: one.full || other.full }
     }
 }
 
@@ -69,7 +78,7 @@ impl Grower<'_> {
         let updated = self.updated();
         let mut readers: HashMap<Leaf, Reader> = HashMap::new();
         let mut siblings: Vec<Sibling> = Vec::with_capacity(self.groups.len());
-        let mut joined = Vec::new();
+        let mut joined = BTreeSet::new();
         for number in 0..self.groups.len() as u32 {
             siblings.push(self.sibling(number));
             let Some(read) = self.elements_read(number, &updated) else { continue };
@@ -82,11 +91,11 @@ impl Grower<'_> {
             for reader in read.iter().filter_map(|leaf| readers.get(leaf).copied()) {
                 let Some(other) = self.order.group_of(reader.member).filter(|&other| other != own) else { continue };
                 let (first, second) = (other.min(own), other.max(own));
-                let both = siblings[first as usize].and(siblings[second as usize]);
-                let near = number - reader.number <= NEAR && both.cost <= MOST_COST;
-                if near && self.join((first, second), siblings[first as usize], siblings[second as usize]) {
-                    siblings[first as usize] = both;
-                    joined.push(first);
+                let pair = Pair { one: siblings[first as usize], other: siblings[second as usize] };
+                let near = number - reader.number <= NEAR && pair.both().cost <= MOST_COST;
+                if near && self.join((first, second), pair) {
+                    siblings[first as usize] = pair.both();
+                    joined.insert(first);
                     own = first;
                 }
             }
@@ -124,35 +133,61 @@ impl Grower<'_> {
 
     /// The arrays in memory of which a group of rows reads each element where it computes one. Nothing of a group that may not be joined:
     /// one that stores into paddings, or reads what is updated.
-    fn elements_read(&self, group: u32, updated: &HashSet<Leaf>) -> Option<Vec<Leaf>> {
+    fn elements_read(&self, group: u32, updated: &HashSet<Leaf>) -> Option<BTreeSet<Leaf>> {
         let group = &self.groups[group as usize];
         let total = group.elements()?;
         let joins = |&m: &InstructionId| self.a.class[m] != Some(Class::Anchor);
         if !group.members.iter().all(joins) {
             return None;
         }
-        let (mut found, mut steps, mut ways) = (Vec::new(), 0, group.members.clone());
-        while let Some(id) = ways.pop() {
-            let inst = self.inst(id);
-            if moves(inst.opcode) {
-                continue;
-            }
-            for &o in inst.operands.iter().filter(|&&o| elements(self.inst(o)) == total) {
-                if self.is_inlined(o) {
-                    steps += 1;
-                    ways.extend((steps <= MOST_STEPS).then_some(o));
-                } else if self.inst(o).opcode != Opcode::Constant {
-                    found.push(resolve(self.a.computation, (o, 0)));
-                }
-            }
+        let leaf = |id: InstructionId| resolve(self.a.computation, (id, 0));
+        let mut reads_updated = false;
+        self.through_inlined(&group.members, Way::Backwards, |_, operand| {
+            reads_updated |= !self.is_inlined(operand) && updated.contains(&leaf(operand));
+            true
+        })?;
+        if reads_updated {
+            return None;
         }
-        found.sort_unstable();
-        found.dedup();
-        (!found.iter().any(|leaf| updated.contains(leaf))).then_some(found)
+        let mut found = BTreeSet::new();
+        self.through_inlined(&group.members, Way::Backwards, |id, operand| {
+            let aligned = !moves(self.inst(id).opcode) && elements(self.inst(operand)) == total;
+            let stored = !self.is_inlined(operand) && self.inst(operand).opcode != Opcode::Constant;
+            found.extend((aligned && stored).then(|| leaf(operand)));
+            aligned
+        })?;
+        Some(found)
+    }
+
+    /// Calls `visit` with each instruction that members lead to, behind the one that uses it or is used by it; from one that is inlined it
+    /// goes on where `visit` says so. The instructions that it went on from, `None` where there is more to look at than one may.
+    fn through_inlined(
+        &self,
+        members: &[InstructionId],
+        way: Way,
+        mut visit: impl FnMut(InstructionId, InstructionId) -> bool,
+    ) -> Option<HashSet<InstructionId>> {
+        let (mut seen, mut ways, mut steps) = (HashSet::new(), members.to_vec(), 0);
+        while let Some(id) = ways.pop() {
+            let next = self.next(id, way);
+            steps += next.len();
+            if steps > MOST_STEPS {
+                return None;
+            }
+            ways.extend(next.iter().filter(|&&n| visit(id, n) && self.is_inlined(n) && seen.insert(n)));
+        }
+        Some(seen)
+    }
+
+    fn next(&self, id: InstructionId, way: Way) -> &[InstructionId] {
+        match way {
+            Way::Backwards => &self.inst(id).operands,
+            Way::Forwards => &self.a.users[id],
+        }
     }
 
     /// Makes two groups one, the first, where that may be. Whether they are.
-    fn join(&mut self, (first, second): (u32, u32), one: Sibling, other: Sibling) -> bool {
+    fn join(&mut self, (first, second): (u32, u32), pair: Pair) -> bool {
         let (a, b) = (&self.groups[first as usize], &self.groups[second as usize]);
         let (GroupKind::Rows { dims, split }, GroupKind::Rows { dims: others, split: other_split }) =
             (&a.kind, &b.kind)
@@ -163,21 +198,23 @@ impl Grower<'_> {
         if dims != others || !one_epoch {
             return false;
         }
-        let split = match (one.folds, other.folds) {
+        let split = match (pair.one.folds, pair.other.folds) {
             (true, true) if split != other_split => return false,
             (false, true) => *other_split,
             (true, _) | (false, false) => *split,
         };
-        let both = one.and(other);
+        let both = pair.both();
         let folded = both.folds.then_some(Split { first: split, end: dims.len() });
         let short = folded.is_some_and(|split| split.extents(dims).folded < LEAST_ROW);
         if short && both.full {
             return false;
         }
         let Some(between) = self.between(first, second) else { return false };
-        let mut members = b.members.clone();
+        let members = [&b.members[..], &between.inlined].concat();
+        if a.members.len() + members.len() > MAX_MEMBERS {
+            return false;
+        }
         if between.follow {
-            members.extend(&between.inlined);
             let mut all = [&a.members[..], &members].concat();
             all.sort_unstable_by_key(|&m| self.order.position[m]);
             if !self.follow_one_another(&all, dims, folded) {
@@ -185,8 +222,7 @@ impl Grower<'_> {
             }
         }
         let kind = GroupKind::Rows { dims: dims.clone(), split };
-        let room = a.members.len() + members.len() <= MAX_MEMBERS;
-        if !room || !self.order.join((first, second), &between.inlined, MOST_EDGES) {
+        if !self.order.join((first, second), &between.inlined, MOST_EDGES) {
             return false;
         }
         self.work += members.len() as u64;
@@ -201,21 +237,11 @@ impl Grower<'_> {
     /// there is too much to look at.
     fn between(&self, first: u32, second: u32) -> Option<Between> {
         let mut between = Between { inlined: Vec::new(), follow: false };
-        let mut steps = 0;
         for way in [Way::Backwards, Way::Forwards] {
-            let next = |id: InstructionId| match way {
-                Way::Backwards => &self.inst(id).operands[..],
-                Way::Forwards => &self.a.users[id][..],
-            };
-            let (mut seen, mut ways) = (HashSet::new(), self.groups[second as usize].members.clone());
-            while let Some(id) = ways.pop() {
-                steps += next(id).len();
-                if steps > MOST_STEPS {
-                    return None;
-                }
-                between.follow |= next(id).iter().any(|&n| self.order.group_of(n) == Some(first));
-                ways.extend(next(id).iter().filter(|&&n| self.is_inlined(n) && seen.insert(n)));
-            }
+            let seen = self.through_inlined(&self.groups[second as usize].members, way, |_, next| {
+                between.follow |= self.order.group_of(next) == Some(first);
+                true
+            })?;
             // What leads to the first group, found from there on.
             let mut found: Vec<InstructionId> = seen.into_iter().collect();
             found.sort_unstable_by_key(|&id| self.order.position[id]);
@@ -224,7 +250,7 @@ impl Grower<'_> {
             }
             for id in found {
                 let leads = |&n: &InstructionId| self.order.group_of(n) == Some(first) || between.inlined.contains(&n);
-                if next(id).iter().any(leads) {
+                if self.next(id, way).iter().any(leads) {
                     between.inlined.push(id);
                 }
             }
@@ -238,7 +264,7 @@ impl Grower<'_> {
 
     /// Whether each of these, operands first, is a value of all elements or of a row that follows from the others as it may.
     fn follow_one_another(&self, members: &[InstructionId], dims: &[i64], split: Option<Split>) -> bool {
-        let mut grown = Grown { dims: dims.to_vec(), split, members: Vec::new(), full: true };
+        let mut domain = Domain { dims: dims.to_vec(), split };
         let total = dims.iter().product();
         let mut states: HashMap<InstructionId, Follows> = HashMap::with_capacity(members.len());
         members.iter().all(|&m| {
@@ -246,7 +272,7 @@ impl Grower<'_> {
             let of: Vec<Follows> = operands.map(|o| states.get(o).copied().unwrap_or_default()).collect();
             // What follows from none of them is what a group grew from.
             let seed = self.a.class[m] == Some(Class::Inline) && of.iter().all(|&state| state == Follows::Clean);
-            let state = if seed { Follows::Full } else { self.state(m, &of, total, &mut grown) };
+            let state = if seed { Follows::Full } else { self.state(m, &of, total, &mut domain) };
             states.insert(m, state);
             matches!(state, Follows::Full | Follows::Row)
         })
@@ -370,5 +396,15 @@ mod tests {
   ROOT t = (f32[40,100], f32[40,100], f32[40,100]) tuple(a, b, u)"
         ));
         assert_eq!(found, ["a", "b", "u"]);
+        let found = kernels(
+            "  k = s32[] constant(0)
+  twice = f32[80,100] concatenate(x, y), dimensions={0}
+  half = f32[40,100] slice(twice), slice={[40:80],[0:100]}
+  a = f32[40,100] negate(x)
+  b = f32[40,100] multiply(x, half)
+  u = f32[80,100] dynamic-update-slice(twice, y, k, k)
+  ROOT t = (f32[40,100], f32[40,100], f32[80,100]) tuple(a, b, u)",
+        );
+        assert_eq!(found, ["twice", "a", "b", "u"], "nor what is read elsewhere");
     }
 }
