@@ -161,6 +161,28 @@ fn sums_wrap() {
     }
 }
 
+/// As front ends write operands of unlike types: each is converted to the type of the sums before. The interpreter multiplies what was
+/// converted.
+#[test]
+fn operands_that_were_widened() {
+    for (l, r) in SIGNS {
+        for (to, out) in [("s32", "s32"), ("u32", "s32"), ("s16", "s32"), ("s64", "u32")] {
+            let source = format!(
+                "HloModule w\n\nENTRY e {{\n  a = {l}[40,67] parameter(0)\n  b = {r}[67,33] parameter(1)\n  \
+                 x = {to}[40,67] convert(a)\n  y = {to}[67,33] convert(b)\n  \
+                 ROOT c = {out}[40,33] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n}}\n"
+            );
+            check(&source, [Bytes::Any; 2], true);
+        }
+        let windows = format!(
+            "HloModule w\n\nENTRY e {{\n  a = {l}[1,9,9,16] parameter(0)\n  b = {r}[3,3,16,12] parameter(1)\n  \
+             x = s32[1,9,9,16] convert(a)\n  y = s32[3,3,16,12] convert(b)\n  \
+             ROOT c = s32[1,7,7,12] convolution(x, y), window={{size=3x3}}, dim_labels=b01f_01io->b01f\n}}\n"
+        );
+        check(&windows, [Bytes::Any; 2], true);
+    }
+}
+
 #[test]
 fn batches_few_rows_and_tiles() {
     for (l, r) in SIGNS {

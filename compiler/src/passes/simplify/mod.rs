@@ -78,7 +78,11 @@ fn simplify(rw: &mut Rewriter<'_>, id: InstructionId, effects: &Effects) -> Foun
         Opcode::And | Opcode::Or | Opcode::Xor | Opcode::Not | Opcode::Compare => bits::bits(rw, id),
         Opcode::Reduce => reduction::reduce(rw, id),
         Opcode::ReduceWindow => reduction::reduce_window(rw, id),
-        Opcode::Dot => reduction::dot(rw, id),
+        Opcode::Dot => match reduction::dot(rw, id)? {
+            None => convert::product(rw, id),
+            found => Ok(found),
+        },
+        Opcode::Convolution => convert::product(rw, id),
         Opcode::Sort => structure::sort(rw, id),
         Opcode::Scatter => structure::scatter(rw, id),
         op if op.category() == Category::Elementwise => arithmetic::arithmetic(rw, id),

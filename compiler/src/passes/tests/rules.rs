@@ -34,6 +34,58 @@ fn movement_composes() {
 }
 
 #[test]
+fn products_of_widened_integers_are_products_of_narrow_ones() {
+    let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+    let product = |[a, b]: [&str; 2], [to, also]: [&str; 2], out: &str| {
+        format!(
+            "x = {a}[4,40] parameter(0)
+             y = {b}[40,24] parameter(1)
+             w = {to}[4,40] convert(x)
+             v = {also}[40,24] convert(y)
+             ROOT d = {out}[4,24] dot(w, v), {dims}"
+        )
+    };
+    let narrow = |[a, b]: [&str; 2], out: &str| {
+        format!(
+            "x = {a}[4,40] parameter(0)
+             y = {b}[40,24] parameter(1)
+             ROOT d.1 = {out}[4,24] dot(x, y), {dims}"
+        )
+    };
+    for (from, to, out) in [
+        (["u8", "s8"], ["s32"; 2], "s32"),
+        (["s8", "s16"], ["s32"; 2], "s64"),
+        (["s8", "s8"], ["u32"; 2], "u32"),
+        (["s4", "s8"], ["s16"; 2], "s32"),
+    ] {
+        simplified(&product(from, to, out), &narrow(from, out));
+    }
+    // What a wider sum would see of a sign that was lost, what is as wide as before, and what is no integer.
+    for (from, to, out) in
+        [(["s8", "s8"], ["u16"; 2], "s32"), (["s32", "s8"], ["s64"; 2], "s64"), (["pred", "s8"], ["s32"; 2], "s32")]
+    {
+        let body = product(from, to, out);
+        simplified(&body, &body);
+    }
+    let vector = "x = s8[4,40] parameter(0)
+         y = s8[40] parameter(1)
+         w = s32[4,40] convert(x)
+         v = s32[40] convert(y)
+         ROOT d = s32[4] dot(w, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+    simplified(vector, vector);
+    simplified(
+        "x = s8[1,8,8,4] parameter(0)
+         y = u8[3,3,4,2] parameter(1)
+         w = s32[1,8,8,4] convert(x)
+         v = s32[3,3,4,2] convert(y)
+         ROOT c = s32[1,6,6,2] convolution(w, v), window={size=3x3}, dim_labels=b01f_01io->b01f",
+        "x = s8[1,8,8,4] parameter(0)
+         y = u8[3,3,4,2] parameter(1)
+         ROOT c.1 = s32[1,6,6,2] convolution(x, y), window={size=3x3}, dim_labels=b01f_01io->b01f",
+    );
+}
+
+#[test]
 fn products_take_transposed_operands_as_they_lie() {
     let taken = |body: &str, expected: &str| check(&[turned_operands::run, dce::run], ADD, body, expected);
     taken(
