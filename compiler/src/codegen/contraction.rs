@@ -45,10 +45,11 @@ use hashbrown::HashMap;
 const ROW_GROUP: i64 = 1024;
 /// Columns of a strip, where there are strips.
 const STRIP: i64 = 256;
-/// Points that are enough for the strips of a packed operand to be twice as wide: the left one is then read half as often.
+/// Points that are enough for the strips of a packed operand to be twice as wide: the left one is then read half as often. Where the tile
+/// packs both on its way, groups of fewer rows may make up for the points: the right one is packed more often, which costs less.
 const ENOUGH_POINTS: i64 = 8;
-/// Sums of a group and a narrow strip, where they wait for another block of `k`: so many stay in the second cache, also where their
-/// rows lie a page apart and share a part of its sets.
+/// Sums of a group and a strip, where points are few and they wait for another block of `k`: so many stay in the second cache, also where
+/// their rows lie a page apart and share a part of its sets.
 const WAITING: i64 = 1 << 17;
 /// Rows of the left operand that lie pages apart, all in one set of the first cache and in few of the second, are packed where a part
 /// has more of them than this, of which a set has room.
@@ -171,11 +172,15 @@ impl Plan {
         let most_rows = if n <= panel && walk.is_some() { rows } else { ROW_GROUP };
         let group = |most_rows: i64| if pack_rhs { cut(m, most_rows, rows) } else { rows };
         let batch: i64 = c.batch.iter().map(|l| l.extent).product();
-        let points = parts(m, group(most_rows)).saturating_mul(parts(n, 2 * STRIP)).saturating_mul(batch);
-        let wide = pack_rhs && points >= ENOUGH_POINTS;
-        let most = if wide { 2 * STRIP } else { STRIP };
+        let wide = |most_rows: i64| {
+            let points = parts(m, group(most_rows)).saturating_mul(parts(n, 2 * STRIP)).saturating_mul(batch);
+            pack_rhs && points >= ENOUGH_POINTS
+        };
+        let whole_groups = wide(most_rows);
+        let few_rows = tile_packs && tile_packs_left && wide(most_rows.min(WAITING / (2 * STRIP)));
+        let most = if whole_groups || few_rows { 2 * STRIP } else { STRIP };
         let strip = if strips && n > most { cut(n, most, panel) } else { n };
-        let waiting = if wide || k <= steps { ROW_GROUP } else { WAITING / strip };
+        let waiting = if whole_groups || k <= steps { ROW_GROUP } else { WAITING / strip };
         let group = group(most_rows.min(waiting.max(rows)));
         let lhs = lhs.unwrap_or_default();
         let waits = match sums {

@@ -8,7 +8,7 @@ use crate::codegen::x86::tile::{Apart, Block, Blocks, Form, Left};
 use crate::driver::{CompileOptions, compile};
 use crate::interp;
 use crate::kernel::body::Variant;
-use crate::kernel::ir::Phase;
+use crate::kernel::ir::{Contraction, Phase};
 use crate::kernel::lower::Numerics;
 use crate::memory;
 use crate::text;
@@ -259,6 +259,33 @@ fn epilogues() {
     }
 }
 
+/// The contractions of a program.
+fn contractions(hlo: &str) -> Vec<Box<Contraction>> {
+    let numerics = Numerics { variant: Variant::Fma, ..Numerics::default() };
+    let schedule = memory::build(&text::parse(hlo).unwrap(), numerics).unwrap();
+    let phases = schedule.kernels.values().flat_map(|kernel| &kernel.phases);
+    phases.filter_map(|phase| if let Phase::Contraction(c) = phase { Some(c.clone()) } else { None }).collect()
+}
+
+/// Rows of a group and columns of a strip: strips are wide where points are enough with whole groups, or with smaller ones where the
+/// tile packs both sides, and there are as many points either way.
+#[test]
+fn groups_make_up_for_wide_strips() {
+    let turned = plain("f32", 1024, 1024, 1024).replace("rhs_contracting_dims={0}", "rhs_contracting_dims={1}");
+    let cut = |hlo: &str, widest: bool| {
+        let all = contractions(hlo);
+        let [c] = &all[..] else { panic!("{} contractions\n{hlo}", all.len()) };
+        let plan = Plan::new(c, Some(Form { widest, product: c.product }));
+        (plan.group, plan.strip, plan.points())
+    };
+    assert_eq!(cut(&plain("f32", 2048, 2048, 2048), true), (1056, 512, 8));
+    assert_eq!(cut(&plain("f32", 1024, 1024, 1024), true), (288, 512, 8));
+    assert_eq!(cut(&plain("f32", 1024, 1024, 1024), false), (576, 256, 8), "six rows need no packing");
+    assert_eq!(cut(&plain("f32", 1024, 1024, 1000), true), (576, 256, 8), "rows are not pages apart");
+    assert_eq!(cut(&turned, true), (576, 256, 8), "the right side is packed before");
+    assert_eq!(cut(&plain("f32", 512, 512, 1024), true), (576, 256, 2), "points would be few");
+}
+
 /// The blocks that the loops of a plan go through are those that its tile is made for.
 #[test]
 fn blocks_are_those_of_the_loops() {
@@ -268,13 +295,9 @@ fn blocks_are_those_of_the_loops() {
         (96, 512, 2000),
         (2000, 40, 8),
         (300, 1072, 1024),
+        (1024, 1024, 1024),
     ]) {
-        let module = text::parse(&plain("f32", m, n, k)).unwrap();
-        let numerics = Numerics { variant: Variant::Fma, ..Numerics::default() };
-        let schedule = memory::build(&module, numerics).unwrap();
-        let phases = schedule.kernels.values().flat_map(|kernel| &kernel.phases);
-        for phase in phases {
-            let Phase::Contraction(c) = phase else { continue };
+        for c in &contractions(&plain("f32", m, n, k)) {
             for widest in [None, Some(false), Some(true)] {
                 let plan = Plan::new(c, widest.map(|widest| Form { widest, product: c.product }));
                 let steps =
