@@ -260,11 +260,11 @@ fn epilogues() {
 }
 
 /// The contractions of a program.
-fn contractions(hlo: &str) -> Vec<Box<Contraction>> {
+fn contractions(hlo: &str) -> Vec<Contraction> {
     let numerics = Numerics { variant: Variant::Fma, ..Numerics::default() };
     let schedule = memory::build(&text::parse(hlo).unwrap(), numerics).unwrap();
     let phases = schedule.kernels.values().flat_map(|kernel| &kernel.phases);
-    phases.filter_map(|phase| if let Phase::Contraction(c) = phase { Some(c.clone()) } else { None }).collect()
+    phases.filter_map(|phase| if let Phase::Contraction(c) = phase { Some((**c).clone()) } else { None }).collect()
 }
 
 /// Rows of a group and columns of a strip: strips are wide where points are enough with whole groups, or with smaller ones where the
