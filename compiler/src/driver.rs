@@ -415,14 +415,10 @@ fn emit(
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<Emitted> {
     let target = lowest(targets)?;
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
-        n => n,
-    };
     let grain = options.parallel_grain.unwrap_or(DEFAULT_GRAIN);
     let wide_work = options.wide_work.unwrap_or(WIDE_WORK);
     let (keep_clif, effort) = (options.keep_texts, options.effort);
-    let codegen = CodegenOptions { threads, keep_clif, grain, wide_work, effort, sources };
+    let codegen = CodegenOptions { threads: options.threads, keep_clif, grain, wide_work, effort, sources };
     let code = levels::compile(input, &interface.symbol, schedule, assignment, targets, codegen)?;
     lap("codegen");
     let mut descriptor = DescriptorInfo::new(&interface.symbol, object::architecture(&*target.isa)?);

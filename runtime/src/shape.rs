@@ -26,6 +26,12 @@ pub struct ArrayShape {
 }
 
 impl ArrayShape {
+    /// Whether all dimensions have the same sizes. Of scalars nothing is compared: an empty list points nowhere, and C libraries that
+    /// compare with masks take the processor longer over no bytes that are nowhere than over hundreds that are somewhere.
+    pub fn same_dims(&self, other: &ArrayShape) -> bool {
+        self.rank() == other.rank() && (self.rank() == 0 || self.dims == other.dims)
+    }
+
     /// A static, row-major array.
     pub fn new(ty: ElementType, dims: impl Into<Vec<i64>>) -> Self {
         let dims = dims.into();
@@ -166,7 +172,7 @@ impl Shape {
     pub fn same_ignoring_layout(&self, other: &Shape) -> bool {
         match (self, other) {
             (Shape::Array(a), Shape::Array(b)) | (Shape::Buffer(a), Shape::Buffer(b)) => {
-                a.ty == b.ty && a.dims == b.dims && a.dynamic == b.dynamic
+                a.ty == b.ty && a.same_dims(b) && (a.rank() == 0 || a.dynamic == b.dynamic)
             }
             (Shape::Tuple(a), Shape::Tuple(b)) => {
                 a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.same_ignoring_layout(y))

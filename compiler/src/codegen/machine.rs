@@ -10,7 +10,8 @@ use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
 use cranelift_module::FuncId;
-use std::sync::{Mutex, PoisonError};
+use std::num::NonZero;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::ScopedJoinHandle;
 
 /// A function before it is machine code, or as such.
@@ -77,6 +78,16 @@ pub(super) fn machine_code(
     CompiledFunction::from_compiled(id, &context.func, compiled, isa, attribution.number(None)).map_err(named)
 }
 
+/// As many threads as are asked for, or where that is 0 as the machine has. To find out the standard library reads several files, which
+/// takes as long as a third of a small program: once in a process.
+fn wanted(threads: usize) -> usize {
+    static MACHINE: OnceLock<usize> = OnceLock::new();
+    match threads {
+        0 => *MACHINE.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get)),
+        n => n,
+    }
+}
+
 /// Compiles functions one by one, each with the effort of the same number, on several threads where asked; the order and the bytes do
 /// not depend on that.
 pub(super) fn compile_all(
@@ -94,7 +105,10 @@ pub(super) fn compile_all(
         }
         Source::Machine(assembled) => Ok((id, assembled.aligned(WIDE_ALIGNMENT, attribution))),
     };
-    if threads <= 1 || functions.len() < 4 {
+    // Starting a thread takes as long as a small function.
+    let most = functions.len() / 2;
+    let threads = if most < 2 { 1 } else { wanted(threads).min(most) };
+    if threads == 1 {
         let mut context = Context::new();
         return functions.map(|job| one(&mut context, job)).collect();
     }

@@ -48,7 +48,7 @@ pub const WIDE_WORK: u64 = 192;
 /// How to compile.
 #[derive(Clone, Copy, Debug)]
 pub struct CodegenOptions<'s> {
-    /// Threads that compile functions.
+    /// Threads that compile functions; 0 for as many as the machine has.
     pub threads: usize,
     /// Keep the text of each function.
     pub keep_clif: bool,

@@ -280,7 +280,7 @@ pub(crate) fn common_type(call: &Call<'_>, arrays: &[&ArrayShape]) -> Rule<Eleme
 pub(crate) fn compatible(a: &Shape, b: &Shape, mixed: Option<&InferContext<'_>>) -> bool {
     match (a, b) {
         (Shape::Array(a), Shape::Array(b)) | (Shape::Buffer(a), Shape::Buffer(b)) => {
-            a.dims == b.dims && (a.ty == b.ty || mixed.is_some_and(|cx| mixes(cx, a.ty, b.ty)))
+            a.same_dims(b) && (a.ty == b.ty || mixed.is_some_and(|cx| mixes(cx, a.ty, b.ty)))
         }
         (Shape::Tuple(a), Shape::Tuple(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(x, y)| compatible(x, y, mixed))
