@@ -147,12 +147,19 @@ impl Generator {
         let (inverse, slope) = (f64::powf(epsilon, -0.5), 0.5 * f64::powf(epsilon, -1.5));
         let strict = self.strict;
         let known = |bound: f64, err: f64| Note { bound, err, rel: 0.0, loose_zero: true }.rounded(ty, strict);
+        // A factor or summand below the normal numbers is rounded by a step, which the other factors multiply.
+        let steps = 8.0 * (n + 8.0) * step(ty);
         if self.rng.chance(1, 2) {
             let all = self.builder.batch_norm_training(op, scale_op, third_op, epsilon, feature as i64);
             let b = note.bound;
-            let (mean, variance) = ((n + 4.0) * u * b, 8.0 * (n + 4.0) * u * b * b);
+            let (sums, scaled) = (n * (1.0 + b) * (1.0 + b), (1.0 + 2.0 * b) * (1.0 + inverse) * (1.0 + s));
+            // What overflows in between is no number, also times zero.
+            if sums.max(scaled) > safe_bound(ty) {
+                return None;
+            }
+            let (mean, variance) = ((n + 4.0) * u * b + steps, 8.0 * (n + 4.0) * u * b * b + steps * (1.0 + b));
             let bound = 2.0 * b * inverse * s + t;
-            let err = s * (mean * inverse + 2.0 * b * slope * variance) + 16.0 * u * bound;
+            let err = s * (mean * inverse + 2.0 * b * slope * variance) + 16.0 * u * bound + steps * scaled;
             let notes = [known(bound, err), known(b, mean), known(b * b, variance)];
             return self.parts(all, &[x, scale, third], notes);
         }
@@ -161,8 +168,12 @@ impl Generator {
         let from_mean = note.bound + t;
         if self.rng.chance(1, 2) {
             let offset = self.like(&row, fits);
+            let scaled = (1.0 + from_mean) * (1.0 + inverse) * (1.0 + s);
+            if scaled.max(v) > safe_bound(ty) {
+                return None;
+            }
             let bound = from_mean * inverse * s + self.values[offset].note.bound;
-            let err = 16.0 * u * bound + from_mean * slope * s * u * (v + 1.0);
+            let err = 16.0 * u * bound + from_mean * slope * s * u * (v + 1.0) + steps * scaled;
             let note = known(bound, err);
             let offset_op = self.values[offset].op;
             let made = self.builder.batch_norm_inference(
@@ -183,8 +194,6 @@ impl Generator {
         let part = 8.0 * (n + 8.0) * u * (1.0 + v);
         let base = s * inverse * g * (2.0 + from_mean * from_mean / epsilon);
         let by_scale = n * g * from_mean * inverse;
-        // A factor or summand below the normal numbers is rounded by a step, which the other factors multiply.
-        let steps = 8.0 * (n + 8.0) * step(ty);
         let others = (1.0 + inverse) * (1.0 + g) * (1.0 + from_mean);
         let after_scale = (1.0 + s) * others * (2.0 + from_mean * from_mean / epsilon);
         // What overflows in between is no number, also times zero, and which factors meet first is open.
