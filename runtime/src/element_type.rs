@@ -106,6 +106,11 @@ impl ElementType {
         matches!(self.kind(), Kind::Signed | Kind::Unsigned)
     }
 
+    /// True for integers of at most 16 bits: machines multiply several of them at a time, or as floats without rounding.
+    pub const fn is_small_integer(self) -> bool {
+        self.is_integer() && self.bits() <= 16
+    }
+
     /// True for signed integers.
     pub const fn is_signed_integer(self) -> bool {
         matches!(self.kind(), Kind::Signed)

@@ -14,6 +14,8 @@ import statistics
 import subprocess
 import tempfile
 
+import workloads
+
 HOST = r"""
 #define _POSIX_C_SOURCE 199309L
 #include "prog.h"
@@ -101,22 +103,21 @@ def build(a, name, folder):
 
 def main():
     a = arguments()
-    pinned = ["taskset", "-c", a.cpu]
     manifest = json.load(open(f"{a.bench}/manifest.json"))
     print(f"{'workload':28} {'alone':>12} {'against':>12} {'ratio':>6}")
     for name, entry in manifest.items():
         if not re.search(a.only, name):
             continue
-        files = [f"{a.bench}/{name}.in{i}.npy" for i in range(len(entry["inputs"]))]
+        files = workloads.inputs(a.bench, name, entry)
         with tempfile.TemporaryDirectory() as folder:
             host = build(a, name, folder)
             rounds = []
             for _ in range(a.rounds):
-                alone = subprocess.run([*pinned, host, str(a.min_time), *files], check=True, capture_output=True, text=True)
+                called = [*workloads.pinned(a.cpu), host, str(a.min_time), *files]
+                alone = subprocess.run(called, check=True, capture_output=True, text=True)
                 report = os.path.join(folder, "bench.json")
-                given = [x for file in files for x in ("--input", file)]
-                bench = [a.against, "bench", f"{a.bench}/{name}.hlo", *given, "--threads", "1", "--min-time", str(a.min_time)]
-                subprocess.run([*pinned, *bench, "--json", report], check=True, capture_output=True)
+                bench = workloads.bench(a.cpu, a.against, a.bench, name, entry, a.min_time, report)
+                subprocess.run(bench, check=True, capture_output=True)
                 rounds.append((float(alone.stdout), json.load(open(report))["run_us"]["min"]))
         least = [min(r[i] for r in rounds) for i in (0, 1)]
         ratio = statistics.median(alone / against for alone, against in rounds)

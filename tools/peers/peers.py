@@ -20,6 +20,8 @@ import time
 
 import numpy as np
 
+import workloads
+
 
 def arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -45,13 +47,10 @@ def wide(array, dtype):
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
-def inputs(a, name, entry):
-    return [x for i in range(len(entry["inputs"])) for x in ("--input", f"{a.bench}/{name}.in{i}.npy")]
-
-
 def check_one(a, name, entry, engine):
     with tempfile.TemporaryDirectory() as out:
-        cmd = [a.brolga, "run", f"{a.bench}/{name}.hlo", *inputs(a, name, entry), "--output-dir", out, "--engine", engine]
+        given = [x for file in workloads.inputs(a.bench, name, entry) for x in ("--input", file)]
+        cmd = [a.brolga, "run", f"{a.bench}/{name}.hlo", *given, "--output-dir", out, "--engine", engine]
         start = time.time()
         try:
             p = subprocess.run(cmd, capture_output=True, timeout=a.timeout)
@@ -84,8 +83,7 @@ def check_one(a, name, entry, engine):
 
 def brolga_time(a, name, entry):
     with tempfile.NamedTemporaryFile(suffix=".json") as f:
-        cmd = ["taskset", "-c", a.cpu, a.brolga, "bench", f"{a.bench}/{name}.hlo", *inputs(a, name, entry)]
-        cmd += ["--threads", "1", "--min-time", str(a.min_time), "--json", f.name]
+        cmd = workloads.bench(a.cpu, a.brolga, a.bench, name, entry, a.min_time, f.name)
         try:
             p = subprocess.run(cmd, capture_output=True, timeout=a.timeout)
         except subprocess.TimeoutExpired:
@@ -94,7 +92,7 @@ def brolga_time(a, name, entry):
 
 
 def xla_time(a, name):
-    cmd = ["taskset", "-c", a.cpu, sys.executable, os.path.abspath(__file__), "xla-child", "--bench", a.bench]
+    cmd = [*workloads.pinned(a.cpu), sys.executable, os.path.abspath(__file__), "xla-child", "--bench", a.bench]
     cmd += ["--only", name, "--min-time", str(a.min_time)]
     p = subprocess.run(cmd, capture_output=True, timeout=a.timeout)
     return json.loads(p.stdout.splitlines()[-1]) if p.returncode == 0 else None
@@ -113,8 +111,8 @@ def xla_child(a):
 
         lapack.prepare_lapack_call("potrf_ffi", np.float32)
     args = []
-    for i, spec in enumerate(entry["inputs"]):
-        x = np.load(f"{a.bench}/{a.only}.in{i}.npy")
+    for file, spec in zip(workloads.inputs(a.bench, a.only, entry), entry["inputs"]):
+        x = np.load(file)
         x = x.view(jax.numpy.bfloat16) if spec["dtype"] == "bf16" else x
         args.append(jax.device_put(x))
     jax.block_until_ready(args)

@@ -97,6 +97,7 @@ pub(super) fn compile_all(
     threads: usize,
     printed: bool,
 ) -> Result<Vec<(FuncId, CompiledFunction)>> {
+    let compiled = functions.iter().filter(|f| matches!(f.source, Source::Clif(..))).count();
     let functions = functions.into_iter().zip(efforts);
     let one = |context: &mut Context, (Declared { id, symbol, source, attribution }, effort)| match source {
         Source::Clif(function, _) => {
@@ -105,8 +106,8 @@ pub(super) fn compile_all(
         }
         Source::Machine(assembled) => Ok((id, assembled.aligned(WIDE_ALIGNMENT, attribution))),
     };
-    // Starting a thread takes as long as a small function.
-    let most = functions.len() / 2;
+    // Starting a thread takes as long as a small function; what is machine code already takes no time.
+    let most = compiled / 2;
     let threads = if most < 2 { 1 } else { wanted(threads).min(most) };
     if threads == 1 {
         let mut context = Context::new();

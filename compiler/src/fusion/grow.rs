@@ -399,7 +399,7 @@ impl<'a> Grower<'a> {
         let (mut members, mut stored, mut last) = (Vec::new(), 0, id);
         while members.len() < MAX_PART_EPILOGUE
             && let Some(next) = self.epilogue_after(last)
-            && array(self.inst(next)).zip(array(self.inst(id))).is_some_and(|(a, b)| a.dims == b.dims)
+            && array(self.inst(next)).zip(array(self.inst(id))).is_some_and(|(a, b)| a.same_dims(b))
         {
             members.push(next);
             last = next;

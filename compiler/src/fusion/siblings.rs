@@ -92,9 +92,10 @@ impl Grower<'_> {
                 let Some(other) = self.order.group_of(reader.member).filter(|&other| other != own) else { continue };
                 let (first, second) = (other.min(own), other.max(own));
                 let pair = Pair { one: siblings[first as usize], other: siblings[second as usize] };
-                let near = number - reader.number <= NEAR && pair.both().cost <= MOST_COST;
-                if near && self.join((first, second), pair) {
-                    siblings[first as usize] = pair.both();
+                let both = pair.both();
+                let near = number - reader.number <= NEAR && both.cost <= MOST_COST;
+                if near && self.join((first, second), pair, both) {
+                    siblings[first as usize] = both;
                     joined.insert(first);
                     own = first;
                 }
@@ -141,13 +142,15 @@ impl Grower<'_> {
             return None;
         }
         let leaf = |id: InstructionId| resolve(self.a.computation, (id, 0));
-        let mut reads_updated = false;
-        self.through_inlined(&group.members, Way::Backwards, |_, operand| {
-            reads_updated |= !self.is_inlined(operand) && updated.contains(&leaf(operand));
-            true
-        })?;
-        if reads_updated {
-            return None;
+        if !updated.is_empty() {
+            let mut reads_updated = false;
+            self.through_inlined(&group.members, Way::Backwards, |_, operand| {
+                reads_updated |= !self.is_inlined(operand) && updated.contains(&leaf(operand));
+                true
+            })?;
+            if reads_updated {
+                return None;
+            }
         }
         let mut found = BTreeSet::new();
         self.through_inlined(&group.members, Way::Backwards, |id, operand| {
@@ -187,7 +190,7 @@ impl Grower<'_> {
     }
 
     /// Makes two groups one, the first, where that may be. Whether they are.
-    fn join(&mut self, (first, second): (u32, u32), pair: Pair) -> bool {
+    fn join(&mut self, (first, second): (u32, u32), pair: Pair, both: Sibling) -> bool {
         let (a, b) = (&self.groups[first as usize], &self.groups[second as usize]);
         let (GroupKind::Rows { dims, split }, GroupKind::Rows { dims: others, split: other_split }) =
             (&a.kind, &b.kind)
@@ -203,7 +206,6 @@ impl Grower<'_> {
             (false, true) => *other_split,
             (true, _) | (false, false) => *split,
         };
-        let both = pair.both();
         let folded = both.folds.then_some(Split { first: split, end: dims.len() });
         let short = folded.is_some_and(|split| split.extents(dims).folded < LEAST_ROW);
         if short && both.full {

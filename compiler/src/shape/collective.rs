@@ -145,7 +145,7 @@ fn all_to_all(call: &Call<'_>) -> Rule<Shape> {
         let arrays = call.arrays()?;
         if let Some(first) = arrays.first() {
             ensure!(
-                arrays.iter().all(|a| a.dims == first.dims && call.mixes(a.ty, first.ty)),
+                arrays.iter().all(|a| a.same_dims(first) && call.mixes(a.ty, first.ty)),
                 "all-to-all.same-shape",
                 "expected operands of all-to-all of one shape, found {} and others",
                 Show(first)
@@ -207,7 +207,7 @@ fn ragged_all_to_all(call: &Call<'_>) -> Rule<Shape> {
     for i in 2..call.operands.len() {
         let a = call.array(i)?;
         ensure!(
-            a.ty.is_integer() && a.dims == first.dims,
+            a.ty.is_integer() && a.same_dims(first),
             "ragged-all-to-all.offsets",
             "expected integer offsets and sizes of one shape, found {} in operand {i}",
             Show(a)

@@ -100,7 +100,7 @@ fn same_dims(op: Opcode, arrays: &[&ArrayShape], ty: ElementType) -> Rule<ArrayS
     let mut out = first.with_type(ty);
     for next in rest {
         ensure!(
-            first.dims == next.dims,
+            first.same_dims(next),
             "elementwise.same-dimensions",
             "expected operands of {op} of the same dimensions, found {} and {}",
             Show(first),

@@ -275,7 +275,7 @@ fn scatter(call: &Call<'_>) -> Rule<Shape> {
     for i in 0..n {
         let (operand, update) = (call.array(i)?, call.array(n + 1 + i)?);
         ensure!(
-            operand.dims == first.dims,
+            operand.same_dims(first),
             "scatter.operands",
             "expected operands of the same dimensions, found {} and {}",
             Show(first),

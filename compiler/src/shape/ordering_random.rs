@@ -19,7 +19,7 @@ fn sort(call: &Call<'_>) -> Rule<Shape> {
     let first = call.array(0)?;
     for next in &arrays {
         ensure!(
-            next.dims == first.dims,
+            next.same_dims(first),
             "sort.same-dimensions",
             "expected operands of sort of the same dimensions, found {} and {}",
             Show(first),

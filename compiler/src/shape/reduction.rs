@@ -90,7 +90,7 @@ fn inputs_and_inits<'a>(call: &Call<'a>) -> Rule<Vec<(&'a ArrayShape, &'a ArrayS
     for i in 0..n {
         let (input, init) = (call.array(i)?, call.scalar(n + i)?);
         ensure!(
-            input.dims == first.dims,
+            input.same_dims(first),
             "reduce.same-dimensions",
             "expected inputs of {} of the same dimensions, found {} and {}",
             call.opcode,
@@ -199,7 +199,7 @@ fn map(call: &Call<'_>) -> Rule<Shape> {
     let mut out = first.with_type(first.ty);
     for (i, (a, p)) in arrays.iter().zip(&callee.parameters).enumerate() {
         ensure!(
-            a.dims == first.dims,
+            a.same_dims(first),
             "map.same-dimensions",
             "expected operands of the same dimensions, found {} and {}",
             Show(first),

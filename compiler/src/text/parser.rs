@@ -635,7 +635,7 @@ impl<'a> FreshNames<'a> {
 /// modules whose element types it changed without changing them there.
 fn same_dimensions(a: &Shape, b: &Shape) -> bool {
     match (a, b) {
-        (Shape::Array(a), Shape::Array(b)) => a.dims == b.dims,
+        (Shape::Array(a), Shape::Array(b)) => a.same_dims(b),
         (Shape::Tuple(a), Shape::Tuple(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_dimensions(a, b)),
         _ => a.same_ignoring_layout(b),
     }

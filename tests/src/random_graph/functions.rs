@@ -147,12 +147,14 @@ impl Generator {
         let (inverse, slope) = (f64::powf(epsilon, -0.5), 0.5 * f64::powf(epsilon, -1.5));
         let strict = self.strict;
         let known = |bound: f64, err: f64| Note { bound, err, rel: 0.0, loose_zero: true }.rounded(ty, strict);
+        // What an element is at most that lies so far from the mean, and each product on the way to it.
+        let scaled = |distance: f64| (1.0 + distance) * (1.0 + inverse) * (1.0 + s);
         // A factor or summand below the normal numbers is rounded by a step, which the other factors multiply.
         let steps = 8.0 * (n + 8.0) * step(ty);
         if self.rng.chance(1, 2) {
             let all = self.builder.batch_norm_training(op, scale_op, third_op, epsilon, feature as i64);
             let b = note.bound;
-            let (sums, scaled) = (n * (1.0 + b) * (1.0 + b), (1.0 + 2.0 * b) * (1.0 + inverse) * (1.0 + s));
+            let (sums, scaled) = (n * (1.0 + b) * (1.0 + b), scaled(2.0 * b));
             // What overflows in between is no number, also times zero.
             if sums.max(scaled) > safe_bound(ty) {
                 return None;
@@ -168,7 +170,7 @@ impl Generator {
         let from_mean = note.bound + t;
         if self.rng.chance(1, 2) {
             let offset = self.like(&row, fits);
-            let scaled = (1.0 + from_mean) * (1.0 + inverse) * (1.0 + s);
+            let scaled = scaled(from_mean);
             if scaled.max(v) > safe_bound(ty) {
                 return None;
             }

@@ -13,6 +13,7 @@ mod control;
 mod convert;
 mod indexing;
 mod movement;
+mod product;
 mod reduction;
 mod structure;
 
@@ -79,10 +80,10 @@ fn simplify(rw: &mut Rewriter<'_>, id: InstructionId, effects: &Effects) -> Foun
         Opcode::Reduce => reduction::reduce(rw, id),
         Opcode::ReduceWindow => reduction::reduce_window(rw, id),
         Opcode::Dot => match reduction::dot(rw, id)? {
-            None => convert::product(rw, id),
+            None => product::product(rw, id),
             found => Ok(found),
         },
-        Opcode::Convolution => convert::product(rw, id),
+        Opcode::Convolution => product::product(rw, id),
         Opcode::Sort => structure::sort(rw, id),
         Opcode::Scatter => structure::scatter(rw, id),
         op if op.category() == Category::Elementwise => arithmetic::arithmetic(rw, id),
