@@ -328,7 +328,8 @@ fn translate(
         (Filling::Halves, targets.iter().all(Target::has_avx2)),
     ];
     let words = fills.into_iter().find_map(|(filling, there)| there.then_some(filling));
-    let numerics = Numerics { variant, strict_rounding: options.strict_rounding, words };
+    let bf16_words = targets.iter().all(Target::has_bf16_products);
+    let numerics = Numerics { variant, strict_rounding: options.strict_rounding, words, bf16_words };
     let schedule = memory::build(&module, numerics)?;
     lap("kernels");
     let assignment = memory::assign(&schedule).map_err(|e| at_largest(e, &module, &schedule))?;

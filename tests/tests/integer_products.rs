@@ -17,7 +17,8 @@ const SIGNS: [(&str, &str); 4] = [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8
 const FOURS: &str = "vpdpbusd";
 const TWOS: &str = "vpmaddwd";
 
-fn target(cpu: &str, features: &[&str]) -> TargetOptions {
+/// A level with features.
+pub fn target(cpu: &str, features: &[&str]) -> TargetOptions {
     let features = features.iter().map(|f| (*f).to_owned()).collect();
     TargetOptions { cpu: Some(cpu.to_owned()), features, ..TargetOptions::default() }
 }
@@ -106,7 +107,7 @@ fn check_on(targets: &[(TargetOptions, &str)], source: &str, bytes: [Bytes; 2], 
 }
 
 /// `l` by `r` of `m`, `n` and `k`, the contracted dimension first or last of each, in `batch` batches where that is not 0.
-fn product((l, r, out): (&str, &str, &str), [batch, m, n, k]: [usize; 4], first: [bool; 2]) -> String {
+pub fn product((l, r, out): (&str, &str, &str), [batch, m, n, k]: [usize; 4], first: [bool; 2]) -> String {
     let (outer, dims) = if batch == 0 { (String::new(), 0) } else { (format!("{batch},"), 1) };
     let shape = |across: usize, first: bool| if first { format!("{k},{across}") } else { format!("{across},{k}") };
     let batches = if batch == 0 { "" } else { ", lhs_batch_dims={0}, rhs_batch_dims={0}" };

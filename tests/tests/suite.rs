@@ -2,6 +2,7 @@
 //! gigabytes and minutes of linking. What measures its own process, or waits for a time to pass, stays a program of its own.
 
 mod accuracy;
+mod bf16_products;
 mod bindings;
 mod borders;
 mod builder_methods;

@@ -25,7 +25,7 @@ use super::clif::import_function;
 use super::effort::Executed;
 use super::fault::Faults;
 use super::flow::{Flow, enter};
-use super::lanes::Lanes;
+use super::lanes::{Lanes, flags};
 use super::nest::{NestEmitter, WideRows};
 use super::target::Target;
 use super::tile;
@@ -320,7 +320,7 @@ pub fn function(
     let [buffers, begin, end, scratch] = [0, 1, 2, 3].map(|i| values[i]);
     let bases = Bases::load(&mut b, buffers, &c.buffers());
     let faults = Faults::default();
-    let signature = b.import_signature(tile::signature());
+    let signature = b.import_signature(tile::signature(c.product));
     let tile = import_function(b.func, around.tile, signature);
     let parts = around.plan.scratch_parts();
     let lhs_pack = scratch;
@@ -336,11 +336,16 @@ pub fn function(
         scratch: [lhs_pack, rhs_pack, sums],
         axes: HashMap::new(),
         tile,
+        subnormal: None,
         rows,
         faults: &faults,
         attribution,
         executed: Executed::default(),
     };
+    emitter.subnormal = c.subnormal.map(|buffer| {
+        let word = emitter.address(buffer, &Ix::constant(0));
+        emitter.b.ins().uload32(flags(), word, 0)
+    });
     emitter.run(begin, end);
     emitter.b.ins().return_(&[]);
     let executed = emitter.executed;
@@ -361,6 +366,8 @@ struct Emitter<'a, 'b, 'o> {
     scratch: [Value; 3],
     axes: HashMap<Axis, Value>,
     tile: FuncRef,
+    /// What the buffer of that name says ([`Contraction::subnormal`]).
+    subnormal: Option<Value>,
     /// Where the rows of packing and epilogue may go.
     rows: Option<&'a mut WideRows<'o>>,
     faults: &'a Faults,
@@ -582,7 +589,9 @@ impl Emitter<'_, '_, '_> {
     fn tile(&mut self, steps: Value, (lhs, pack_left): (Walk, Value), rhs: Right, sums: Total, (m, n): (Value, Value)) {
         let [lhs_row, lhs_along] = [lhs.row, lhs.along].map(|s| self.iconst(s));
         let (a, b) = ([lhs.start, lhs_row, lhs_along], [rhs.start, rhs.along]);
-        let arguments = [&[steps], &a[..], &b, &sums.to, &[m, n], &sums.from, &[rhs.pack, pack_left]].concat();
+        let last = [rhs.pack, pack_left];
+        let subnormal = self.subnormal.as_slice();
+        let arguments = [&[steps], &a[..], &b, &sums.to, &[m, n], &sums.from, &last, subnormal].concat();
         self.b.ins().call(self.tile, &arguments);
         let plan = &self.plan;
         let all =

@@ -72,7 +72,8 @@ pub fn flags() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-fn cast_flags() -> MemFlagsData {
+/// The flags of casts between vectors of different lanes.
+pub fn cast_flags() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }
 

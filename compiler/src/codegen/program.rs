@@ -191,7 +191,7 @@ impl<'a> Functions<'a> {
             }
         }
         for (product, blocks) in all {
-            let id = self.declare(&format!("tile.{product}"), &tile::signature())?;
+            let id = self.declare(&format!("tile.{product}"), &tile::signature(product))?;
             let source = match self.tile_form(product) {
                 Some(form) => Source::Machine(x86::tile::function(form, &blocks)?),
                 None => Source::clif(tile::function(id, product, self.target)?, None),
@@ -216,6 +216,7 @@ impl<'a> Functions<'a> {
                 fuses.then(|| self.target.has_avx512())
             }
             Product::U8S8 | Product::S8U8 => self.target.byte_products().map(|width| width == Width::W512),
+            Product::Bf16 => self.target.has_bf16_products().then_some(true),
             Product::S16 => self.target.widest_rows().map(|width| width == Width::W512),
         };
         widest.map(|widest| Form { widest, product })

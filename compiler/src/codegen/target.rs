@@ -116,6 +116,7 @@ pub const X86: &[Feature] = &[
     feature("avx512vl", "has_avx512vl", 4, Leaf::Seventh, 31),
     apart("avx512vnni", Leaf::SeventhMore, 11),
     apart("avxvnni", Leaf::SeventhSecond, 4),
+    apart("avx512bf16", Leaf::SeventhSecond, 5),
 ];
 
 fn target_error(e: impl std::fmt::Display) -> Error {
@@ -210,6 +211,11 @@ impl Target {
             return Some(Width::W512);
         }
         (self.has_avx2() && self.features.contains(&"avxvnni")).then_some(Width::W256)
+    }
+
+    /// Whether two products of `bf16` are added to an `f32` by one instruction (`vdpbf16ps`), in registers of 512 bits.
+    pub fn has_bf16_products(&self) -> bool {
+        self.has_avx512() && self.variant == Variant::Fma && self.features.contains(&"avx512bf16")
     }
 
     /// The widest registers that rows of loops go by in, if wider than those of CLIF.

@@ -12,7 +12,7 @@
 //! function runs, so their loads may move: the code generator then loads late enough to spill nothing.
 
 use super::flow::{Flow, enter};
-use super::lanes::flags;
+use super::lanes::{cast_flags, flags};
 use super::target::Target;
 use crate::error::{Error, Result};
 use crate::kernel::body::Variant;
@@ -31,17 +31,18 @@ const ROWS: [i64; 4] = [6, 4, 2, 1];
 /// The signature of a tile: `k, a, a_row, a_k, b, b_k, c, c_row, m, n, from, from_row, pack, pack_a`; strides in elements, rows of
 /// `b`, `c` and `from` without gaps. Extents are at least 1. `from` is what is added, or null; it may be `c`. Where it is not null, the
 /// rows of `b` are also written to `pack`, a panel after another, and those of `a` to `pack_a`; where `a` is null, a call before has done
-/// that. Only tiles of wider registers do.
-pub fn signature() -> Signature {
+/// that. Only tiles of wider registers do. Of bf16 another one behind them says whether what is subnormal counts, by not being zero.
+pub fn signature(product: Product) -> Signature {
     let mut s = Signature::new(CallConv::SystemV);
-    s.params = vec![AbiParam::new(types::I64); 14];
+    let parameters = if product == Product::Bf16 { 15 } else { 14 };
+    s.params = vec![AbiParam::new(types::I64); parameters];
     s
 }
 
 /// The scalar CLIF type of a product.
 fn scalar(product: Product) -> Type {
     match product {
-        Product::F32 => types::F32,
+        Product::F32 | Product::Bf16 => types::F32,
         Product::F64 => types::F64,
         Product::U8S8 | Product::S8U8 | Product::S16 => types::I32,
     }
@@ -67,7 +68,7 @@ struct Tile<'t> {
 /// # Errors
 /// [`Error::Internal`] where CLIF has no vectors of its elements.
 pub fn function(id: FuncId, product: Product, target: &Target) -> Result<Function> {
-    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature());
+    let mut function = Function::with_name_signature(UserFuncName::User(id.external_name()), signature(product));
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut function, &mut context);
     let p = enter(&mut b);
@@ -128,13 +129,26 @@ fn rounds<'b>(
 impl Tile<'_> {
     /// The sum after one more step.
     fn step(&self, b: &mut FunctionBuilder<'_>, [x, y, sum]: [Value; 3]) -> Value {
-        let Some(Elements { bits, signed }) = self.product.elements() else {
+        let multiply_add = |b: &mut FunctionBuilder<'_>, [x, y, sum]: [Value; 3]| {
             if self.target.variant == Variant::Fma {
                 return b.ins().fma(x, y, sum);
             }
             let product = b.ins().fmul(x, y);
-            return b.ins().fadd(product, sum);
+            b.ins().fadd(product, sum)
         };
+        if self.product == Product::Bf16 {
+            let ty = b.func.dfg.value_type(sum);
+            return [false, true].into_iter().fold(sum, |sum, low| {
+                let [x, y] = [x, y].map(|word| {
+                    let bits = b.ins().bitcast(ty.as_int(), cast_flags(), word);
+                    let bits = if low { bits } else { b.ins().ushr_imm_u(bits, 16) };
+                    let bits = b.ins().ishl_imm_u(bits, 16);
+                    b.ins().bitcast(ty, cast_flags(), bits)
+                });
+                multiply_add(b, [x, y, sum])
+            });
+        }
+        let Some(Elements { bits, signed }) = self.product.elements() else { return multiply_add(b, [x, y, sum]) };
         let mut total = sum;
         let rest = i64::from(32 - bits);
         for spare in (0..=rest).rev().step_by(usize::from(bits)) {
@@ -180,7 +194,7 @@ impl Tile<'_> {
         let sums: Vec<Vec<Variable>> = (0..rows).map(|_| (0..vectors).map(|_| b.declare_var(ty)).collect()).collect();
         let (old, new, head, after) = (b.create_block(), b.create_block(), b.create_block(), b.create_block());
         let zero = match self.product {
-            Product::F32 => b.ins().f32const(0.0),
+            Product::F32 | Product::Bf16 => b.ins().f32const(0.0),
             Product::F64 => b.ins().f64const(0.0),
             Product::U8S8 | Product::S8U8 | Product::S16 => b.ins().iconst(types::I32, 0),
         };
@@ -225,7 +239,7 @@ impl Tile<'_> {
                 let before = b.ins().load(ty, flags(), base, v as i32 * bytes);
                 let x = b.use_var(sum);
                 let x = match self.product {
-                    Product::F32 | Product::F64 => b.ins().fadd(x, before),
+                    Product::F32 | Product::F64 | Product::Bf16 => b.ins().fadd(x, before),
                     Product::U8S8 | Product::S8U8 | Product::S16 => b.ins().iadd(x, before),
                 };
                 b.def_var(sum, x);

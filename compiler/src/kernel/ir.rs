@@ -283,6 +283,9 @@ pub enum Product {
     S8U8,
     /// Two words of two `s16` each: both products, modulo 2^32.
     S16,
+    /// Two words of two `bf16` each, for sums in `f32`: the product of the high halves first, then that of the low ones, each as one of
+    /// `f32`.
+    Bf16,
 }
 
 /// The elements of words, on the left and on the right.
@@ -296,20 +299,30 @@ pub struct Elements {
 
 impl Product {
     /// Every product with its name in texts.
-    pub const ALL: [(Product, &str); 5] = [
+    pub const ALL: [(Product, &str); 6] = [
         (Product::F32, "f32"),
         (Product::F64, "f64"),
         (Product::U8S8, "u8xs8"),
         (Product::S8U8, "s8xu8"),
         (Product::S16, "s16xs16"),
+        (Product::Bf16, "bf16xbf16"),
     ];
 
-    /// How operands and sums lie in memory.
+    /// How sums lie in memory.
     pub const fn mem(self) -> Mem {
+        match self {
+            Product::F32 | Product::Bf16 => Mem::F32,
+            Product::F64 => Mem::F64,
+            Product::U8S8 | Product::S8U8 | Product::S16 => Mem::I32,
+        }
+    }
+
+    /// How what is multiplied lies in memory, elements or words: in as many bytes as sums.
+    pub const fn factor(self) -> Mem {
         match self {
             Product::F32 => Mem::F32,
             Product::F64 => Mem::F64,
-            Product::U8S8 | Product::S8U8 | Product::S16 => Mem::I32,
+            Product::U8S8 | Product::S8U8 | Product::S16 | Product::Bf16 => Mem::I32,
         }
     }
 
@@ -323,14 +336,14 @@ impl Product {
         match self {
             Product::F32 => Some(ElementType::F32),
             Product::F64 => Some(ElementType::F64),
-            Product::U8S8 | Product::S8U8 | Product::S16 => None,
+            Product::U8S8 | Product::S8U8 | Product::S16 | Product::Bf16 => None,
         }
     }
 
-    /// What its words have in them; `None` of floats, which are no words.
+    /// What its words have in them; `None` where those are no integers.
     pub const fn elements(self) -> Option<Elements> {
         match self {
-            Product::F32 | Product::F64 => None,
+            Product::F32 | Product::F64 | Product::Bf16 => None,
             Product::U8S8 => Some(Elements { bits: 8, signed: [false, true] }),
             Product::S8U8 => Some(Elements { bits: 8, signed: [true, false] }),
             Product::S16 => Some(Elements { bits: 16, signed: [true, true] }),
@@ -339,6 +352,17 @@ impl Product {
 
     /// A step: `sum` and the product of `x`, on the left, and `y`.
     pub fn step(self, body: &mut Body, variant: Variant, [x, y, sum]: [NodeId; 3]) -> NodeId {
+        if self == Product::Bf16 {
+            return [false, true].into_iter().fold(sum, |sum, low| {
+                let [x, y] = [x, y].map(|word| {
+                    let whole = if low { body.shl_imm(word, 16) } else { word };
+                    let high = body.i32(!0xffff);
+                    let high = body.and(whole, high);
+                    body.bitcast(high, ScalarType::F32)
+                });
+                body.mul_add(variant, x, y, sum)
+            });
+        }
         let Some(Elements { bits, signed }) = self.elements() else { return body.mul_add(variant, x, y, sum) };
         let mut total = sum;
         let rest = 32 - bits;
@@ -356,7 +380,7 @@ impl Product {
     /// The sums of two blocks together.
     pub fn sum(self, body: &mut Body, a: NodeId, b: NodeId) -> NodeId {
         match self {
-            Product::F32 | Product::F64 => body.fadd(a, b),
+            Product::F32 | Product::F64 | Product::Bf16 => body.fadd(a, b),
             Product::U8S8 | Product::S8U8 | Product::S16 => body.iadd(a, b),
         }
     }
@@ -395,8 +419,9 @@ pub struct Contraction {
     pub epilogue: Body,
     /// Stores of the epilogue, in `batch`, `m` and `n`.
     pub stores: Vec<Store>,
-    /// Scratch buffer number for unfinished sums, where k is split; `None` where the first store can hold them.
-    pub partial: Option<u32>,
+    /// Of words of `bf16`, the buffer of one `u32` that says whether a product or a sum may be subnormal: not zero where one may, for
+    /// instructions flush those.
+    pub subnormal: Option<u32>,
     /// The product among the instructions of the kernel, where it is known.
     pub source: Option<InstructionId>,
 }
@@ -449,7 +474,7 @@ impl Contraction {
 
     /// The numbers of the buffers that it reads and writes, each once, ascending.
     pub fn buffers(&self) -> Vec<u32> {
-        let operands = [self.lhs.buffer, self.rhs.buffer].into_iter().chain(self.partial);
+        let operands = [self.lhs.buffer, self.rhs.buffer].into_iter().chain(self.subnormal);
         each_once(operands.chain(used(&self.epilogue, &self.stores)))
     }
 

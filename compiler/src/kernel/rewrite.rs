@@ -128,6 +128,9 @@ pub fn for_each_buffer(phase: &mut Phase, change: &impl Fn(&mut u32)) -> Option<
             c.stores.iter_mut().for_each(|s| change(&mut s.buffer));
             change(&mut c.lhs.buffer);
             change(&mut c.rhs.buffer);
+            if let Some(subnormal) = &mut c.subnormal {
+                change(subnormal);
+            }
         }
         Phase::Sort(sort) => {
             let places = in_body(&mut sort.load)?;

@@ -239,8 +239,8 @@ impl Names {
         for (side, panel) in [("lhs", &c.lhs), ("rhs", &c.rhs)] {
             writeln!(f, "    {side} {}[{}]", self.buffer(panel.buffer), panel.index)?;
         }
-        if let Some(partial) = c.partial {
-            writeln!(f, "    unfinished sums in {}", self.buffer(partial))?;
+        if let Some(subnormal) = c.subnormal {
+            writeln!(f, "    subnormal where {}", self.buffer(subnormal))?;
         }
         writeln!(f, "    epilogue (sum)")?;
         let name = |n: u32| if n == 0 { "sum".to_owned() } else { no_arguments(n) };

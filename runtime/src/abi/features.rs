@@ -40,6 +40,7 @@ isa_features! {
     AVX512BITALG 18 "avx512bitalg";
     AVX512VNNI 19 "avx512vnni";
     AVXVNNI 20 "avxvnni";
+    AVX512BF16 21 "avx512bf16";
     LSE 32 "lse";
     PAUTH 33 "paca";
     FP16 34 "fp16";
@@ -106,7 +107,7 @@ impl IsaFeatures {
             "avx" AVX, "avx2" AVX2, "fma" FMA, "f16c" F16C, "bmi1" BMI1, "bmi2" BMI2, "lzcnt" LZCNT,
             "cmpxchg16b" CMPXCHG16B, "avx512f" AVX512F, "avx512bw" AVX512BW, "avx512dq" AVX512DQ,
             "avx512vl" AVX512VL, "avx512vbmi" AVX512VBMI, "avx512bitalg" AVX512BITALG,
-            "avx512vnni" AVX512VNNI, "avxvnni" AVXVNNI);
+            "avx512vnni" AVX512VNNI, "avxvnni" AVXVNNI, "avx512bf16" AVX512BF16);
         #[cfg(target_arch = "aarch64")]
         probe!(is_aarch64_feature_detected: "lse" LSE, "paca" PAUTH, "fp16" FP16, "dotprod" DOTPROD);
         found

@@ -323,6 +323,6 @@ mod tests {
                 )*
             };
         }
-        each!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "cmpxchg16b" "avx" "avx2" "bmi1" "bmi2" "fma" "lzcnt" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni" "avxvnni");
+        each!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "cmpxchg16b" "avx" "avx2" "bmi1" "bmi2" "fma" "lzcnt" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni" "avxvnni" "avx512bf16");
     }
 }

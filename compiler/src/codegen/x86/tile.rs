@@ -4,7 +4,8 @@
 //! for, few loads, no decision inside.
 //!
 //! **Invariant.** Every element of `c` is one chain of fused multiply-adds, or of sums of four products of bytes or two of halves
-//! (`vpdpbusd`, `vpmaddwd`, which wrap), in ascending `k` that starts from 0, to which what is there is added at the end, as in CLIF's tile
+//! (`vpdpbusd`, `vpmaddwd`, which wrap) or of two products of `bf16` (`vdpbf16ps`, or multiply-adds of the halves where the call says that
+//! what is subnormal counts), in ascending `k` that starts from 0, to which what is there is added at the end, as in CLIF's tile
 //! ([`crate::codegen::tile`], whose parameters it has): neither the registers nor the cut of rows and columns change a bit of
 //! it.
 //!
@@ -17,7 +18,8 @@ mod form;
 
 use super::asm::{Assembled, Assembler, Label, Refer, indexed, memory, there};
 use crate::error::Result;
-use form::{Codes, Step};
+use crate::kernel::ir::Product;
+use form::{Codes, HALVES, Halves, Step};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -105,6 +107,8 @@ struct Micro {
     apart: Apart,
     packs: bool,
     left: Left,
+    /// Whether words of `bf16` are multiplied half by half.
+    halves: bool,
 }
 
 // Parameters, in bytes where they are strides; the subroutines keep them.
@@ -155,6 +159,8 @@ const FROM_PARAMETER: i64 = 4;
 const FROM_ROW_PARAMETER: i64 = 5;
 const PACK_PARAMETER: i64 = 6;
 const PACK_LEFT_PARAMETER: i64 = 7;
+/// Of `bf16`: whether what is subnormal counts.
+const SUBNORMAL_PARAMETER: i64 = 8;
 
 /// Parts of fewer rows ask for nothing ahead: what they read of `a` is little.
 const ROWS_AHEAD: i64 = 4;
@@ -219,6 +225,30 @@ impl Writer {
         self.fetch(m, parameter(2));
         self.fetch(n, parameter(3));
         let done = self.a.label();
+        if self.form.product == Product::Bf16 {
+            let whole = self.a.label();
+            self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, parameter(SUBNORMAL_PARAMETER), 0));
+            self.a.branch(Code::Je_rel32_64, Refer::Label(whole));
+            self.blocks((m, n), (blocks, true), done);
+            self.a.bind(whole);
+        }
+        self.blocks((m, n), (blocks, false), done);
+        self.a.bind(done);
+        self.a.plain(Code::VEX_Vzeroupper);
+        self.a.put(Instruction::with2(Code::Add_rm64_imm32, Register::RSP, FRAME));
+        for r in SAVED.into_iter().rev() {
+            self.a.put(Instruction::with1(Code::Pop_r64, r));
+        }
+        self.a.plain(Code::Retnq);
+        for (micro, label) in std::mem::take(&mut self.micros) {
+            self.a.bind(label);
+            self.a.resume(inside.called());
+            self.micro(micro);
+        }
+    }
+
+    /// Finds out which of the blocks a call is for, so many rows and columns, goes through it and on to `done`. Traps where there is none.
+    fn blocks(&mut self, (m, n): (Register, Register), (blocks, halves): (&Blocks, bool), done: Label) {
         for &block in blocks {
             let next = self.a.label();
             let unless = |is: bool, yes: Code, no: Code| if is { yes } else { no };
@@ -244,23 +274,11 @@ impl Writer {
                 self.a.put(Instruction::with2(Code::Cmp_rm64_imm8, value, 0));
                 self.a.branch(unless(zero, Code::Jne_rel32_64, Code::Je_rel32_64), Refer::Label(next));
             }
-            self.block(block);
+            self.block(block, halves);
             self.a.branch(Code::Jmp_rel32_64, Refer::Label(done));
             self.a.bind(next);
         }
         self.a.plain(Code::Ud2);
-        self.a.bind(done);
-        self.a.plain(Code::VEX_Vzeroupper);
-        self.a.put(Instruction::with2(Code::Add_rm64_imm32, Register::RSP, FRAME));
-        for r in SAVED.into_iter().rev() {
-            self.a.put(Instruction::with1(Code::Pop_r64, r));
-        }
-        self.a.plain(Code::Retnq);
-        for (micro, label) in std::mem::take(&mut self.micros) {
-            self.a.bind(label);
-            self.a.resume(inside.called());
-            self.micro(micro);
-        }
     }
 
     /// Runs `body` so often, counted in the frame.
@@ -278,7 +296,7 @@ impl Writer {
     }
 
     /// Blocks of one kind.
-    fn block(&mut self, Block { rows: m, columns: n, apart, packs, left }: Block) {
+    fn block(&mut self, Block { rows: m, columns: n, apart, packs, left }: Block, halves: bool) {
         let form = self.form;
         if packs {
             self.fetch(A_PART, parameter(PACK_PARAMETER));
@@ -306,14 +324,14 @@ impl Writer {
                 let mut parts = form.parts(m, registers);
                 let mut apart = apart;
                 if packs && let Some((rows, times)) = parts.first_mut() {
-                    w.part(Micro { rows: *rows, registers, masked, apart, packs, left });
+                    w.part(Micro { rows: *rows, registers, masked, apart, packs, left, halves });
                     // The other parts take what the first one packed.
                     w.fetch(B, memory(Register::RSP, PACKED));
                     w.a.put(Instruction::with2(Code::Mov_rm64_imm32, B_K, PANEL_BYTES as i32));
                     (apart.right, *times) = (false, *times - 1);
                 }
                 for (rows, parts) in parts.into_iter().filter(|&(_, times)| times > 0) {
-                    let micro = Micro { rows, registers, masked, apart, packs: false, left };
+                    let micro = Micro { rows, registers, masked, apart, packs: false, left, halves };
                     w.repeat(parts, PARTS, &mut |w| w.part(micro));
                 }
                 let width = (columns * form.bytes()) as i32;
@@ -532,10 +550,61 @@ impl Writer {
         self.a.put(Instruction::with2(Code::Shl_rm64_imm8, C_ROW, self.form.bytes().ilog2()));
     }
 
+    /// A step of words of `bf16` whose halves are multiplied one after another. Of up to two registers of columns, those of the halves are
+    /// kept for all rows; of more, rows are read again for each.
+    fn step_of_halves(&mut self, micro: Micro) {
+        let Micro { rows, registers, left: lies, .. } = micro;
+        let width = self.form.register_bytes();
+        let behind = |w: &Self, n: i64| w.vector(rows * registers + n);
+        let right = |w: &mut Self, v: i64, [high, low]: [Register; 2]| {
+            w.load(micro, v, high, memory(B_NOW, v * width));
+            w.pack(micro, v, high);
+            w.split(high, low);
+        };
+        let products = |w: &mut Self, sum: i64, left: [Register; 2], right: [Register; 2]| {
+            for (left, right) in left.into_iter().zip(right) {
+                w.a.put(Instruction::with3(HALVES.multiply_add, w.vector(sum), left, right));
+            }
+        };
+        let (left, kept) = ([0, 1].map(|n| behind(self, n)), if registers <= 2 { registers } else { 1 });
+        let rights: Vec<[Register; 2]> = (0..kept).map(|v| [0, 1].map(|n| behind(self, 2 + 2 * v + n))).collect();
+        if registers <= 2 {
+            for (v, &registers) in (0..).zip(&rights) {
+                right(self, v, registers);
+            }
+            for r in 0..rows {
+                self.broadcast(lies, r, left[0]);
+                self.split(left[0], left[1]);
+                for (v, &right) in (0..).zip(&rights) {
+                    products(self, r * registers + v, left, right);
+                }
+            }
+            return;
+        }
+        for v in 0..registers {
+            right(self, v, rights[0]);
+            for r in 0..rows {
+                // What is packed is packed once.
+                let lies = if lies == Left::Packs && v > 0 { Left::Lies } else { lies };
+                self.broadcast(lies, r, left[0]);
+                self.split(left[0], left[1]);
+                products(self, r * registers + v, left, rights[0]);
+            }
+        }
+    }
+
+    /// The halves of words as floats, `low` and what was in `high`.
+    fn split(&mut self, high: Register, low: Register) {
+        let Halves { shift_left, shift_right, .. } = HALVES;
+        self.a.put(Instruction::with3(shift_left, low, high, 16));
+        self.a.put(Instruction::with3(shift_right, high, high, 16));
+        self.a.put(Instruction::with3(shift_left, high, high, 16));
+    }
+
     /// The sums of a part lie in the first registers, row by row. Behind them come those of `b` and one of `a`, where there
     /// are at most two of `b`; otherwise those of `a`, for all rows, and one of `b`; then that of a product, where a step has one.
     fn micro(&mut self, micro: Micro) {
-        let Micro { rows, registers, masked, packs, left: lies, .. } = micro;
+        let Micro { rows, registers, masked, packs, left: lies, halves, .. } = micro;
         let sum = |w: &Self, r: i64, v: i64| w.vector(r * registers + v);
         let free = self.vector(rows * registers);
         let width = self.form.register_bytes();
@@ -576,7 +645,9 @@ impl Writer {
             }
         };
         self.steps(micro, &mut |w| {
-            if registers <= 2 {
+            if halves {
+                w.step_of_halves(micro);
+            } else if registers <= 2 {
                 let (left, right) = (behind(w, registers), |w: &Self, v: i64| behind(w, v));
                 for v in (0..registers).filter(|&v| !direct(v)) {
                     w.load(micro, v, right(w, v), memory(B_NOW, v * width));
@@ -661,7 +732,6 @@ impl Writer {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kernel::ir::Product;
 
     #[test]
     fn parts_and_strips_cover_a_block_and_fit_the_registers() {
@@ -680,6 +750,8 @@ mod tests {
                             let more = if registers <= 2 { registers + 1 } else { rows + 1 } + products;
                             let all = rows * registers + more + masks;
                             assert!(all <= if widest { 32 } else { 16 }, "{form:?} {rows} {registers}");
+                            let halves = rows * registers + 2 + 2 * if registers <= 2 { registers } else { 1 };
+                            assert!(!widest || halves <= 32, "{form:?} {rows} {registers}: words by halves");
                         }
                         let rows = form.parts(m, registers).iter().map(|(rows, times)| rows * times).sum::<i64>();
                         assert_eq!(rows, m);

@@ -241,9 +241,10 @@ fn for_each_point(loops: &[Loop], axes: &mut Axes, visit: &mut dyn FnMut(&mut Ax
 }
 
 fn contraction(c: &Contraction, variant: Variant, memory: &mut Memory) -> Step<()> {
-    let mem = c.product.mem();
+    let (mem, factor) = (c.product.mem(), c.product.factor());
     let mut chain = Body::new();
-    let [a, b, sum] = [0, 1, 2].map(|k| chain.arg(k, mem.scalar()));
+    let [a, b] = [0, 1].map(|k| chain.arg(k, factor.scalar()));
+    let sum = chain.arg(2, mem.scalar());
     let next = [c.product.step(&mut chain, variant, [a, b, sum])];
     let chain = Formula::new(&chain, &next);
     let mut more = Body::new();
@@ -267,8 +268,8 @@ fn contraction(c: &Contraction, variant: Variant, memory: &mut Memory) -> Step<(
             }
             let mut frame = Frame { axes: axes.clone(), ..Frame::default() };
             frame.axes.push((c.k.axis, k));
-            let x = memory.load(c.lhs.buffer, mem, frame.index(&c.lhs.index, &[])?)?;
-            let y = memory.load(c.rhs.buffer, mem, frame.index(&c.rhs.index, &[])?)?;
+            let x = memory.load(c.lhs.buffer, factor, frame.index(&c.lhs.index, &[])?)?;
+            let y = memory.load(c.rhs.buffer, factor, frame.index(&c.rhs.index, &[])?)?;
             total = chain.of(&[x, y, total], memory)?[0];
         }
         let args = [after(before, total, memory)?];

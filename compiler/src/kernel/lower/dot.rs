@@ -97,6 +97,8 @@ pub(super) struct Tiled {
     pub block: i64,
     pub lhs: Panel,
     pub rhs: Panel,
+    /// As that of [`Contraction`].
+    pub subnormal: Option<u32>,
 }
 
 impl Fused {
@@ -153,7 +155,9 @@ impl Lowerer<'_> {
         let all = l.batch.iter().map(|l| l.extent).fold(each, i64::saturating_mul);
         let worth = each >= LEAST || each >= LEAST_OF_BATCH && all >= LARGE_BATCH;
         let large = worth && m > 1 && n > 1 && k > 0;
-        if large && let Some(filling) = self.filling([lhs.ty, rhs.ty], out) {
+        let types = [lhs.ty, rhs.ty];
+        let filling = self.filling(types, out).or_else(|| self.filling_of_floats(types, out));
+        if let Some(filling) = filling.filter(|filling| large && filling.is_worth_copies((m, n, k))) {
             return self.product_of_words(id, (l, filling), [&lhs, &rhs]);
         }
         let by_rows = |contracted: &[usize], rank: usize| contracted.last().is_some_and(|&d| d + 1 == rank);
@@ -384,7 +388,8 @@ impl Lowerer<'_> {
             }
             _ => Contraction::whole_block(k),
         };
-        phases.push(self.contraction(id, (l, fused), Tiled { product, m, n, k, block, lhs, rhs }, (epilogue, sum))?);
+        let tiled = Tiled { product, m, n, k, block, lhs, rhs, subnormal: None };
+        phases.push(self.contraction(id, (l, fused), tiled, (epilogue, sum))?);
         Ok(phases)
     }
 
@@ -393,7 +398,7 @@ impl Lowerer<'_> {
         &mut self,
         id: InstructionId,
         (l, fused): (Loops, Fused),
-        Tiled { product, m, n, k, block, lhs, rhs }: Tiled,
+        Tiled { product, m, n, k, block, lhs, rhs, subnormal }: Tiled,
         sums: (Body, NodeId),
     ) -> Result<Phase> {
         let (epilogue, stores) = self.epilogue_of(id, (&l, &fused), sums)?;
@@ -408,7 +413,7 @@ impl Lowerer<'_> {
             rhs,
             epilogue,
             stores,
-            partial: None,
+            subnormal,
             source: Some(id),
         })))
     }
@@ -568,8 +573,8 @@ pub(super) fn summed_in(operands: [ElementType; 2], out: ElementType, k: i64) ->
         return Some(Product::of(storage::compute_type(out)));
     }
     let most = |ty: ElementType| {
-        let small = ty.is_integer() && ty.bits() <= 16;
-        small.then(|| if ty.is_signed_integer() { 1i64 << (ty.bits() - 1) } else { (1i64 << ty.bits()) - 1 })
+        ty.is_small_integer()
+            .then(|| if ty.is_signed_integer() { 1i64 << (ty.bits() - 1) } else { (1i64 << ty.bits()) - 1 })
     };
     let [a, b] = operands.map(most);
     let sum = a?.checked_mul(b?)?.checked_mul(k)?;

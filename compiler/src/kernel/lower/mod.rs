@@ -51,6 +51,8 @@ pub struct Numerics {
     pub strict_rounding: bool,
     /// What words are filled with whose products are added up: the numbers are the same.
     pub words: Option<words::Filling>,
+    /// Whether words of two `bf16` are multiplied, both products at once: the numbers are the same here too.
+    pub bf16_words: bool,
 }
 
 /// A lowered group.
@@ -200,6 +202,12 @@ impl<'a> Lowerer<'a> {
     fn scratch_buffer(&mut self, ty: ElementType, elements: usize) -> u32 {
         self.scratch.push(Buffer { ty, elements, role: Role::Scratch });
         SCRATCH_BASE + self.scratch.len() as u32 - 1
+    }
+
+    /// The elements of a scratch buffer.
+    fn scratch_elements(&self, buffer: u32) -> i64 {
+        let buffer = buffer.checked_sub(SCRATCH_BASE).and_then(|n| self.scratch.get(n as usize));
+        buffer.map_or(0, |b| b.elements as i64)
     }
 
     /// Whether a leaf is read from memory by this kernel.

@@ -6,12 +6,13 @@
 
 use super::dot::{Loops, MIN_BLOCKED, QUARTER_FILLED, has_few_columns, summed_in};
 use super::scatter::{both, is_zero};
+use super::words::Filling;
 use super::{Known, Lowerer, Stage, indexing, internal, type_in_row};
 use crate::error::Result;
 use crate::hlo::{AttrKey, ConvolutionDims, InstructionId, WindowDimension, resolve};
 use crate::kernel::body::{Body, NodeId, Op, ScalarType};
 use crate::kernel::index::{Ix, linearize};
-use crate::kernel::ir::{self, Accumulator, Loop, Nest, Phase, Place, RowBuffer};
+use crate::kernel::ir::{self, Accumulator, Contraction, Loop, Nest, Phase, Place, RowBuffer};
 use crate::kernel::storage;
 use brolga_runtime::ArrayShape;
 
@@ -101,7 +102,14 @@ impl Lowerer<'_> {
                 self.convolution_product(&labels, &window, (groups, filling.count()), (&lhs, &rhs, &out))
             && loops.extents().1 > 1
         {
-            return self.convolution_of_words(id, (loops, filling), (&labels, groups), [&lhs, &rhs]);
+            return self.convolution_of_words(id, (loops, filling, None), (&labels, groups), [&lhs, &rhs]);
+        }
+        if batches == 1
+            && let Some(filling) = self.filling_of_floats([lhs.ty, rhs.ty], out.ty)
+            && filling.is_worth(channels)
+            && let Some((loops, block)) = self.words_of_floats(&labels, &window, (groups, filling), (&lhs, &rhs, &out))
+        {
+            return self.convolution_of_words(id, (loops, filling, Some(block)), (&labels, groups), [&lhs, &rhs]);
         }
         if batches == 1
             && let Some(product) = summed_in([lhs.ty, rhs.ty], out.ty, depth)
@@ -217,6 +225,26 @@ impl Lowerer<'_> {
         }
         l.k.push(channel);
         Some(l)
+    }
+
+    /// As [`Lowerer::convolution_product`], of words of floats, and how many of them a block of steps has: as many as hold the elements of one
+    /// in the product of these. `None` where words are not worth it, or would be cut.
+    fn words_of_floats(
+        &mut self,
+        labels: &ConvolutionDims,
+        window: &[WindowDimension],
+        (groups, filling): (i64, Filling),
+        (lhs, rhs, out): (&ArrayShape, &ArrayShape, &ArrayShape),
+    ) -> Option<(Loops, i64)> {
+        let elements = self.convolution_product(labels, window, (groups, 1), (lhs, rhs, out))?;
+        if elements.extents().1 <= 1 || !filling.is_worth_copies(elements.extents()) {
+            return None;
+        }
+        let fused = self.fused(&elements);
+        let base = fused.of(&linearize(&elements.lhs, &lhs.dims));
+        let block = Contraction::block_of_windows(&base, fused.m, fused.k);
+        let words = self.convolution_product(labels, window, (groups, filling.count()), (lhs, rhs, out))?;
+        (block % filling.count() == 0).then_some((words, block / filling.count()))
     }
 
     /// One accumulator for each output element: the last output dimension of several elements is the vector axis.

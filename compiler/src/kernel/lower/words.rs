@@ -1,10 +1,11 @@
-//! Products of small integers, summed by fours and by twos.
+//! Products of small integers, summed by fours and by twos, and of `bf16` by twos.
 //!
 //! **Problem.** Machines multiply the elements of two words and add the products, four bytes or two halves of 16 bits, in an
 //! instruction or two. These want them side by side, and bytes of one side unsigned, those of the other signed. Operands have any
 //! signs, and their elements lie in any order.
 //!
-//! **Invariant.** A sum is right modulo 2^32 for any number of steps; elements that fill a last word are zeros and add nothing.
+//! **Invariant.** A sum of integers is right modulo 2^32 for any number of steps, one of `bf16` has the bits that multiply-adds of `f32`
+//! give; elements that fill a last word are zeros and add nothing.
 //!
 //! **Algorithm.** Bytes become halves where the machine has no more, with their signs. Bytes of one sign on both sides: those of the
 //! side with fewer are offset by 128, which changes the sign of their type and is one exclusive or, and 128 times the sums of the other
@@ -16,12 +17,17 @@
 //! The steps of a convolution are positions of its window and channels: a word is channels of one position, the last one of a group
 //! filled up, and base and kernel become arrays of words, whose convolution it is. The base is the side that is offset, for the sums of
 //! the kernel are the same at all positions.
+//!
+//! Of two `bf16` the high one is multiplied first: words are put together the other way round, and copied so where they lie. Where sums
+//! may be subnormal ([`subnormal`]), the product has another form.
+
+mod subnormal;
 
 use super::dot::{Fused, Loops, Tiled, in_order, turns};
 use super::{Lowerer, internal};
 use crate::error::Result;
 use crate::hlo::{ConvolutionDims, InstructionId};
-use crate::kernel::body::{Body, Mem, NodeId, Op};
+use crate::kernel::body::{Body, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::{Ix, linearize};
 use crate::kernel::ir::{self, Contraction, Loop, Nest, Panel, Phase, Product};
 use crate::kernel::storage;
@@ -34,6 +40,8 @@ pub enum Filling {
     Bytes,
     /// Two signed halves ([`Product::S16`]).
     Halves,
+    /// Two floats, the first of which is the high half ([`Product::Bf16`]).
+    Floats,
 }
 
 impl Filling {
@@ -41,7 +49,7 @@ impl Filling {
     pub(super) const fn count(self) -> i64 {
         match self {
             Filling::Bytes => 4,
-            Filling::Halves => 2,
+            Filling::Halves | Filling::Floats => 2,
         }
     }
 
@@ -50,6 +58,7 @@ impl Filling {
         match self {
             Filling::Bytes => Mem::U8,
             Filling::Halves => Mem::S16,
+            Filling::Floats => Mem::U16,
         }
     }
 
@@ -57,15 +66,24 @@ impl Filling {
     fn of(self, ty: ElementType) -> Option<Mem> {
         match self {
             Filling::Bytes => Some(Mem::U8),
-            Filling::Halves => storage::mem_of(ty),
+            Filling::Halves | Filling::Floats => storage::mem_of(ty),
         }
     }
 
-    /// Whether so many channels are worth words: a step of halves takes two instructions.
+    /// Whether so many channels are worth words: a step of halves takes two instructions, and a chain of floats is cut between words.
     pub(super) const fn is_worth(self, channels: i64) -> bool {
         match self {
             Filling::Bytes => channels > 1,
+            Filling::Floats => channels % 2 == 0,
             Filling::Halves => channels % 2 == 0 || channels > MANY_CHANNELS,
+        }
+    }
+
+    /// Whether products of so many rows, columns and steps are worth words: those of floats are copied for it, and looked at.
+    pub(super) const fn is_worth_copies(self, (m, n, k): (i64, i64, i64)) -> bool {
+        match self {
+            Filling::Bytes | Filling::Halves => true,
+            Filling::Floats => m.saturating_mul(n).saturating_mul(k) >= MANY_PRODUCTS,
         }
     }
 
@@ -88,24 +106,40 @@ impl Filling {
         elements: i64,
         load: &mut dyn FnMut(&mut Body, i64) -> Result<NodeId>,
     ) -> Result<NodeId> {
-        let mut all = load(body, 0)?;
-        if self == Filling::Halves {
-            let low = body.i32(0xffff);
-            all = body.and(all, low);
-        }
         let bits = (8 * self.mem().bytes()) as u8;
+        let mut all = load(body, 0)?;
+        match self {
+            Filling::Bytes => {}
+            Filling::Halves => {
+                let low = body.i32(0xffff);
+                all = body.and(all, low);
+            }
+            Filling::Floats => all = body.shl_imm(all, bits),
+        }
         for element in 1..elements {
             let one = load(body, element)?;
-            let high = body.shl_imm(one, bits * element as u8);
-            all = body.or(all, high);
+            let place = if self == Filling::Floats { self.count() - 1 - element } else { element };
+            let one = if place == 0 { one } else { body.shl_imm(one, bits * place as u8) };
+            all = body.or(all, one);
         }
         Ok(all)
     }
 
+    /// A word of elements as they lie in memory, made one to be multiplied; `offset` says whether its bytes are offset.
+    fn of_memory(self, body: &mut Body, word: NodeId, offset: bool) -> NodeId {
+        if self == Filling::Floats {
+            let [high, low] = [body.shl_imm(word, 16), body.lshr_imm(word, 16)];
+            return body.or(high, low);
+        }
+        if offset { offset_word(body, word, OFFSET) } else { word }
+    }
+
     /// The product of sides with these signs; of bytes that have one sign, `offset` is the side that is offset.
     fn product(self, [left, right]: [bool; 2], offset: Side) -> (Product, Option<Side>) {
-        if self == Filling::Halves {
-            return (Product::S16, None);
+        match self {
+            Filling::Bytes => {}
+            Filling::Halves => return (Product::S16, None),
+            Filling::Floats => return (Product::Bf16, None),
         }
         let offset = (left == right).then_some(offset);
         // An offset turns the sign of its side.
@@ -113,6 +147,9 @@ impl Filling {
         (product, offset)
     }
 }
+
+/// So many products of `bf16` gain more than the phases before them cost.
+const MANY_PRODUCTS: i64 = 1 << 17;
 
 /// Of more channels than this, a half that stays empty costs little.
 const MANY_CHANNELS: i64 = 16;
@@ -174,7 +211,14 @@ impl Lowerer<'_> {
         (operands.into_iter().all(fits) && out.is_integer() && out.bits() <= 32).then_some(filling)
     }
 
-    /// A product of small integers, as one of words.
+    /// As [`Lowerer::filling`], of `bf16` whose sums are kept in `f32`.
+    pub(super) fn filling_of_floats(&self, operands: [ElementType; 2], out: ElementType) -> Option<Filling> {
+        let sums = out.is_float() && storage::compute_type(out) == ScalarType::F32;
+        let fits = self.numerics.bf16_words && operands == [ElementType::BF16; 2] && sums;
+        fits.then_some(Filling::Floats)
+    }
+
+    /// A product of small integers or of `bf16`, as one of words.
     pub(super) fn product_of_words(
         &mut self,
         id: InstructionId,
@@ -189,7 +233,7 @@ impl Lowerer<'_> {
             let (leaf, offset) = self.through_views((*operand, 0), index.to_vec(), &operands[number].dims)?;
             let elements = Panel { buffer: self.input(leaf)?, index: fused.of(&offset) };
             let ty = operands[number].ty;
-            let mem = filling.of(ty).ok_or_else(|| internal(inst, "no integers"))?;
+            let mem = filling.of(ty).ok_or_else(|| internal(inst, "no elements of words"))?;
             Ok(Operand { elements, mem, signed: ty.is_signed_integer(), across, offset: false })
         };
         let (mut left, mut right) = (side(0, &l.lhs, m)?, side(1, &l.rhs, n)?);
@@ -205,16 +249,21 @@ impl Lowerer<'_> {
         let lhs = self.left_words(&mut packing, &left)?;
         let rhs = self.right_words(&mut packing, &right)?;
         let offset = offset.map(|side| (side, left.signed));
-        let block = Contraction::whole_block(words);
-        let tiled = Tiled { product, m: left.across, n: right.across, k: words, block, lhs, rhs };
+        // Of floats, the chains of a product of elements.
+        let block = match filling {
+            Filling::Floats => filling.words(Contraction::whole_block(k)),
+            Filling::Bytes | Filling::Halves => Contraction::whole_block(words),
+        };
+        let tiled = Tiled { product, m: left.across, n: right.across, k: words, block, lhs, rhs, subnormal: None };
         self.word_product(packing, (l, fused), tiled, offset)
     }
 
-    /// A convolution of small integers, as one of words. Its loops are those of arrays of words, of channels of one group each.
+    /// A convolution of small integers or of `bf16`, as one of words. Its loops are those of arrays of words, of channels of one group
+    /// each; of floats, the words of a block of steps are given.
     pub(super) fn convolution_of_words(
         &mut self,
         id: InstructionId,
-        (l, filling): (Loops, Filling),
+        (l, filling, block): (Loops, Filling, Option<i64>),
         (labels, groups): (&ConvolutionDims, i64),
         [lhs, rhs]: [&ArrayShape; 2],
     ) -> Result<Vec<Phase>> {
@@ -242,10 +291,10 @@ impl Lowerer<'_> {
         };
         let base = self.channel_words(&mut packing, &base, &l.lhs, offset.is_some())?;
         let kernel = self.channel_words(&mut packing, &kernel, &l.rhs, false)?;
-        let block = Contraction::block_of_windows(&fused.of(&base.index), m, k);
+        let block = block.unwrap_or_else(|| Contraction::block_of_windows(&fused.of(&base.index), m, k));
         let [lhs, rhs] = [base, kernel].map(|panel| Panel { index: fused.of(&panel.index), ..panel });
         let offset = offset.map(|side| (side, signed[0]));
-        self.word_product(packing, (l, fused), Tiled { product, m, n, k, block, lhs, rhs }, offset)
+        self.word_product(packing, (l, fused), Tiled { product, m, n, k, block, lhs, rhs, subnormal: None }, offset)
     }
 
     /// The phases of a product of words, those before it among them. `offset` is the side that is offset by 128, and whether the bytes
@@ -254,9 +303,12 @@ impl Lowerer<'_> {
         &mut self,
         mut packing: Packing,
         loops: (Loops, Fused),
-        tiled: Tiled,
+        mut tiled: Tiled,
         offset: Option<(Side, bool)>,
     ) -> Result<Vec<Phase>> {
+        if tiled.product == Product::Bf16 {
+            tiled.subnormal = Some(self.subnormal(&mut packing, [tiled.lhs.buffer, tiled.rhs.buffer]));
+        }
         let mut epilogue = packing.body();
         let mut sum = epilogue.arg(0, tiled.product.mem().scalar());
         if let Some((offset, both_signed)) = offset {
@@ -289,17 +341,18 @@ impl Lowerer<'_> {
         let from = self.input(leaf)?;
         let along = dimension + 1 == shape.rank() && order.is_sorted() && channels % count == 0;
         let dense = along && there == linearize(&index, &shape.dims);
-        if dense && !offset && mem.bytes() == filling.mem().bytes() {
+        let changes = offset || filling == Filling::Floats;
+        if dense && !changes && mem.bytes() == filling.mem().bytes() {
             return Ok(Panel { buffer: from, index: place(at) });
         }
         let buffer = self.scratch_buffer(ElementType::S32, dims.iter().product::<i64>() as usize);
         if dense {
             let mut body = packing.body();
-            let (mem, to) = if offset { (Mem::I32, Mem::I32) } else { (mem, filling.mem()) };
+            let (mem, to) = if changes { (Mem::I32, Mem::I32) } else { (mem, filling.mem()) };
             let flat = self.new_loop(shape.elements() as i64 * filling.mem().bytes() / to.bytes());
             let mut value = body.push(Op::Load(from, mem, flat.ix()), &[], mem.scalar());
-            if offset {
-                value = offset_word(&mut body, value, OFFSET);
+            if changes {
+                value = filling.of_memory(&mut body, value, offset);
             }
             packing.store_once((&[], flat), body, (buffer, to, flat.ix(), value));
             return Ok(Panel { buffer, index: place(at) });
@@ -330,8 +383,9 @@ impl Lowerer<'_> {
 
     /// The words of the left side, in any order that the tile can walk.
     fn left_words(&mut self, packing: &mut Packing, left: &Operand) -> Result<Panel> {
-        if packing.is_along(&left.elements) {
-            Ok(self.words_along(packing, left, left.offset))
+        let pieced = packing.filling == Filling::Floats && packing.words_lie(left).is_none();
+        if packing.is_along(&left.elements) && !pieced {
+            Ok(self.words_along(packing, left, true))
         } else {
             self.words_of_rows(packing, left)
         }
@@ -345,32 +399,26 @@ impl Lowerer<'_> {
         let from = self.words_along(packing, right, false);
         let (buffer, index) = self.room_for_words(packing, &[packing.words, right.across]);
         let mut body = packing.body();
-        let mut word = body.push(Op::Load(from.buffer, Mem::I32, from.index), &[], Mem::I32.scalar());
-        if right.offset {
-            word = offset_word(&mut body, word, OFFSET);
-        }
+        let word = body.push(Op::Load(from.buffer, Mem::I32, from.index), &[], Mem::I32.scalar());
+        let word = packing.filling.of_memory(&mut body, word, right.offset);
         packing.store((&[packing.words], right.across), body, (buffer, Mem::I32, index.clone(), word));
         Ok(Panel { buffer, index })
     }
 
-    /// Words of elements that lie side by side along the contracted axis: where they are, or a copy.
-    fn words_along(&mut self, packing: &mut Packing, side: &Operand, offset: bool) -> Panel {
+    /// Words of elements that lie side by side along the contracted axis, as these lie in memory or `finished`: where they are, or a copy.
+    fn words_along(&mut self, packing: &mut Packing, side: &Operand, finished: bool) -> Panel {
         let Panel { buffer, index } = side.elements.clone();
         let (count, element) = (packing.filling.count(), packing.filling.mem());
-        let at = packing.at_step(&index, &packing.words.ix().scale(count));
-        let here = at.div(count);
-        let aligned = side.mem.bytes() == element.bytes()
-            && packing.k.extent % count == 0
-            && at.rem(count).as_constant() == Some(0)
-            && here.stride(packing.words.axis) == Some(1);
-        if aligned && !offset {
+        let offset = finished && side.offset;
+        let (here, changes) = (packing.words_lie(side), offset || finished && packing.filling == Filling::Floats);
+        if let Some(here) = here.clone().filter(|_| !changes) {
             return Panel { buffer, index: here };
         }
         let (to, words) = self.room_for_words(packing, &[side.across, packing.words]);
         let mut body = packing.body();
-        if aligned {
+        if let Some(here) = here {
             let word = body.push(Op::Load(buffer, Mem::I32, here), &[], Mem::I32.scalar());
-            let word = offset_word(&mut body, word, OFFSET);
+            let word = packing.filling.of_memory(&mut body, word, offset);
             packing.store((&[side.across], packing.words), body, (to, Mem::I32, words.clone(), word));
             return Panel { buffer: to, index: words };
         }
@@ -390,9 +438,11 @@ impl Lowerer<'_> {
         Panel { buffer: to, index: words }
     }
 
-    /// Words of elements that lie otherwise: of several rows.
+    /// Words of elements that lie otherwise: of several rows, or of some that are no words where they lie.
     fn words_of_rows(&mut self, packing: &mut Packing, side: &Operand) -> Result<Panel> {
-        let (buffer, index) = self.room_for_words(packing, &[packing.words, side.across]);
+        let along = packing.is_along(&side.elements);
+        let order = |words: Loop| if along { [side.across, words] } else { [words, side.across] };
+        let (buffer, index) = self.room_for_words(packing, &order(packing.words));
         let count = packing.filling.count();
         for (first, all, elements) in packing.filling.runs(packing.k.extent) {
             let words = self.new_loop(all);
@@ -406,7 +456,8 @@ impl Lowerer<'_> {
                 value = offset_word(&mut body, value, offset_of_first(elements));
             }
             let place = index.substitute(&|axis| (axis == packing.words.axis).then(|| word.clone()));
-            packing.store((&[words], side.across), body, (buffer, Mem::I32, place, value));
+            let [outer, row] = order(words);
+            packing.store((&[outer], row), body, (buffer, Mem::I32, place, value));
         }
         Ok(Panel { buffer, index })
     }
@@ -448,7 +499,7 @@ impl Lowerer<'_> {
             rhs,
             epilogue,
             stores: vec![ir::Store { buffer, mem: Mem::I32, index: index.clone(), value: sum }],
-            partial: None,
+            subnormal: None,
             source: Some(packing.id),
         };
         packing.phases.push(Phase::Contraction(Box::new(contraction)));
@@ -469,6 +520,18 @@ impl Packing {
     /// Whether elements lie side by side along the contracted axis.
     fn is_along(&self, elements: &Panel) -> bool {
         elements.index.stride(self.k.axis) == Some(1)
+    }
+
+    /// The index of words of a side that are ones where they lie; nothing where they are none.
+    fn words_lie(&self, side: &Operand) -> Option<Ix> {
+        let (count, element) = (self.filling.count(), self.filling.mem());
+        let at = self.at_step(&side.elements.index, &self.words.ix().scale(count));
+        let here = at.div(count);
+        let aligned = side.mem.bytes() == element.bytes()
+            && self.k.extent % count == 0
+            && at.rem(count).as_constant() == Some(0)
+            && here.stride(self.words.axis) == Some(1);
+        aligned.then_some(here)
     }
 
     /// The index of an element at another step.

@@ -375,7 +375,7 @@ impl<'a> Reader<'a> {
         };
         let lhs = panel(self, "lhs ")?;
         let rhs = panel(self, "rhs ")?;
-        let partial = match self.take("unfinished sums in ") {
+        let subnormal = match self.take("subnormal where ") {
             Some(name) => Some(self.buffer(name)?),
             None => None,
         };
@@ -384,7 +384,7 @@ impl<'a> Reader<'a> {
         let mut epilogue = self.body(&args, None)?;
         let (stores, _) = self.stores(&mut epilogue, &args, None)?;
         let epilogue = epilogue.body;
-        Ok(Contraction { product, batch, m, n, k, block, lhs, rhs, epilogue, stores, partial, source: None })
+        Ok(Contraction { product, batch, m, n, k, block, lhs, rhs, epilogue, stores, subnormal, source: None })
     }
 
     fn sort(&mut self, head: &str) -> Read<Sort> {

@@ -20,7 +20,7 @@ use self::bounds::in_range;
 use super::body::{Body, Mem, NodeId, Op, ScalarType};
 use super::cover::Cover;
 use super::index::{Axis, Ix};
-use super::ir::{Accumulator, Contraction, Kernel, Loop, Nest, Phase, Place, Role, Stage};
+use super::ir::{Accumulator, Contraction, Kernel, Loop, Nest, Phase, Place, Product, Role, Stage};
 use super::registers::RegisterLoop;
 use super::sort::Sort;
 use crate::error::{Error, Result};
@@ -293,20 +293,19 @@ impl State<'_> {
         let empty = Body::new();
         for (panel, loops) in [(&c.lhs, [c.m, c.k]), (&c.rhs, [c.k, c.n])] {
             self.readable(panel.buffer)?;
-            self.index(panel.buffer, mem, &panel.index, &scope_with(&loops)?, &empty)?;
+            self.index(panel.buffer, c.product.factor(), &panel.index, &scope_with(&loops)?, &empty)?;
         }
         let scope = scope_with(&[c.m, c.n])?;
         let args = [mem.scalar()];
         let needed = check_body(&c.epilogue, &c.roots(), &Leaves { args: &args, ..Leaves::none() })?;
         self.loads(&c.epilogue, &needed, &scope)?;
         self.stores(&c.stores, &c.epilogue, &scope)?;
-        if let Some(partial) = c.partial {
-            let sums = scope.iter().try_fold(1i64, |n, l| n.checked_mul(l.extent));
-            let scratch = self.kernel.buffers.get(partial as usize).is_some_and(|b| b.role == Role::Scratch);
-            let room = self.capacity(partial, mem)?;
-            require(scratch && sums.is_some_and(|n| n <= room), "kernel.contraction", || {
-                format!("unfinished sums do not fit into buffer {partial}")
-            })?;
+        require(c.subnormal.is_some() == (c.product == Product::Bf16), "kernel.contraction", || {
+            format!("nothing, or something, says where sums of {} are subnormal", c.product)
+        })?;
+        if let Some(subnormal) = c.subnormal {
+            self.readable(subnormal)?;
+            self.index(subnormal, Mem::I32, &Ix::constant(0), &scope_with(&[])?, &empty)?;
         }
         Ok(())
     }

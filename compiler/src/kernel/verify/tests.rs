@@ -47,11 +47,10 @@ const ROWS: &str = "kernel rows (in0: f32[24], in1: s32[4], in2: f32[24]) -> (ou
       store out1[i0] = %2 : f32
 ";
 
-const PRODUCT: &str = "kernel product (in0: f32[12], in1: f32[20]) -> (out0: f32[15]), scratch (scratch0: f32[15])
+const PRODUCT: &str = "kernel product (in0: f32[12], in1: f32[20]) -> (out0: f32[15])
   phase contraction f32 m i0 in 3 n i1 in 5 k i2 in 4
     lhs in0[4*i0 + i2]
     rhs in1[5*i2 + i1]
-    unfinished sums in scratch0
     epilogue (sum)
       store out0[5*i0 + i1] = sum : f32
 ";
@@ -204,8 +203,13 @@ fn buffers_keep_their_roles() {
     changed(ROWS, |k| k.buffers[4].role = Role::Update { of: 3 }, "kernel.update");
     changed(ROWS, |k| k.in_place.push((3, 1)), "kernel.in-place");
     changed(ROWS, |k| k.in_place.push((0, 3)), "kernel.in-place");
-    changed(PRODUCT, |k| k.buffers[3].elements = 14, "kernel.contraction");
-    changed(PRODUCT, |k| k.buffers[3].role = Role::Output, "kernel.contraction");
+    breaks(PRODUCT, "contraction f32", "contraction bf16xbf16", "kernel.contraction");
+    changed(PRODUCT, |k| product(k).subnormal = Some(0), "kernel.contraction");
+    let floats = PRODUCT
+        .replace("-> (out0: f32[15])", "-> (out0: f32[15]), scratch (scratch0: s32[1])")
+        .replace("contraction f32", "contraction bf16xbf16")
+        .replace("    epilogue", "    subnormal where scratch0\n    epilogue");
+    breaks(&floats, "where scratch0", "where scratch0", "kernel.role");
     // Words of bytes hold other sums than floats do.
     breaks(PRODUCT, "contraction f32", "contraction u8xs8", "kernel.type");
     for steps in [0, 5] {

@@ -76,7 +76,7 @@ impl Plan {
         let window = attrs.window(AttrKey::Window)?.to_vec();
         let types = [shape.ty, kernel.ty];
         let floats = result.ty.is_float() && types.iter().all(|t| t.is_float());
-        let integers = result.ty.is_integer() && types.iter().all(|t| t.is_integer() && t.bits() <= 16);
+        let integers = result.ty.is_integer() && types.iter().all(|t| t.is_small_integer());
         // A type without a zero cannot be padded with it.
         let summed = (floats || integers) && shape.ty != ElementType::F8E8M0Fnu;
         let empty = result.elements() == 0 || shape.elements() == 0;

@@ -35,6 +35,20 @@ pub(super) struct Codes {
     pub zero: Code,
 }
 
+/// The instructions for words of `bf16` whose sums may be subnormal: each half becomes an `f32` of its own.
+pub(super) struct Halves {
+    pub shift_left: Code,
+    pub shift_right: Code,
+    pub multiply_add: Code,
+}
+
+/// Of registers of 512 bits.
+pub(super) const HALVES: Halves = Halves {
+    shift_left: Code::EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8,
+    shift_right: Code::EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8,
+    multiply_add: Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
+};
+
 impl Form {
     pub(super) fn bytes(self) -> i64 {
         self.product.mem().bytes()
@@ -120,6 +134,11 @@ impl Form {
                 add: EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
             },
+            // There is none of 256 bits.
+            (_, Product::Bf16) => {
+                let step = Step::Fused(EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32);
+                Codes { step, ..Form { widest: true, product: Product::F32 }.codes() }
+            }
             // Words are moved as floats are.
             (_, Product::U8S8 | Product::S8U8 | Product::S16) => {
                 let moves = Form { product: Product::F32, ..self }.codes();
@@ -139,7 +158,7 @@ impl Form {
     /// first.
     pub(super) fn left_first(self) -> bool {
         match self.product {
-            Product::F32 | Product::F64 | Product::U8S8 | Product::S16 => true,
+            Product::F32 | Product::F64 | Product::U8S8 | Product::S16 | Product::Bf16 => true,
             Product::S8U8 => false,
         }
     }
