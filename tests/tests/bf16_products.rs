@@ -92,7 +92,7 @@ const ORDERS: [[bool; 2]; 4] = [[false, true], [true, false], [true, true], [fal
 
 #[test]
 fn lengths_of_sums_and_orders_of_dimensions() {
-    for [m, n, k] in [[64, 64, 32], [61, 67, 33], [2, 300, 260], [300, 2, 261], [17, 16, 515], [100, 33, 257]] {
+    for [m, n, k] in [[64, 64, 32], [61, 67, 33], [3, 300, 260], [300, 3, 261], [17, 16, 515], [100, 33, 257]] {
         for first in ORDERS {
             check(&product_to("f32", [0, m, n, k], first), [USUAL; 2], first == ORDERS[0]);
         }

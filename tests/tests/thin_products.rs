@@ -67,6 +67,42 @@ fn few_columns_fold_rows() {
     );
 }
 
+/// Rows that are widened by an instruction are widened for each of fewer columns.
+#[test]
+fn narrow_rows_are_widened_for_few_columns() {
+    let blocked = |[left, right, out]: [&str; 3], (m, k, n): (i64, i64, i64), [lhs, rhs]: [i64; 2]| {
+        let side = |across: i64, contracted: i64| {
+            if contracted == 0 { format!("{k},{across}") } else { format!("{across},{k}") }
+        };
+        let source = format!(
+            "HloModule m\nENTRY e {{\n  x = {left}[{}] parameter(0)\n  y = {right}[{}] parameter(1)\n  \
+             ROOT d = {out}[{m},{n}] dot(x, y), lhs_contracting_dims={{{lhs}}}, rhs_contracting_dims={{{rhs}}}\n}}\n",
+            side(m, lhs),
+            side(n, rhs)
+        );
+        check(&source, 1e-5).kernel_text().contains("contraction")
+    };
+    let floats = ["bf16", "bf16", "f32"];
+    for types in [
+        floats,
+        ["bf16", "f32", "f32"],
+        ["s8", "s8", "s32"],
+        ["u8", "s8", "s32"],
+        ["s16", "u8", "u32"],
+        ["u16", "s32", "s32"],
+    ] {
+        let most = if types[0] == "bf16" { 2 } else { 3 };
+        for order in [[1, 0], [1, 1]] {
+            assert!(!blocked(types, (70, 301, most), order), "{types:?}");
+        }
+        assert!(!blocked([types[1], types[0], types[2]], (most, 300, 65), [0, 1]), "{types:?}");
+    }
+    assert!(blocked(floats, (70, 301, 3), [1, 0]));
+    assert!(blocked(["s8", "s8", "s32"], (70, 301, 4), [1, 0]));
+    // Each step of a sum that wraps earlier costs more.
+    assert!(blocked(["s8", "s8", "s16"], (70, 301, 2), [1, 0]));
+}
+
 /// Few rows are the columns of the transposed product, where the steps of the right operand lie side by side.
 #[test]
 fn few_rows_fold_the_other_side() {

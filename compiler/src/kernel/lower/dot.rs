@@ -39,6 +39,9 @@ const FAR_APART: i64 = 1 << 18;
 /// convolution do: a tile of them then reads from the first cache, ...
 pub(super) const HALF_FILLED: i64 = 32;
 pub(super) const QUARTER_FILLED: i64 = 16;
+/// ... as are fewer of rows that are widened for each of them, ...
+const WIDENED_INTEGERS: i64 = 12;
+const WIDENED_FLOATS: i64 = 8;
 /// ... so many steps are worth folding their sums at the end, and so many rows copying the columns.
 const LONG_ROW: i64 = 256;
 /// Columns of so many bytes together stay in a cache near enough to be read again for every few rows.
@@ -155,11 +158,6 @@ impl Lowerer<'_> {
         let all = l.batch.iter().map(|l| l.extent).fold(each, i64::saturating_mul);
         let worth = each >= LEAST || each >= LEAST_OF_BATCH && all >= LARGE_BATCH;
         let large = worth && m > 1 && n > 1 && k > 0;
-        let types = [lhs.ty, rhs.ty];
-        let filling = self.filling(types, out).or_else(|| self.filling_of_floats(types, out));
-        if let Some(filling) = filling.filter(|filling| large && filling.is_worth_copies((m, n, k))) {
-            return self.product_of_words(id, (l, filling), [&lhs, &rhs]);
-        }
         let by_rows = |contracted: &[usize], rank: usize| contracted.last().is_some_and(|&d| d + 1 == rank);
         // Little is computed for what is written: row by row, each from the whole of a right operand that is short.
         let row = n.saturating_mul(out.byte_size() as i64);
@@ -176,6 +174,11 @@ impl Lowerer<'_> {
         // Few rows are the columns of the transposed product.
         if large && has_few_columns([rhs.ty, lhs.ty], out, (n, m, k), HALF_FILLED) && by_rows(&rc, rhs.rank()) {
             return self.few_columns(id, l.turned(), [right, left], out);
+        }
+        let types = [lhs.ty, rhs.ty];
+        let filling = self.filling(types, out).or_else(|| self.filling_of_floats(types, out));
+        if let Some(filling) = filling.filter(|filling| large && filling.is_worth_copies((m, n, k))) {
+            return self.product_of_words(id, (l, filling), [&lhs, &rhs]);
         }
         if let Some(product) = summed_in([lhs.ty, rhs.ty], out, k).filter(|_| large && !written) {
             return self.blocked(id, l, product, [&lhs, &rhs]);
@@ -203,9 +206,7 @@ impl Lowerer<'_> {
         [(left, lhs), (right, rhs)]: [(InstructionId, &ArrayShape); 2],
         out: ElementType,
     ) -> Result<Vec<Phase>> {
-        let inst = self.inst(id);
-        let product = Product::of(storage::compute_type(out));
-        let Some(ty) = product.element() else { return Err(internal(inst, "bytes are no elements of a product")) };
+        let ty = storage::scratch_type(storage::compute_type(out));
         let along = match l.k.last() {
             Some(last) if rhs.ty == ty => {
                 let (_, offset) = self.through_views((right, 0), l.rhs.clone(), &rhs.dims)?;
@@ -550,8 +551,9 @@ fn is_broadcast(there: &Ix, own: &Ix, (n, k): (Loop, Loop)) -> bool {
     along(own, n) && !along(there, n) && !along(there, k)
 }
 
-/// Whether a product is of floats, of many long rows and columns of `few` bytes at most. Rows of another type are converted once for all
-/// columns elsewhere, where there are several.
+/// Whether a product is of floats or of integers in words of 32 bits, of many long rows and columns of `few` bytes at most. Rows of a type
+/// that is widened by an instruction are widened again for each column, fewer of those; others are converted once for all columns elsewhere,
+/// where there are several.
 pub(super) fn has_few_columns(
     [lhs, rhs]: [ElementType; 2],
     out: ElementType,
@@ -559,11 +561,18 @@ pub(super) fn has_few_columns(
     few: i64,
 ) -> bool {
     let scalar = storage::compute_type(out);
-    let whole = storage::mem_of(lhs) == Some(Mem::of(scalar));
     let floats = [lhs, rhs, out].iter().all(|ty| ty.is_float());
+    let integers = lhs.is_small_integer() && rhs.is_integer() && out.is_integer() && out.bits() == 32;
+    let few = match lhs {
+        _ if storage::mem_of(lhs) == Some(Mem::of(scalar)) => few,
+        _ if integers => few.min(WIDENED_INTEGERS),
+        ElementType::BF16 => few.min(WIDENED_FLOATS),
+        _ => 0,
+    };
     let columns = n * Mem::of(scalar).bytes();
-    let several = whole && columns <= few && columns.saturating_mul(k) <= NEAR_COLUMNS && k >= LONG_ROW;
-    floats && m >= MANY_ROWS && (several || n == 1 && k >= LONG_COLUMN)
+    let several = columns <= few && columns.saturating_mul(k) <= NEAR_COLUMNS && k >= LONG_ROW;
+    let one = floats && n == 1 && k >= LONG_COLUMN;
+    m >= MANY_ROWS && (one || several && (floats || integers))
 }
 
 /// The product in which the sums of a blocked contraction are kept: `f32` or `f64` for floats, as the result is computed. Sums of small

@@ -204,10 +204,10 @@ impl<'a> Lowerer<'a> {
         SCRATCH_BASE + self.scratch.len() as u32 - 1
     }
 
-    /// The elements of a scratch buffer.
-    fn scratch_elements(&self, buffer: u32) -> i64 {
-        let buffer = buffer.checked_sub(SCRATCH_BASE).and_then(|n| self.scratch.get(n as usize));
-        buffer.map_or(0, |b| b.elements as i64)
+    /// The elements of a scratch buffer; nothing of another one.
+    fn scratch_elements(&self, buffer: u32) -> Option<i64> {
+        let number = buffer.checked_sub(SCRATCH_BASE)?;
+        Some(self.scratch.get(number as usize)?.elements as i64)
     }
 
     /// Whether a leaf is read from memory by this kernel.

@@ -307,7 +307,7 @@ impl Lowerer<'_> {
         offset: Option<(Side, bool)>,
     ) -> Result<Vec<Phase>> {
         if tiled.product == Product::Bf16 {
-            tiled.subnormal = Some(self.subnormal(&mut packing, [tiled.lhs.buffer, tiled.rhs.buffer]));
+            tiled.subnormal = Some(self.subnormal(&mut packing, [tiled.lhs.buffer, tiled.rhs.buffer])?);
         }
         let mut epilogue = packing.body();
         let mut sum = epilogue.arg(0, tiled.product.mem().scalar());

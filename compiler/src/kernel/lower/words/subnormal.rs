@@ -9,7 +9,8 @@
 //! products are multiples of 2^(l + r - 14), and so are their sums: rounding to fewer digits leaves multiples of a power of two multiples
 //! of it. What is not zero is at least as large as that. The least exponents are folded from the words, in phases before the product.
 
-use super::{Lowerer, Packing};
+use super::{Lowerer, Packing, internal};
+use crate::error::Result;
 use crate::kernel::body::{Body, IntCond, Mem, NodeId, Op, ScalarType};
 use crate::kernel::index::Ix;
 use crate::kernel::ir::{Accumulator, Loop, Nest, Phase, Place, Stage, Store};
@@ -35,8 +36,8 @@ struct Row {
 impl Lowerer<'_> {
     /// Phases that find out whether products of the elements in two scratch buffers of words, or their sums, may be subnormal, and the
     /// buffer of one word that says so by not being zero.
-    pub(super) fn subnormal(&mut self, packing: &mut Packing, sides: [u32; 2]) -> u32 {
-        let [left, right] = sides.map(|words| self.least_of_parts(packing, words));
+    pub(super) fn subnormal(&mut self, packing: &mut Packing, [left, right]: [u32; 2]) -> Result<u32> {
+        let (left, right) = (self.least_of_parts(packing, left)?, self.least_of_parts(packing, right)?);
         let (least, flag) = (self.scratch_buffer(ElementType::S32, 1), self.scratch_buffer(ElementType::S32, 1));
         let word = Ix::constant(0);
         self.fold_least(packing, left, (least, word.clone()), &|_, left| left);
@@ -50,12 +51,13 @@ impl Lowerer<'_> {
             let any = body.or(small, subnormal);
             body.mask_to_int(any)
         });
-        flag
+        Ok(flag)
     }
 
     /// The row whose least value is that of a buffer of words; where there are many, phases before fold its parts.
-    fn least_of_parts(&mut self, packing: &mut Packing, words: u32) -> Row {
-        let all = self.scratch_elements(words);
+    fn least_of_parts(&mut self, packing: &mut Packing, words: u32) -> Result<Row> {
+        let elements = self.scratch_elements(words);
+        let all = elements.ok_or_else(|| internal(self.inst(packing.id), "words that were not put together"))?;
         let element = |row: Loop, parallel: Vec<Loop>, at: Ix| {
             let mut body = packing.body();
             let word = body.push(Op::Load(words, Mem::I32, at), &[], ScalarType::I32);
@@ -71,7 +73,7 @@ impl Lowerer<'_> {
         };
         if all <= ROW {
             let row = self.new_loop(all);
-            return element(row, Vec::new(), row.ix());
+            return Ok(element(row, Vec::new(), row.ix()));
         }
         let (parts, rest) = (all / ROW, all % ROW);
         let [part, row, last] = [parts, ROW, rest].map(|extent| self.new_loop(extent));
@@ -85,7 +87,7 @@ impl Lowerer<'_> {
         }
         let mut body = packing.body();
         let value = body.push(Op::Load(buffer, Mem::I32, folded.ix()), &[], ScalarType::I32);
-        Row { parallel: Vec::new(), row: folded, body, value }
+        Ok(Row { parallel: Vec::new(), row: folded, body, value })
     }
 
     /// A phase that folds the least unsigned value of each row, and stores what `finish` makes of it.
