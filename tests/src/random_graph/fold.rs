@@ -1,6 +1,6 @@
 //! Reductions and contractions.
 
-use super::note::{Note, is_narrow, roundoff};
+use super::note::{Note, is_narrow, roundoff, step};
 use super::{Generator, Rng, Value};
 use brolga_compiler::builder::{Builder, DotDimensions, Op, scalar_computation};
 use brolga_compiler::hlo::{Module, Opcode};
@@ -19,6 +19,8 @@ pub(super) fn products(ty: E, terms: f64, a: Note, b: Note, strict: bool) -> Opt
     let sum = terms * a.bound * b.bound;
     let err = terms * (a.err * b.bound + b.err * a.bound + a.err * b.err) + (terms + 2.0) * sum_roundoff(ty) * sum;
     let err = err + if is_narrow(ty) { 2.0 * roundoff(ty) * sum } else { 0.0 };
+    // Below the normal numbers each product is rounded by a step.
+    let err = err + if ty.is_float() { terms * step(ty) } else { 0.0 };
     Note { bound: sum, err, rel: 0.0, loose_zero: true }.rounded(ty, strict)
 }
 
