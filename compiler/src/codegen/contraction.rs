@@ -8,9 +8,10 @@
 //! only.
 //!
 //! **Algorithm.** [`Plan`] cuts rows into groups, columns into strips; a pair of both (and a batch index) is a point of
-//! the phase's parallel space. For each block of `k`, an operand is packed where its index map is not one that the tile
-//! can walk or where packing pays (a right one that lies along `k` is turned in registers, square by square); then blocks of
-//! rows go through the tile. A right operand that the tile can walk it packs itself while it multiplies the first rows, where
+//! the phase's parallel space. Groups of a strip that a worker has one after another are joined and pack the right operand once: points
+//! are as many as several workers want, and cost one alone nothing. For each block of `k`, an operand is packed where its index map is
+//! not one that the tile can walk or where packing pays (a right one that lies along `k` is turned in registers, square by square); then
+//! blocks of rows go through the tile. A right operand that the tile can walk it packs itself while it multiplies the first rows, where
 //! it can: that costs less than to read it for nothing else. In the same way it packs rows of the left operand that lie pages
 //! apart while it multiplies their first columns, where a step takes more of them than a set of the cache has ways. Unfinished
 //! sums lie in the result itself where a store has the sum's type and unit stride, otherwise in the worker's scratch; there
@@ -41,12 +42,13 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::FuncId;
 use hashbrown::HashMap;
 
-/// Rows that share one packing of the right operand.
+/// Rows that share one packing of the right operand, about.
 const ROW_GROUP: i64 = 1024;
 /// Columns of a strip, where there are strips.
 const STRIP: i64 = 256;
 /// Points that are enough for the strips of a packed operand to be twice as wide: the left one is then read half as often. Where the tile
-/// packs both on its way, groups of fewer rows may make up for the points: the right one is packed more often, which costs less.
+/// packs that on its way, and the right one too or it is turned, groups of fewer rows may make up for the points: several workers then
+/// pack the right one more often, which costs less.
 const ENOUGH_POINTS: i64 = 8;
 /// Sums of a group and a strip, where points are few and they wait for another block of `k`: so many stay in the second cache, also where
 /// their rows lie a page apart and share a part of its sets.
@@ -93,6 +95,8 @@ pub struct Plan {
     /// Strides of the left operand along rows and steps, within a block.
     lhs: (i64, i64),
     pack_rhs: bool,
+    /// Whether the right operand, which is packed, lies along `k`.
+    turns_rhs: bool,
     /// Whether the tile packs the right operand on its way through the first rows of a group.
     tile_packs: bool,
     /// Whether it packs a block of rows of the left one on its way through their first columns.
@@ -110,6 +114,8 @@ pub struct Plan {
     group: i64,
     rows: i64,
     steps: i64,
+    /// Groups that are joined where one worker has them.
+    joined: i64,
     batch: i64,
     m: i64,
     n: i64,
@@ -155,6 +161,9 @@ impl Plan {
         let many = form.is_some_and(|form| form.rows() > WAYS);
         let tile_packs_left = pack_rhs && many && n > panel && lhs.is_some_and(|(row, _)| pages(row));
         let tile_packs = tile_packs && pack_rhs;
+        let strides = (c.rhs.index.stride(c.k.axis), c.rhs.index.stride(c.n.axis));
+        let along_k = matches!(strides, (Some(1), Some(across)) if across != 1);
+        let turns_rhs = pack_rhs && along_k && steps % SQUARE == 0 && k >= SQUARE;
         let rhs_row = walk.unwrap_or(panel);
         let holds = |s: &Store| {
             let mut values = false;
@@ -177,11 +186,14 @@ impl Plan {
             pack_rhs && points >= ENOUGH_POINTS
         };
         let whole_groups = wide(most_rows);
-        let few_rows = tile_packs && tile_packs_left && wide(most_rows.min(WAITING / (2 * STRIP)));
+        let few_rows = tile_packs_left && (tile_packs || turns_rhs) && wide(most_rows.min(WAITING / (2 * STRIP)));
         let most = if whole_groups || few_rows { 2 * STRIP } else { STRIP };
         let strip = if strips && n > most { cut(n, most, panel) } else { n };
-        let waiting = if whole_groups || k <= steps { ROW_GROUP } else { WAITING / strip };
+        let waiting = if whole_groups { ROW_GROUP } else { WAITING / strip };
         let group = group(most_rows.min(waiting.max(rows)));
+        let groups = parts(m, group);
+        let joined =
+            if pack_rhs { (1..=parts(most_rows, group)).rev().find(|joined| groups % joined == 0) } else { None };
         let lhs = lhs.unwrap_or_default();
         let waits = match sums {
             Sums::Store(i) => pack_rhs && k > 2 * steps && c.stores[i].index.stride(c.m.axis).is_some_and(pages),
@@ -192,6 +204,7 @@ impl Plan {
             pack_lhs,
             lhs,
             pack_rhs,
+            turns_rhs,
             tile_packs,
             tile_packs_left,
             rhs_row,
@@ -202,17 +215,12 @@ impl Plan {
             group,
             rows,
             steps,
+            joined: joined.unwrap_or(1),
             batch,
             m,
             n,
             k,
         }
-    }
-
-    /// Whether the right operand, which is packed, lies along `k`.
-    fn turns_right(&self, c: &Contraction) -> bool {
-        let strides = (c.rhs.index.stride(c.k.axis), c.rhs.index.stride(c.n.axis));
-        matches!(strides, (Some(1), Some(across)) if across != 1) && self.steps % SQUARE == 0 && self.k >= SQUARE
     }
 
     /// Columns that go through the tile at once.
@@ -233,8 +241,12 @@ impl Plan {
         let bytes = |elements: i64| elements.saturating_mul(self.mem.bytes());
         let mut all = Blocks::new();
         for group in sizes(self.m, self.group.min(self.m)) {
-            for at in (0..group).step_by(self.rows as usize) {
-                let packs = self.tile_packs && at == 0;
+            let blocks = (0..group).step_by(self.rows as usize).flat_map(|at| {
+                let packs = at == 0 && self.tile_packs;
+                // A group that is joined to others before finds what they packed.
+                [(at, packs), (at, packs && self.joined == 1)]
+            });
+            for (at, packs) in blocks {
                 let right = if packs || !self.pack_rhs { self.rhs_row } else { self.panel };
                 let rows = self.rows.min(group - at);
                 for strip in sizes(self.n, self.strip.min(self.n)) {
@@ -271,8 +283,8 @@ impl Plan {
             if self.pack_lhs || self.tile_packs_left { line(self.rows * self.steps) } else { 0 },
             if self.pack_rhs { line(self.panels() * self.steps) } else { 0 },
             match self.sums {
-                Sums::Scratch => line(self.group * self.strip),
-                Sums::Store(_) if self.waits => line(self.group * self.panels()),
+                Sums::Scratch => line(self.joined * self.group * self.strip),
+                Sums::Store(_) if self.waits => line(self.joined * self.group * self.panels()),
                 Sums::Store(_) => 0,
             },
         ]
@@ -447,11 +459,19 @@ impl Emitter<'_, '_, '_> {
         self.element(base, index, self.plan.mem.bytes())
     }
 
+    /// Points that are groups to be joined follow each other, a piece of a strip; from the first one and of the last one some may be missing.
     fn run(&mut self, begin: Value, end: Value) {
-        self.count(begin, end, 1, &mut |this, point| {
+        let joined = self.plan.joined;
+        let [first, last] = if joined == 1 {
+            [begin, end]
+        } else {
+            let (points, beyond) = (self.iconst(joined), self.b.ins().iadd_imm_s(end, joined - 1));
+            [begin, beyond].map(|point| self.b.ins().udiv(point, points))
+        };
+        self.count(first, last, 1, &mut |this, piece| {
             let plan = this.plan.clone();
             let (groups, strips) = (parts(plan.m, plan.group), parts(plan.n, plan.strip));
-            let mut rest = point;
+            let mut rest = piece;
             let mut take = |this: &mut Self, extent: i64| {
                 if extent == 1 {
                     return this.iconst(0);
@@ -462,7 +482,7 @@ impl Emitter<'_, '_, '_> {
                 part
             };
             let strip = take(this, strips);
-            let group = take(this, groups);
+            let group = take(this, groups / joined);
             for l in this.c.batch.iter().rev() {
                 let v = take(this, l.extent);
                 this.axes.insert(l.axis, v);
@@ -470,15 +490,31 @@ impl Emitter<'_, '_, '_> {
             this.axes.insert(STRIP_AXIS, strip);
             let column = this.b.ins().imul_imm_s(strip, plan.strip);
             let columns = this.length(plan.n, plan.strip, column);
-            let row = this.b.ins().imul_imm_s(group, plan.group);
-            let rows = this.length(plan.m, plan.group, row);
-            let row_end = this.b.ins().iadd(row, rows);
+            let [row, row_end] = this.rows_of(group, piece, (begin, end));
             let (zero, blocks) = (this.iconst(0), this.iconst(parts(plan.k, plan.steps)));
             this.count(zero, blocks, 1, &mut |this, block| {
                 this.axes.insert(BLOCK_AXIS, block);
                 this.block((row, row_end), (column, columns), block);
             });
         });
+    }
+
+    /// The rows of a piece, the `number`th of its strip, that are between two points.
+    fn rows_of(&mut self, number: Value, piece: Value, (begin, end): (Value, Value)) -> [Value; 2] {
+        let Plan { m, group, joined, .. } = self.plan;
+        let row = self.b.ins().imul_imm_s(number, joined * group);
+        if joined == 1 {
+            let rows = self.length(m, group, row);
+            return [row, self.b.ins().iadd(row, rows)];
+        }
+        let before = self.b.ins().imul_imm_s(piece, joined);
+        let [from, to] = [begin, end].map(|point| self.b.ins().isub(point, before));
+        let [none, all, last] = [0, joined, m].map(|n| self.iconst(n));
+        let [from, to] = [self.b.ins().smax(from, none), self.b.ins().smin(to, all)].map(|groups| {
+            let rows = self.b.ins().imul_imm_s(groups, group);
+            self.b.ins().iadd(row, rows)
+        });
+        [from, self.b.ins().smin(to, last)]
     }
 
     /// One block of `k` of one group and strip.
@@ -635,7 +671,7 @@ impl Emitter<'_, '_, '_> {
                 }
                 let all = Loop { axis: PANEL_AXIS, extent: panels };
                 let row = Loop { axis: COLUMN_AXIS, extent: width };
-                let times = plan.points().saturating_mul(if by_row { 1 } else { panels });
+                let times = (plan.points() / plan.joined).saturating_mul(if by_row { 1 } else { panels });
                 let panel = all.ix().offset(begin);
                 let at = Ix::axis(STRIP_AXIS, strips).scale(plan.strip).add(&panel.scale(plan.panel)).add(&row.ix());
                 let from = c.rhs.index.substitute(&|a| (a == c.n.axis).then(|| at.clone()));
@@ -644,7 +680,7 @@ impl Emitter<'_, '_, '_> {
                     let nest = this.copy_nest(c.rhs.buffer, [from.clone(), to.clone()], (c.k, inner), row);
                     this.copy(&nest, times, destination, range);
                 };
-                let turned = plan.turns_right(c) && width % SQUARE == 0;
+                let turned = plan.turns_rhs && width % SQUARE == 0;
                 let panel = |this: &mut Self| {
                     if !turned {
                         return rows(this, (first, end), Vec::new());

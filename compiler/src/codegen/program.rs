@@ -219,7 +219,7 @@ impl<'a> Functions<'a> {
             Product::Bf16 => self.target.has_bf16_products().then_some(true),
             Product::S16 => self.target.widest_rows().map(|width| width == Width::W512),
         };
-        widest.map(|widest| Form { widest, product })
+        Form::of(widest?, product)
     }
 
     /// The function that copies large arrays, where there are some and the machine has a better way than a loop.

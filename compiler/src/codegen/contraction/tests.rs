@@ -13,7 +13,7 @@ use crate::kernel::lower::Numerics;
 use crate::memory;
 use crate::text;
 use brolga_runtime::abi::IsaFeatures;
-use brolga_runtime::{ArrayLiteral, ElementType, Literal, Program, Shape};
+use brolga_runtime::{ArrayLiteral, ElementType, Literal, Program, RunOptions, Shape};
 
 fn numbers(n: usize, seed: usize) -> Vec<f64> {
     let mut state = 0x9E37_79B9u32.wrapping_mul(seed as u32 + 1);
@@ -63,7 +63,7 @@ fn floats(a: &ArrayLiteral) -> Vec<f64> {
     }
 }
 
-/// Compiles and runs with the tiles of all machines, which must agree bitwise; returns inputs and results.
+/// Compiles and runs with the tiles of all machines, with one worker and with three, which must agree bitwise; returns inputs and results.
 fn run(hlo: &str, cpu: Option<&str>) -> (Vec<ArrayLiteral>, Vec<ArrayLiteral>) {
     let module = text::parse(hlo).unwrap();
     let entry = module.entry();
@@ -75,11 +75,13 @@ fn run(hlo: &str, cpu: Option<&str>) -> (Vec<ArrayLiteral>, Vec<ArrayLiteral>) {
         let options = CompileOptions { target: target.clone(), ..CompileOptions::default() };
         let artifact = compile(&module, &options).unwrap();
         let program = Program::from_object(&artifact.object).unwrap();
-        let found = program.run(&arguments).unwrap();
-        for (a, b) in results.iter().flatten().zip(&found) {
-            assert!(a.bytes() == b.bytes(), "the tile of {target:?} differs\n{hlo}");
+        for threads in [1, 3] {
+            let found = program.run_with(&arguments, &RunOptions { threads, ..RunOptions::default() }).unwrap();
+            for (a, b) in results.iter().flatten().zip(&found) {
+                assert!(a.bytes() == b.bytes(), "the tile of {target:?} with {threads} workers differs\n{hlo}");
+            }
+            results = Some(found);
         }
-        results = Some(found);
     }
     (inputs, results.unwrap())
 }
@@ -267,23 +269,44 @@ fn contractions(hlo: &str) -> Vec<Contraction> {
     phases.filter_map(|phase| if let Phase::Contraction(c) = phase { Some((**c).clone()) } else { None }).collect()
 }
 
+/// Groups of which one worker has several are joined and pack once, which changes no bit: [`run`] compares one worker with three.
+#[test]
+fn groups_are_joined_or_not() {
+    let plain = plain("f32", 830, 300, 440);
+    let turned =
+        plain.replace("f32[440,300]", "f32[300,440]").replace("rhs_contracting_dims={0}", "rhs_contracting_dims={1}");
+    let finished = "d = f32[830,300] dot";
+    let [finished_plain, finished_turned] = [&plain, &turned].map(|hlo| {
+        hlo.replace("ROOT c = f32[830,300] dot", finished).replace("\n}", "\n  ROOT c = f64[830,300] convert(d)\n}")
+    });
+    for hlo in [&plain, &turned, &finished_plain, &finished_turned] {
+        let forms = [None, Some(false), Some(true)];
+        for c in contractions(hlo) {
+            let joined =
+                |widest: Option<bool>| Plan::new(&c, widest.and_then(|widest| Form::of(widest, c.product))).joined;
+            assert_eq!(forms.map(joined), [2; 3], "{hlo}");
+        }
+        check(hlo, None, 5e-5);
+    }
+}
+
 /// Rows of a group and columns of a strip: strips are wide where points are enough with whole groups, or with smaller ones where the
-/// tile packs both sides, and there are as many points either way.
+/// tile packs the left side and the right one is packed by it too or turned, and there are as many points either way.
 #[test]
 fn groups_make_up_for_wide_strips() {
     let turned = plain("f32", 1024, 1024, 1024).replace("rhs_contracting_dims={0}", "rhs_contracting_dims={1}");
     let cut = |hlo: &str, widest: bool| {
         let all = contractions(hlo);
         let [c] = &all[..] else { panic!("{} contractions\n{hlo}", all.len()) };
-        let plan = Plan::new(c, Some(Form { widest, product: c.product }));
-        (plan.group, plan.strip, plan.points())
+        let plan = Plan::new(c, Form::of(widest, c.product));
+        (plan.group, plan.strip, plan.points(), plan.joined)
     };
-    assert_eq!(cut(&plain("f32", 2048, 2048, 2048), true), (1056, 512, 8));
-    assert_eq!(cut(&plain("f32", 1024, 1024, 1024), true), (288, 512, 8));
-    assert_eq!(cut(&plain("f32", 1024, 1024, 1024), false), (576, 256, 8), "six rows need no packing");
-    assert_eq!(cut(&plain("f32", 1024, 1024, 1000), true), (576, 256, 8), "rows are not pages apart");
-    assert_eq!(cut(&turned, true), (576, 256, 8), "the right side is packed before");
-    assert_eq!(cut(&plain("f32", 512, 512, 1024), true), (576, 256, 2), "points would be few");
+    assert_eq!(cut(&plain("f32", 2048, 2048, 2048), true), (1056, 512, 8, 1));
+    assert_eq!(cut(&plain("f32", 1024, 1024, 1024), true), (288, 512, 8, 4));
+    assert_eq!(cut(&turned, true), (288, 512, 8, 4));
+    assert_eq!(cut(&plain("f32", 1024, 1024, 1024), false), (576, 256, 8, 2), "six rows need no packing");
+    assert_eq!(cut(&plain("f32", 1024, 1024, 1000), true), (576, 256, 8, 2), "rows are not pages apart");
+    assert_eq!(cut(&plain("f32", 512, 512, 1024), true), (576, 256, 2, 1), "points would be few");
 }
 
 /// The blocks that the loops of a plan go through are those that its tile is made for.
@@ -299,7 +322,7 @@ fn blocks_are_those_of_the_loops() {
     ]) {
         for c in &contractions(&plain("f32", m, n, k)) {
             for widest in [None, Some(false), Some(true)] {
-                let plan = Plan::new(c, widest.map(|widest| Form { widest, product: c.product }));
+                let plan = Plan::new(c, widest.and_then(|widest| Form::of(widest, c.product)));
                 let steps =
                     |from: i64, to: i64, step: i64| (from..to).step_by(step as usize).map(move |x| step.min(to - x));
                 let mut found = Blocks::new();
@@ -308,16 +331,20 @@ fn blocks_are_those_of_the_loops() {
                         for (j, columns) in (0..plan.n).step_by(plan.strip as usize).zip(steps(0, plan.n, plan.strip)) {
                             let width = if plan.pack_rhs { plan.panel } else { columns };
                             let packs = plan.tile_packs && r0 == i;
-                            let right = if plan.pack_rhs && !packs { plan.panel } else { plan.n };
-                            for (p, columns) in steps(j, j + columns, width).enumerate() {
-                                let left = match (plan.tile_packs_left, p) {
-                                    (false, _) => Left::Lies,
-                                    (true, 0) => Left::Packs,
-                                    (true, _) => Left::Packed,
-                                };
-                                let row = if left == Left::Packed { 0 } else { plan.k };
-                                let apart = Apart::of(row * plan.mem.bytes(), right * plan.mem.bytes());
-                                found.insert(Block { rows: r, columns, apart, packs, left });
+                            // Of groups that are joined, the first one packs: alone or not, any may be that.
+                            let again = packs && plan.joined > 1;
+                            for packs in [Some(packs), again.then_some(false)].into_iter().flatten() {
+                                let right = if plan.pack_rhs && !packs { plan.panel } else { plan.n };
+                                for (p, columns) in steps(j, j + columns, width).enumerate() {
+                                    let left = match (plan.tile_packs_left, p) {
+                                        (false, _) => Left::Lies,
+                                        (true, 0) => Left::Packs,
+                                        (true, _) => Left::Packed,
+                                    };
+                                    let row = if left == Left::Packed { 0 } else { plan.k };
+                                    let apart = Apart::of(row * plan.mem.bytes(), right * plan.mem.bytes());
+                                    found.insert(Block { rows: r, columns, apart, packs, left });
+                                }
                             }
                         }
                     }

@@ -735,8 +735,9 @@ mod tests {
 
     #[test]
     fn parts_and_strips_cover_a_block_and_fit_the_registers() {
-        for (widest, (product, _)) in [false, true].into_iter().flat_map(|w| Product::ALL.map(|p| (w, p))) {
-            let form = Form { widest, product };
+        let pairs = [false, true].into_iter().flat_map(|widest| Product::ALL.map(|(product, _)| (widest, product)));
+        for form in pairs.filter_map(|(widest, product)| Form::of(widest, product)) {
+            let widest = form.widest;
             for m in 1..=100 {
                 for n in 1..=300 {
                     let strips = form.strips(m, n);

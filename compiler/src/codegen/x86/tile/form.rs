@@ -7,9 +7,9 @@ use iced_x86::Code;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// Registers of 512 bits rather than 256.
-    pub widest: bool,
+    pub(super) widest: bool,
     /// What is multiplied.
-    pub product: Product,
+    pub(super) product: Product,
 }
 
 /// A step of a sum.
@@ -50,6 +50,11 @@ pub(super) const HALVES: Halves = Halves {
 };
 
 impl Form {
+    /// Registers of 512 bits, `widest`, or of 256, for what is multiplied; `None` where no instruction does that.
+    pub fn of(widest: bool, product: Product) -> Option<Form> {
+        (widest || product != Product::Bf16).then_some(Form { widest, product })
+    }
+
     pub(super) fn bytes(self) -> i64 {
         self.product.mem().bytes()
     }
@@ -134,7 +139,7 @@ impl Form {
                 add: EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
                 zero: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
             },
-            // There is none of 256 bits.
+            // Of 256 bits there is no such form.
             (_, Product::Bf16) => {
                 let step = Step::Fused(EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32);
                 Codes { step, ..Form { widest: true, product: Product::F32 }.codes() }
