@@ -11,6 +11,7 @@ pub mod kernels;
 pub mod memory;
 pub mod operations;
 pub mod process;
+pub mod products;
 pub mod random_graph;
 pub mod training;
 pub mod ways;

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(target_arch = "x86_64")]
 
-use crate::integer_products::{product, target};
 use brolga_compiler::codegen::target::TargetOptions;
 use brolga_compiler::kernel::body::Variant;
 use brolga_compiler::kernel::interp::Machine;
@@ -11,7 +10,8 @@ use brolga_compiler::kernel::parse;
 use brolga_compiler::{Artifact, CompileOptions, compile, compile_kernel, memory, shape, text};
 use brolga_runtime::abi::{IsaFeatures, NumericVariant};
 use brolga_runtime::{ArrayLiteral, ArrayShape, Program};
-use brolga_tests::widths::WIDEST;
+use brolga_tests::products::product;
+use brolga_tests::widths::{WIDEST, level};
 
 const INSTRUCTION: &str = "vdpbf16ps";
 
@@ -24,9 +24,9 @@ const USUAL: Range = Range(-8, 2, 20);
 /// With the instruction, where this machine can run it, and without.
 fn targets() -> Vec<(TargetOptions, bool)> {
     let there = IsaFeatures::detect();
-    let mut targets = vec![(target("x86-64-v3", &[]), false)];
+    let mut targets = vec![(level("x86-64-v3", &[]), false)];
     if there.contains(IsaFeatures::AVX512BF16.union(IsaFeatures::AVX512VL).union(WIDEST)) {
-        targets.extend([(target("x86-64-v4", &["+avx512bf16"]), true), (TargetOptions::native(), true)]);
+        targets.extend([(level("x86-64-v4", &["+avx512bf16"]), true), (TargetOptions::native(), true)]);
     } else {
         eprintln!("SKIPPED: this machine has no avx512bf16");
     }
@@ -49,8 +49,8 @@ fn elements(shape: &ArrayShape, Range(low, high, zeros): Range, state: &mut u64)
     array
 }
 
-/// What a program computes on every target, where all agree; with `kernels` so do its kernels as they are interpreted.
-fn check(source: &str, ranges: [Range; 2], kernels: bool) -> Vec<ArrayLiteral> {
+/// What a program is given, and computes on every target, where all agree; with `kernels` so do its kernels as they are interpreted.
+fn check(source: &str, ranges: [Range; 2], kernels: bool) -> [Vec<ArrayLiteral>; 2] {
     let module = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     shape::verify(&module).unwrap_or_else(|e| panic!("{e}\n{source}"));
     let entry = module.entry();
@@ -75,7 +75,7 @@ fn check(source: &str, ranges: [Range; 2], kernels: bool) -> Vec<ArrayLiteral> {
         let same = got.iter().zip(before).all(|(got, before)| got.bytes() == before.bytes());
         assert!(same, "{target:?} {ranges:?}\n{source}");
     }
-    results.unwrap()
+    [inputs, results.unwrap()]
 }
 
 fn compiled(source: &str, target: TargetOptions) -> Artifact {
@@ -134,18 +134,11 @@ fn what_is_subnormal_counts() {
         [Range(-56, -50, 10), Range(-56, -50, 10)],
     ];
     for ranges in ranges {
-        let source = product_to("f32", [0, m, n, k], [false, false]);
-        let results = check(&source, ranges, false);
-        let module = text::parse(&source).unwrap();
-        let entry = module.entry();
-        let mut state = 0x9e37_79b9_7f4a_7c15;
-        let parameters = entry.parameters();
-        let [a, b] = [0, 1]
-            .map(|i| elements(entry.instructions[parameters[i]].shape.as_array().unwrap(), ranges[i], &mut state));
+        let [inputs, results] = check(&product_to("f32", [0, m, n, k], [false, false]), ranges, false);
         let sums = results[0].as_slice::<f32>();
         for (place, &sum) in sums.iter().enumerate() {
             let (row, column) = (place / n * 2 * k, place % n * 2 * k);
-            let want = chain(&a.bytes()[row..], &b.bytes()[column..], k);
+            let want = chain(&inputs[0].bytes()[row..], &inputs[1].bytes()[column..], k);
             assert_eq!(sum.to_bits(), want.to_bits(), "{ranges:?} {place}: {sum:e} {want:e}");
         }
         assert!(sums.iter().any(|&sum| sum != 0.0), "{ranges:?}: all is zero");
@@ -225,16 +218,16 @@ fn convolutions() {
 #[test]
 fn targets_without_the_instruction_do_not_have_it() {
     let source = product_to("f32", [0, 64, 64, 64], [false, true]);
-    let fuses_not = TargetOptions { variant: Some(NumericVariant::Plain), ..target("x86-64-v4", &["+avx512bf16"]) };
+    let fuses_not = TargetOptions { variant: Some(NumericVariant::Plain), ..level("x86-64-v4", &["+avx512bf16"]) };
     for target in [
         TargetOptions::default(),
-        target("x86-64-v4", &[]),
-        target("x86-64-v3", &["+avx512bf16"]),
-        target("x86-64-v3,x86-64-v4", &["+avx512bf16"]),
+        level("x86-64-v4", &[]),
+        level("x86-64-v3", &["+avx512bf16"]),
+        level("x86-64-v3,x86-64-v4", &["+avx512bf16"]),
         fuses_not,
     ] {
         assert!(!compiled(&source, target.clone()).asm.contains(INSTRUCTION), "{target:?}");
     }
     let small = product_to("f32", [0, 16, 16, 16], [false, true]);
-    assert!(!compiled(&small, target("x86-64-v4", &["+avx512bf16"])).asm.contains(INSTRUCTION), "little to gain");
+    assert!(!compiled(&small, level("x86-64-v4", &["+avx512bf16"])).asm.contains(INSTRUCTION), "little to gain");
 }

@@ -10,18 +10,13 @@ use brolga_compiler::kernel::interp::Machine;
 use brolga_compiler::{CompileOptions, compile, interp, memory, shape, text};
 use brolga_runtime::abi::IsaFeatures;
 use brolga_runtime::{ArrayLiteral, Literal, Program};
-use brolga_tests::widths::WIDEST;
+use brolga_tests::products::product;
+use brolga_tests::widths::{WIDEST, level};
 
 const SIGNS: [(&str, &str); 4] = [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8", "u8")];
 /// What sums by fours, and by twos.
 const FOURS: &str = "vpdpbusd";
 const TWOS: &str = "vpmaddwd";
-
-/// A level with features.
-pub fn target(cpu: &str, features: &[&str]) -> TargetOptions {
-    let features = features.iter().map(|f| (*f).to_owned()).collect();
-    TargetOptions { cpu: Some(cpu.to_owned()), features, ..TargetOptions::default() }
-}
 
 /// Targets with an instruction for products of bytes, of those that this machine can run, and which: the widths that it has, and the
 /// machine itself.
@@ -29,21 +24,21 @@ fn targets() -> Vec<(TargetOptions, &'static str)> {
     let there = IsaFeatures::detect();
     let mut targets = Vec::new();
     if there.contains(IsaFeatures::AVXVNNI.union(IsaFeatures::AVX2)) {
-        targets.push((target("x86-64-v3", &["+avxvnni"]), FOURS));
+        targets.push((level("x86-64-v3", &["+avxvnni"]), FOURS));
     }
     if there.contains(IsaFeatures::AVX512VNNI.union(IsaFeatures::AVX512VL).union(WIDEST)) {
-        targets.push((target("x86-64-v4", &["+avx512vnni"]), FOURS));
+        targets.push((level("x86-64-v4", &["+avx512vnni"]), FOURS));
     }
     if targets.is_empty() {
         eprintln!("SKIPPED: this machine has neither avxvnni nor avx512vnni");
     } else {
         targets.push((TargetOptions::native(), FOURS));
     }
-    for (level, features) in [("x86-64-v3", IsaFeatures::AVX2), ("x86-64-v4", WIDEST)] {
+    for (cpu, features) in [("x86-64-v3", IsaFeatures::AVX2), ("x86-64-v4", WIDEST)] {
         if there.contains(features) {
-            targets.push((target(level, &[]), TWOS));
+            targets.push((level(cpu, &[]), TWOS));
         } else {
-            eprintln!("SKIPPED: this machine cannot run {level}");
+            eprintln!("SKIPPED: this machine cannot run {cpu}");
         }
     }
     targets
@@ -104,19 +99,6 @@ fn check_on(targets: &[(TargetOptions, &str)], source: &str, bytes: [Bytes; 2], 
             assert!(got.iter().zip(&want).all(|(got, want)| *got == want.bytes()), "{}", artifact.schedule);
         }
     }
-}
-
-/// `l` by `r` of `m`, `n` and `k`, the contracted dimension first or last of each, in `batch` batches where that is not 0.
-pub fn product((l, r, out): (&str, &str, &str), [batch, m, n, k]: [usize; 4], first: [bool; 2]) -> String {
-    let (outer, dims) = if batch == 0 { (String::new(), 0) } else { (format!("{batch},"), 1) };
-    let shape = |across: usize, first: bool| if first { format!("{k},{across}") } else { format!("{across},{k}") };
-    let batches = if batch == 0 { "" } else { ", lhs_batch_dims={0}, rhs_batch_dims={0}" };
-    let [lhs, rhs] = first.map(|first| dims + usize::from(!first));
-    let (a, b) = (shape(m, first[0]), shape(n, first[1]));
-    format!(
-        "HloModule m\n\nENTRY e {{\n  a = {l}[{outer}{a}] parameter(0)\n  b = {r}[{outer}{b}] parameter(1)\n  \
-         ROOT c = {out}[{outer}{m},{n}] dot(a, b), lhs_contracting_dims={{{lhs}}}, rhs_contracting_dims={{{rhs}}}{batches}\n}}\n"
-    )
 }
 
 #[test]
@@ -312,18 +294,18 @@ fn targets_without_the_instruction_do_not_have_it() {
         compile(&module, &options).unwrap().asm
     };
     // One level of two: all of them have the instruction, or none.
-    let partly = target("x86-64-v3,x86-64-v4", &["+avx512vnni"]);
+    let partly = level("x86-64-v3,x86-64-v4", &["+avx512vnni"]);
     // Nor where the wide registers for it are not there.
-    let narrow = target("x86-64-v3", &["+avx512vnni"]);
-    let plain = [TargetOptions::default(), target("x86-64-v3", &[]), target("x86-64-v4", &[]), partly, narrow];
+    let narrow = level("x86-64-v3", &["+avx512vnni"]);
+    let plain = [TargetOptions::default(), level("x86-64-v3", &[]), level("x86-64-v4", &[]), partly, narrow];
     for target in plain {
         assert!(!asm(target.clone()).contains(FOURS), "{target:?}");
     }
-    let with = asm(target("x86-64-v3", &["+avxvnni"]));
+    let with = asm(level("x86-64-v3", &["+avxvnni"]));
     assert!(with.contains(FOURS) && !with.contains("zmm"));
-    let widest = asm(target("x86-64-v4", &["+avx512vnni"]));
+    let widest = asm(level("x86-64-v4", &["+avx512vnni"]));
     assert!(widest.lines().any(|line| line.contains(FOURS) && line.contains("zmm")));
-    let both = asm(target("x86-64-v3,x86-64-v4", &["+avx512vnni", "+avxvnni"]));
+    let both = asm(level("x86-64-v3,x86-64-v4", &["+avx512vnni", "+avxvnni"]));
     assert!(both.lines().any(|line| line.contains(FOURS) && line.contains("zmm")));
     assert!(both.lines().any(|line| line.contains(FOURS) && line.contains("ymm")));
 }

@@ -49,7 +49,7 @@ def wide(array, dtype):
 
 def check_one(a, name, entry, engine):
     with tempfile.TemporaryDirectory() as out:
-        given = [x for file in workloads.inputs(a.bench, name, entry) for x in ("--input", file)]
+        given = workloads.given(a.bench, name, entry)
         cmd = [a.brolga, "run", f"{a.bench}/{name}.hlo", *given, "--output-dir", out, "--engine", engine]
         start = time.time()
         try:

@@ -6,11 +6,15 @@ def inputs(bench, name, entry):
     return [f"{bench}/{name}.in{i}.npy" for i in range(len(entry["inputs"]))]
 
 
+def given(bench, name, entry):
+    """The options that give them."""
+    return [x for file in inputs(bench, name, entry) for x in ("--input", file)]
+
+
 def bench(pinned_to, brolga, folder, name, entry, min_time, report):
     """A command that measures a workload on one thread of one processor, and writes what it finds to a file."""
-    given = [x for file in inputs(folder, name, entry) for x in ("--input", file)]
-    options = ["--threads", "1", "--min-time", str(min_time), "--json", report]
-    return [*pinned(pinned_to), brolga, "bench", f"{folder}/{name}.hlo", *given, *options]
+    options = [*given(folder, name, entry), "--threads", "1", "--min-time", str(min_time), "--json", report]
+    return [*pinned(pinned_to), brolga, "bench", f"{folder}/{name}.hlo", *options]
 
 
 def pinned(cpu):

@@ -54,6 +54,8 @@ struct Sibling {
 struct Pair {
     one: Sibling,
     other: Sibling,
+    /// What they would be.
+    both: Sibling,
 }
 
 /// What lies between two groups.
@@ -65,10 +67,10 @@ struct Between {
 }
 
 impl Pair {
-    fn both(self) -> Sibling {
-        let Pair { one, other } = self;
+    fn of(one: Sibling, other: Sibling) -> Pair {
         let cost = one.cost.saturating_add(other.cost);
-        Sibling { cost, folds: one.folds || other.folds, full: one.full || other.full }
+        let both = Sibling { cost, folds: one.folds || other.folds, full: one.full || other.full };
+        Pair { one, other, both }
     }
 }
 
@@ -91,11 +93,10 @@ impl Grower<'_> {
             for reader in read.iter().filter_map(|leaf| readers.get(leaf).copied()) {
                 let Some(other) = self.order.group_of(reader.member).filter(|&other| other != own) else { continue };
                 let (first, second) = (other.min(own), other.max(own));
-                let pair = Pair { one: siblings[first as usize], other: siblings[second as usize] };
-                let both = pair.both();
-                let near = number - reader.number <= NEAR && both.cost <= MOST_COST;
-                if near && self.join((first, second), pair, both) {
-                    siblings[first as usize] = both;
+                let pair = Pair::of(siblings[first as usize], siblings[second as usize]);
+                let near = number - reader.number <= NEAR && pair.both.cost <= MOST_COST;
+                if near && self.join((first, second), pair) {
+                    siblings[first as usize] = pair.both;
                     joined.insert(first);
                     own = first;
                 }
@@ -190,7 +191,7 @@ impl Grower<'_> {
     }
 
     /// Makes two groups one, the first, where that may be. Whether they are.
-    fn join(&mut self, (first, second): (u32, u32), pair: Pair, both: Sibling) -> bool {
+    fn join(&mut self, (first, second): (u32, u32), Pair { one, other, both }: Pair) -> bool {
         let (a, b) = (&self.groups[first as usize], &self.groups[second as usize]);
         let (GroupKind::Rows { dims, split }, GroupKind::Rows { dims: others, split: other_split }) =
             (&a.kind, &b.kind)
@@ -201,7 +202,7 @@ impl Grower<'_> {
         if dims != others || !one_epoch {
             return false;
         }
-        let split = match (pair.one.folds, pair.other.folds) {
+        let split = match (one.folds, other.folds) {
             (true, true) if split != other_split => return false,
             (false, true) => *other_split,
             (true, _) | (false, false) => *split,

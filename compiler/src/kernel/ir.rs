@@ -355,10 +355,13 @@ impl Product {
         if self == Product::Bf16 {
             return [false, true].into_iter().fold(sum, |sum, low| {
                 let [x, y] = [x, y].map(|word| {
-                    let whole = if low { body.shl_imm(word, 16) } else { word };
-                    let high = body.i32(!0xffff);
-                    let high = body.and(whole, high);
-                    body.bitcast(high, ScalarType::F32)
+                    let half = if low {
+                        body.shl_imm(word, 16)
+                    } else {
+                        let high = body.i32(!0xffff);
+                        body.and(word, high)
+                    };
+                    body.bitcast(half, ScalarType::F32)
                 });
                 body.mul_add(variant, x, y, sum)
             });

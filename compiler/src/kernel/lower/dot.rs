@@ -100,8 +100,6 @@ pub(super) struct Tiled {
     pub block: i64,
     pub lhs: Panel,
     pub rhs: Panel,
-    /// As that of [`Contraction`].
-    pub subnormal: Option<u32>,
 }
 
 impl Fused {
@@ -389,17 +387,18 @@ impl Lowerer<'_> {
             }
             _ => Contraction::whole_block(k),
         };
-        let tiled = Tiled { product, m, n, k, block, lhs, rhs, subnormal: None };
-        phases.push(self.contraction(id, (l, fused), tiled, (epilogue, sum))?);
+        let tiled = Tiled { product, m, n, k, block, lhs, rhs };
+        phases.push(self.contraction(id, (l, fused), (tiled, None), (epilogue, sum))?);
         Ok(phases)
     }
 
-    /// A blocked product, with what happens to its finished sums, of which `sum` is one in the epilogue so far.
+    /// A blocked product, with the buffer that [`Contraction::subnormal`] is, and what happens to its finished sums, of which `sum` is one
+    /// in the epilogue so far.
     pub(super) fn contraction(
         &mut self,
         id: InstructionId,
         (l, fused): (Loops, Fused),
-        Tiled { product, m, n, k, block, lhs, rhs, subnormal }: Tiled,
+        (Tiled { product, m, n, k, block, lhs, rhs }, subnormal): (Tiled, Option<u32>),
         sums: (Body, NodeId),
     ) -> Result<Phase> {
         let (epilogue, stores) = self.epilogue_of(id, (&l, &fused), sums)?;

@@ -105,17 +105,18 @@ impl Lowerer<'_> {
             return self.convolution_of_words(id, (loops, filling, None), (&labels, groups), [&lhs, &rhs]);
         }
         if batches == 1
-            && let Some(filling) = self.filling_of_floats([lhs.ty, rhs.ty], out.ty)
-            && filling.is_worth(channels)
-            && let Some((loops, block)) = self.words_of_floats(&labels, &window, (groups, filling), (&lhs, &rhs, &out))
-        {
-            return self.convolution_of_words(id, (loops, filling, Some(block)), (&labels, groups), [&lhs, &rhs]);
-        }
-        if batches == 1
             && let Some(product) = summed_in([lhs.ty, rhs.ty], out.ty, depth)
             && let Some(loops) = self.convolution_product(&labels, &window, (groups, 1), (&lhs, &rhs, &out))
         {
             let types = [lhs.ty, rhs.ty];
+            if let Some(filling) = self.filling_of_floats(types, out.ty)
+                && filling.is_worth(channels)
+                && let Some(block) = self.words_of_block(&loops, &lhs, filling)
+                && let Some(words) =
+                    self.convolution_product(&labels, &window, (groups, filling.count()), (&lhs, &rhs, &out))
+            {
+                return self.convolution_of_words(id, (words, filling, Some(block)), (&labels, groups), [&lhs, &rhs]);
+            }
             if labels.input_feature + 1 == lhs.rank() && has_few_columns(types, out.ty, loops.extents(), QUARTER_FILLED)
             {
                 return self.few_columns(id, loops, [(inst.operands[0], &lhs), (inst.operands[1], &rhs)], out.ty);
@@ -227,24 +228,16 @@ impl Lowerer<'_> {
         Some(l)
     }
 
-    /// As [`Lowerer::convolution_product`], of words of floats, and how many of them a block of steps has: as many as hold the elements of one
-    /// in the product of these. `None` where words are not worth it, or would be cut.
-    fn words_of_floats(
-        &mut self,
-        labels: &ConvolutionDims,
-        window: &[WindowDimension],
-        (groups, filling): (i64, Filling),
-        (lhs, rhs, out): (&ArrayShape, &ArrayShape, &ArrayShape),
-    ) -> Option<(Loops, i64)> {
-        let elements = self.convolution_product(labels, window, (groups, 1), (lhs, rhs, out))?;
+    /// How many words of floats a block of steps has: as many as hold the elements of one in the product of these, which is given. `None`
+    /// where words are not worth it, or would be cut.
+    fn words_of_block(&mut self, elements: &Loops, lhs: &ArrayShape, filling: Filling) -> Option<i64> {
         if elements.extents().1 <= 1 || !filling.is_worth_copies(elements.extents()) {
             return None;
         }
-        let fused = self.fused(&elements);
+        let fused = self.fused(elements);
         let base = fused.of(&linearize(&elements.lhs, &lhs.dims));
         let block = Contraction::block_of_windows(&base, fused.m, fused.k);
-        let words = self.convolution_product(labels, window, (groups, filling.count()), (lhs, rhs, out))?;
-        (block % filling.count() == 0).then_some((words, block / filling.count()))
+        (block % filling.count() == 0).then_some(block / filling.count())
     }
 
     /// One accumulator for each output element: the last output dimension of several elements is the vector axis.

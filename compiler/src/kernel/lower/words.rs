@@ -254,7 +254,7 @@ impl Lowerer<'_> {
             Filling::Floats => filling.words(Contraction::whole_block(k)),
             Filling::Bytes | Filling::Halves => Contraction::whole_block(words),
         };
-        let tiled = Tiled { product, m: left.across, n: right.across, k: words, block, lhs, rhs, subnormal: None };
+        let tiled = Tiled { product, m: left.across, n: right.across, k: words, block, lhs, rhs };
         self.word_product(packing, (l, fused), tiled, offset)
     }
 
@@ -294,7 +294,7 @@ impl Lowerer<'_> {
         let block = block.unwrap_or_else(|| Contraction::block_of_windows(&fused.of(&base.index), m, k));
         let [lhs, rhs] = [base, kernel].map(|panel| Panel { index: fused.of(&panel.index), ..panel });
         let offset = offset.map(|side| (side, signed[0]));
-        self.word_product(packing, (l, fused), Tiled { product, m, n, k, block, lhs, rhs, subnormal: None }, offset)
+        self.word_product(packing, (l, fused), Tiled { product, m, n, k, block, lhs, rhs }, offset)
     }
 
     /// The phases of a product of words, those before it among them. `offset` is the side that is offset by 128, and whether the bytes
@@ -303,12 +303,13 @@ impl Lowerer<'_> {
         &mut self,
         mut packing: Packing,
         loops: (Loops, Fused),
-        mut tiled: Tiled,
+        tiled: Tiled,
         offset: Option<(Side, bool)>,
     ) -> Result<Vec<Phase>> {
-        if tiled.product == Product::Bf16 {
-            tiled.subnormal = Some(self.subnormal(&mut packing, [tiled.lhs.buffer, tiled.rhs.buffer])?);
-        }
+        let subnormal = match tiled.product {
+            Product::Bf16 => Some(self.subnormal(&mut packing, [tiled.lhs.buffer, tiled.rhs.buffer])?),
+            Product::F32 | Product::F64 | Product::U8S8 | Product::S8U8 | Product::S16 => None,
+        };
         let mut epilogue = packing.body();
         let mut sum = epilogue.arg(0, tiled.product.mem().scalar());
         if let Some((offset, both_signed)) = offset {
@@ -320,7 +321,7 @@ impl Lowerer<'_> {
             let more = epilogue.push(Op::Load(sums.buffer, Mem::I32, sums.index), &[], Mem::I32.scalar());
             sum = epilogue.iadd(sum, more);
         }
-        let contraction = self.contraction(packing.id, loops, tiled, (epilogue, sum))?;
+        let contraction = self.contraction(packing.id, loops, (tiled, subnormal), (epilogue, sum))?;
         packing.phases.push(contraction);
         Ok(packing.phases)
     }

@@ -76,9 +76,12 @@ impl Lowerer<'_> {
             return Ok(element(row, Vec::new(), row.ix()));
         }
         let (parts, rest) = (all / ROW, all % ROW);
-        let [part, row, last] = [parts, ROW, rest].map(|extent| self.new_loop(extent));
+        let [part, row] = [parts, ROW].map(|extent| self.new_loop(extent));
         let whole = element(row, vec![part], part.ix().scale(ROW).add(&row.ix()));
-        let end = (rest > 0).then(|| element(last, Vec::new(), last.ix().offset(parts * ROW)));
+        let end = (rest > 0).then(|| {
+            let last = self.new_loop(rest);
+            element(last, Vec::new(), last.ix().offset(parts * ROW))
+        });
         let folded = self.new_loop(parts + i64::from(rest > 0));
         let buffer = self.scratch_buffer(ElementType::S32, folded.extent as usize);
         self.fold_least(packing, whole, (buffer, part.ix()), &|_, least| least);
