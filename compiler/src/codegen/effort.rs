@@ -7,19 +7,25 @@
 //!
 //! **Algorithm.** While a function is emitted, what it executes itself and what rows and tiles execute that it
 //! calls is counted ([`Executed`]). One that executes next to nothing beside what it calls is compiled with the least effort. So
-//! are, in a program that runs each function once, those that together execute next to nothing of the whole.
+//! are, in a program that runs each function once, those that together execute next to nothing of the whole. Nothing is simplified
+//! of one that executes little: what it does is written without what simplifying would change much, divisions by constants.
 
 /// What the code generator does for a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// All that it can.
     Full,
+    /// Registers are given as well as they can be, but nothing is simplified.
+    Unsimplified,
     /// What must be: nothing is simplified, and registers are given in one pass.
     Least,
 }
 
 /// Code that was made with the least effort takes two or three times as long: of so many instructions, one may be of such code.
 const SHARE: i64 = 16;
+
+/// Code that nothing simplifies takes hardly longer, where it waits for what it calls: of so many instructions, one may be of such code.
+const UNSIMPLIFIED_SHARE: i64 = 7;
 
 /// Runs of fewer instructions are over so soon that each function around those that compute is felt.
 const SHORT: i64 = 1 << 16;
@@ -57,6 +63,7 @@ impl Executed {
 pub fn efforts(functions: impl Iterator<Item = Option<Executed>>, once: bool) -> Vec<Effort> {
     let functions: Vec<Option<Executed>> = functions.collect();
     let few = |own: i64, all: i64| own <= all / SHARE;
+    let little = |e: Executed| e.own <= e.all() / UNSIMPLIFIED_SHARE;
     let whole = functions.iter().flatten().fold(0i64, |sum, e| sum.saturating_add(e.all()));
     let mut efforts = vec![Effort::Full; functions.len()];
     let mut known: Vec<(usize, Executed)> =
@@ -67,6 +74,8 @@ pub fn efforts(functions: impl Iterator<Item = Option<Executed>>, once: bool) ->
         together = together.saturating_add(e.own);
         if few(e.own, e.all()) || (once && whole >= SHORT && few(together, whole)) {
             efforts[k] = Effort::Least;
+        } else if little(e) {
+            efforts[k] = Effort::Unsimplified;
         }
     }
     efforts
@@ -84,6 +93,8 @@ mod tests {
     fn what_calls_more_than_it_does_is_worth_the_least() {
         let all = [executed(10, 10 * SHARE), executed(10, SHARE), executed(0, 0), None];
         assert_eq!(efforts(all.into_iter(), false), [Effort::Least, Effort::Full, Effort::Least, Effort::Full]);
+        let little = [executed(10, 10 * (UNSIMPLIFIED_SHARE - 1)), executed(10, 10 * (UNSIMPLIFIED_SHARE - 1) - 1)];
+        assert_eq!(efforts(little.into_iter(), false), [Effort::Unsimplified, Effort::Full]);
     }
 
     #[test]

@@ -96,21 +96,52 @@ pub trait Flow<'b>: Sized {
         self.b().seal_block(after);
     }
 
+    /// `x / by`, where `x` is less than `below`. Not left to the code generator, which does not simplify all functions.
+    fn divided(&mut self, x: Value, below: i64, by: i64) -> Value {
+        match reciprocal(below, by) {
+            Some((1, shift)) => self.b().ins().ushr_imm_u(x, shift),
+            Some((factor, shift)) => {
+                let scaled = self.b().ins().imul_imm_s(x, factor);
+                self.b().ins().ushr_imm_u(scaled, shift)
+            }
+            None => {
+                let by = self.iconst(by);
+                self.b().ins().udiv(x, by)
+            }
+        }
+    }
+
     /// The axes of point `p` of a space, the last loop running fastest.
     fn axes_of(&mut self, loops: &[Loop], p: Value) -> Vec<(Axis, Value)> {
         let mut rest = p;
+        let mut points = loops.iter().fold(1, |points: i64, l| points.saturating_mul(l.extent));
         let mut axes = Vec::new();
         for (i, l) in loops.iter().enumerate().rev() {
             if i == 0 {
                 axes.push((l.axis, rest));
             } else {
-                let extent = self.iconst(l.extent);
-                axes.push((l.axis, self.b().ins().urem(rest, extent)));
-                rest = self.b().ins().udiv(rest, extent);
+                let outer = self.divided(rest, points, l.extent);
+                let whole = self.b().ins().imul_imm_s(outer, l.extent);
+                axes.push((l.axis, self.b().ins().isub(rest, whole)));
+                (rest, points) = (outer, points / l.extent);
             }
         }
         axes
     }
+}
+
+/// A factor and a shift that divide numbers `below` 2^31. Where `by` is at most 2^b, the factor is 2^(32 + b) / `by`, too large by less than
+/// 1: what that adds to a product is less than 2^31, and 2^(32 + b) / `by` would be needed to change a quotient.
+fn reciprocal(below: i64, by: i64) -> Option<(i64, i64)> {
+    const MOST: i64 = 1 << 31;
+    if below > MOST || !(1..=MOST).contains(&by) {
+        return None;
+    }
+    if by & (by - 1) == 0 {
+        return Some((1, i64::from(by.ilog2())));
+    }
+    let shift = 32 + i64::from(by.ilog2() + 1);
+    Some((((1u64 << shift) / by as u64) as i64 + 1, shift))
 }
 
 impl<'b> Flow<'b> for FunctionBuilder<'b> {
@@ -147,4 +178,26 @@ fn iterations<'b, E: Flow<'b>>(
     e.b().seal_block(head);
     e.b().switch_to_block(after);
     e.b().seal_block(after);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reciprocal;
+
+    #[test]
+    fn reciprocals_divide() {
+        let most = 1i64 << 31;
+        let near = |n: i64| [n - 2, n - 1, n, n + 1, n + 2];
+        let divisors = (1..300).chain((8..31).flat_map(|b| near(1 << b))).chain([54, most / 3, most - 1, most]);
+        for by in divisors {
+            let Some((factor, shift)) = reciprocal(most, by) else { panic!("{by}") };
+            let multiples = (1..40).chain((0..40).map(|k| (most - 1) / by - k)).filter(|&k| k > 0);
+            for x in multiples.flat_map(|k| near(k * by)).chain(near(most - 3)).filter(|x| (0..most).contains(x)) {
+                let quotient = (x as u64 * factor as u64) >> shift;
+                assert!((x as u64).checked_mul(factor as u64).is_some() && quotient == (x / by) as u64, "{x} / {by}");
+            }
+        }
+        assert_eq!(reciprocal(most + 1, 3), None);
+        assert_eq!(reciprocal(most, 0), None);
+    }
 }

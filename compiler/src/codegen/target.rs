@@ -50,6 +50,7 @@ pub struct Target {
     /// Cranelift's description.
     pub isa: OwnedTargetIsa,
     /// The same, with which functions are compiled that are worth little.
+    unsimplified: OwnedTargetIsa,
     least: OwnedTargetIsa,
     /// The numeric variant that the machine's instructions allow.
     pub variant: Variant,
@@ -145,7 +146,7 @@ impl Target {
         if triple.endianness() != Ok(order) || triple.pointer_width() != Ok(PointerWidth::U64) {
             return Err(unsupported(format!("the target {triple}")));
         }
-        let (full, least) = flags(&triple)?;
+        let [full, unsimplified, least] = flags(&triple)?;
         let one = |level: String, features: Vec<&'static str>, variant| -> Result<Target> {
             let mut builder = isa::lookup(triple.clone()).map_err(|e| unsupported(missing(e, &triple)))?;
             for f in X86.iter().filter(|_| triple.architecture == Architecture::X86_64) {
@@ -154,8 +155,8 @@ impl Target {
                 builder.set(flag, if on { "true" } else { "false" }).map_err(target_error)?;
             }
             let isa = |flags| builder.finish(flags).map_err(target_error);
-            let (isa, least) = (isa(full.clone())?, isa(least.clone())?);
-            Ok(Target { level, isa, least, variant, features })
+            let (isa, unsimplified, least) = (isa(full.clone())?, isa(unsimplified.clone())?, isa(least.clone())?);
+            Ok(Target { level, isa, unsimplified, least, variant, features })
         };
         match triple.architecture {
             Architecture::X86_64 => {
@@ -178,6 +179,7 @@ impl Target {
     pub fn isa_for(&self, effort: Effort) -> &dyn TargetIsa {
         match effort {
             Effort::Full => &*self.isa,
+            Effort::Unsimplified => &*self.unsimplified,
             Effort::Least => &*self.least,
         }
     }
@@ -290,8 +292,8 @@ fn variant(options: &TargetOptions, fuses: bool) -> Result<Variant> {
     }
 }
 
-/// Cranelift's settings, for all effort and for the least.
-fn flags(triple: &Triple) -> Result<(settings::Flags, settings::Flags)> {
+/// Cranelift's settings for [`Effort::Full`], [`Effort::Unsimplified`] and [`Effort::Least`].
+fn flags(triple: &Triple) -> Result<[settings::Flags; 3]> {
     let mut flags = settings::builder();
     // Windows grows a stack by one page at a time: who takes more touches each.
     let coff = triple.binary_format == BinaryFormat::Coff;
@@ -310,11 +312,11 @@ fn flags(triple: &Triple) -> Result<(settings::Flags, settings::Flags)> {
     ] {
         flags.set(name, value).map_err(target_error)?;
     }
-    let mut least = flags.clone();
-    for (name, value) in [("opt_level", "none"), ("regalloc_algorithm", "single_pass")] {
-        least.set(name, value).map_err(target_error)?;
-    }
-    Ok((settings::Flags::new(flags), settings::Flags::new(least)))
+    let mut unsimplified = flags.clone();
+    unsimplified.set("opt_level", "none").map_err(target_error)?;
+    let mut least = unsimplified.clone();
+    least.set("regalloc_algorithm", "single_pass").map_err(target_error)?;
+    Ok([flags, unsimplified, least].map(settings::Flags::new))
 }
 
 /// The levels that the options name, with their features, the lowest first.
