@@ -77,6 +77,7 @@ const BLOCK_AXIS: Axis = Axis((1 << 24) + 3);
 const SQUARES_DOWN_AXIS: Axis = Axis((1 << 24) + 4);
 const SQUARES_ALONG_AXIS: Axis = Axis((1 << 24) + 5);
 const IN_SQUARE_AXIS: Axis = Axis((1 << 24) + 6);
+const PIECE_AXIS: Axis = Axis((1 << 24) + 7);
 
 /// Where sums lie between blocks of `k` and before the epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,8 +193,8 @@ impl Plan {
         let waiting = if whole_groups { ROW_GROUP } else { WAITING / strip };
         let group = group(most_rows.min(waiting.max(rows)));
         let groups = parts(m, group);
-        let joined =
-            if pack_rhs { (1..=parts(most_rows, group)).rev().find(|joined| groups % joined == 0) } else { None };
+        let most_joined = if pack_rhs { parts(most_rows, group) } else { 1 };
+        let joined = (1..=most_joined).rev().find(|joined| groups % joined == 0).unwrap_or(1);
         let lhs = lhs.unwrap_or_default();
         let waits = match sums {
             Sums::Store(i) => pack_rhs && k > 2 * steps && c.stores[i].index.stride(c.m.axis).is_some_and(pages),
@@ -215,7 +216,7 @@ impl Plan {
             group,
             rows,
             steps,
-            joined: joined.unwrap_or(1),
+            joined,
             batch,
             m,
             n,
@@ -461,33 +462,21 @@ impl Emitter<'_, '_, '_> {
 
     /// Points that are groups to be joined follow each other, a piece of a strip; from the first one and of the last one some may be missing.
     fn run(&mut self, begin: Value, end: Value) {
-        let joined = self.plan.joined;
+        let Plan { joined, .. } = self.plan;
         let [first, last] = if joined == 1 {
             [begin, end]
         } else {
-            let (points, beyond) = (self.iconst(joined), self.b.ins().iadd_imm_s(end, joined - 1));
-            [begin, beyond].map(|point| self.b.ins().udiv(point, points))
+            let (beyond, most) = (self.b.ins().iadd_imm_s(end, joined - 1), self.plan.points().saturating_add(joined));
+            [begin, beyond].map(|point| self.divided(point, most, joined))
         };
+        let pieces = Loop { axis: PIECE_AXIS, extent: parts(self.plan.m, self.plan.group) / joined };
+        let strips = Loop { axis: STRIP_AXIS, extent: parts(self.plan.n, self.plan.strip) };
+        let loops: Vec<Loop> = self.c.batch.iter().copied().chain([pieces, strips]).collect();
         self.count(first, last, 1, &mut |this, piece| {
             let plan = this.plan.clone();
-            let (groups, strips) = (parts(plan.m, plan.group), parts(plan.n, plan.strip));
-            let mut rest = piece;
-            let mut take = |this: &mut Self, extent: i64| {
-                if extent == 1 {
-                    return this.iconst(0);
-                }
-                let n = this.iconst(extent);
-                let part = this.b.ins().urem(rest, n);
-                rest = this.b.ins().udiv(rest, n);
-                part
-            };
-            let strip = take(this, strips);
-            let group = take(this, groups / joined);
-            for l in this.c.batch.iter().rev() {
-                let v = take(this, l.extent);
-                this.axes.insert(l.axis, v);
-            }
-            this.axes.insert(STRIP_AXIS, strip);
+            let axes = this.axes_of(&loops, piece);
+            this.axes.extend(axes);
+            let [group, strip] = [PIECE_AXIS, STRIP_AXIS].map(|axis| this.axes[&axis]);
             let column = this.b.ins().imul_imm_s(strip, plan.strip);
             let columns = this.length(plan.n, plan.strip, column);
             let [row, row_end] = this.rows_of(group, piece, (begin, end));

@@ -62,8 +62,7 @@ impl Executed {
 /// What each function of a program is worth; nothing is known of some. Whether each is called `once`, or perhaps in a loop.
 pub fn efforts(functions: impl Iterator<Item = Option<Executed>>, once: bool) -> Vec<Effort> {
     let functions: Vec<Option<Executed>> = functions.collect();
-    let few = |own: i64, all: i64| own <= all / SHARE;
-    let little = |e: Executed| e.own <= e.all() / UNSIMPLIFIED_SHARE;
+    let is_part = |own: i64, share: i64, all: i64| own <= all / share;
     let whole = functions.iter().flatten().fold(0i64, |sum, e| sum.saturating_add(e.all()));
     let mut efforts = vec![Effort::Full; functions.len()];
     let mut known: Vec<(usize, Executed)> =
@@ -72,9 +71,9 @@ pub fn efforts(functions: impl Iterator<Item = Option<Executed>>, once: bool) ->
     let mut together = 0i64;
     for (k, e) in known {
         together = together.saturating_add(e.own);
-        if few(e.own, e.all()) || (once && whole >= SHORT && few(together, whole)) {
+        if is_part(e.own, SHARE, e.all()) || (once && whole >= SHORT && is_part(together, SHARE, whole)) {
             efforts[k] = Effort::Least;
-        } else if little(e) {
+        } else if is_part(e.own, UNSIMPLIFIED_SHARE, e.all()) {
             efforts[k] = Effort::Unsimplified;
         }
     }

@@ -119,6 +119,8 @@ pub trait Flow<'b>: Sized {
         for (i, l) in loops.iter().enumerate().rev() {
             if i == 0 {
                 axes.push((l.axis, rest));
+            } else if l.extent == 1 {
+                axes.push((l.axis, self.iconst(0)));
             } else {
                 let outer = self.divided(rest, points, l.extent);
                 let whole = self.b().ins().imul_imm_s(outer, l.extent);

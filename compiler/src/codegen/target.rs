@@ -49,8 +49,9 @@ pub struct Target {
     pub level: String,
     /// Cranelift's description.
     pub isa: OwnedTargetIsa,
-    /// The same, with which functions are compiled that are worth little.
+    /// The same, for functions of which nothing is simplified, ...
     unsimplified: OwnedTargetIsa,
+    /// ... and for those that are worth the least.
     least: OwnedTargetIsa,
     /// The numeric variant that the machine's instructions allow.
     pub variant: Variant,
